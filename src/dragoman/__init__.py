@@ -1,0 +1,29 @@
+"""dragoman: the Transformer, trained on your own sentence pairs, looked inside, and put to work."""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public names, each imported when it is first used, so that the command line starts at once.
+_WHERE = {
+    "AttentionConfig": "config",
+    "DragomanError": "errors",
+    "RecurrentConfig": "config",
+    "RunConfig": "config",
+    "SearchConfig": "config",
+    "Tokenizer": "tokenizer",
+    "Transformer": "model",
+    "TransformerConfig": "config",
+    "Translation": "translator",
+    "Translator": "translator",
+    "evaluate": "evaluation",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'dragoman' has no attribute '{name}'")
+    return getattr(import_module(f"dragoman.{_WHERE[name]}"), name)

@@ -1,0 +1,44 @@
+"""Whether the cost of a token grows with how many came before it."""
+
+import time
+
+import torch
+
+from dragoman.benchmarks import machine
+from dragoman.decoding.search import beam_search, greedy_search
+from dragoman.model import build
+from dragoman.presets import SMALL
+
+VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30
+LENGTHS = (25, 50, 100, 200)
+NEVER = -1  # an end that no token is, so that all outputs have the full length
+
+
+def benchmark(threads: int, rounds: int) -> str:
+    """A table in Markdown: milliseconds per output token of a whole batch, by output length."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    model = build(SMALL.model, VOCABULARY).eval()
+    source = torch.randint(3, VOCABULARY, (SENTENCES, SOURCE))
+    times: dict[tuple[int, int], list[float]] = {}
+    for turn in range(rounds + 1):
+        for length in LENGTHS:
+            limits = torch.full((SENTENCES,), length)
+            for beams in (1, 4):
+                began = time.perf_counter()
+                if beams == 1:
+                    greedy_search(model, source, bos=1, eos=NEVER, max_lengths=limits)
+                else:
+                    beam_search(model, source, beams=beams, alpha=0.6, bos=1, eos=NEVER, max_lengths=limits)
+                if turn:
+                    times.setdefault((length, beams), []).append((time.perf_counter() - began) / length * 1000)
+    lines = [
+        f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} words, batches of {SENTENCES} sentences; milliseconds per "
+        f"token of the whole batch, the fastest of {rounds} rounds in turn.",
+        machine() + ".",
+        "",
+        "| output tokens | greedy | beam 4 |",
+        "|---|---|---|",
+        *(f"| {n} | {min(times[n, 1]):.1f} | {min(times[n, 4]):.1f} |" for n in LENGTHS),
+    ]
+    return "\n".join(lines)

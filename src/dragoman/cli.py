@@ -1,0 +1,53 @@
+"""The command line: one verb, one file in `commands/`, loaded when it is called."""
+
+import os
+import sys
+from importlib import import_module
+
+from dragoman import __version__
+from dragoman.errors import DragomanError, UsageError
+
+COMMANDS = {
+    "demo": "learn a phrasebook in a few minutes, translate, draw: everything, end to end",
+    "train": "learn to translate from your sentence pairs",
+    "translate": "translate lines of text with a model",
+    "evaluate": "BLEU and chrF of a model on a test set",
+    "info": "what a model or a preset consists of, and what it costs",
+    "inspect": "draw what the model looked at while it translated",
+    "benchmark": "measure speed, beside other toolkits where they are installed",
+}
+
+USAGE = f"""dragoman {__version__}: train your own translator, look inside it, put it to work.
+
+usage: dragoman COMMAND ...
+
+{chr(10).join(f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items())}
+
+  dragoman COMMAND --help tells more. A first walk: dragoman demo
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command. Returns 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    if arguments[0] in ("--version", "version"):
+        print(f"dragoman {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    try:
+        if name not in COMMANDS:
+            raise UsageError(f"no command '{name}'; there are {', '.join(COMMANDS)}")
+        import_module(f"dragoman.commands.{name}").main(rest)
+        sys.stdout.flush()
+    except DragomanError as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("dragoman: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough; keep Python from complaining at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,16 @@
+"""One file per verb: its flags are the fields of a dataclass, `main(arguments)` does the work.
+
+torch takes seconds to load and `--help` must not, so these files import what needs torch inside `main`.
+"""
+
+from typing import Annotated, Any
+
+import tyro
+
+Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
+
+
+def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
+    """The flags of a command as an instance of `options`. Wrong ones end the program with exit code 2."""
+    given = {} if default is None else {"default": default}
+    return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)

@@ -1,0 +1,31 @@
+"""dragoman demo"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dragoman.commands import parse
+from dragoman.presets import DEMO
+
+
+@dataclass(frozen=True)
+class Options:
+    """Make a phrasebook corpus, learn it, score held-out sentences, translate a few, and draw what the model looked at.
+
+    dragoman demo
+    dragoman demo --to de
+    """
+
+    to: Literal["ko", "de", "es"] = "ko"
+    "language to translate into from English"
+    out: Path | None = None
+    "folder for corpus, model and pictures; default: runs/demo-en-ko"
+    minutes: float = DEMO.training.minutes or 2.0
+    "minutes of training"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "demo", arguments)
+    from dragoman.demo.walk import walk
+
+    walk(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)

@@ -1,0 +1,51 @@
+"""dragoman evaluate"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dragoman.commands import Model, parse
+from dragoman.config import SearchConfig
+
+
+@dataclass(frozen=True)
+class Options:
+    """BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures.
+
+    dragoman evaluate -m runs/en-ko test.tsv
+    dragoman evaluate -m runs/en-ko test.en test.ko --json
+    """
+
+    model: Model
+    "model folder or run folder"
+    test: tyro.conf.Positional[tuple[str, ...]]
+    "a TSV file, or a source file and a target file"
+    search: SearchConfig = SearchConfig()
+    tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
+    "how BLEU splits text into words"
+    output: Path | None = None
+    "also write the translations, one per line, to this file"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print one JSON object"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "evaluate", arguments)
+    from dragoman.corpus import read_corpus
+    from dragoman.evaluation import evaluate
+    from dragoman.translator import Translator
+
+    corpus = read_corpus(options.test)
+    for note in corpus.notes():
+        print(note, file=sys.stderr)
+    sources, references = zip(*corpus.pairs, strict=True)
+    translator = Translator.load(options.model, options.search)
+    translations = [translation.text for translation in translator.translate(sources)]
+    if options.output:
+        options.output.write_text("".join(text + "\n" for text in translations), encoding="utf-8")
+    scores = evaluate(translations, references, options.tokenize)
+    print(json.dumps(scores.as_dict(), ensure_ascii=False) if options.json else scores)

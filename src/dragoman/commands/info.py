@@ -1,0 +1,56 @@
+"""dragoman info"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.errors import UsageError
+from dragoman.presets import PRESETS, PresetName
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a model consists of and what it costs: parameters, operations per token, memory.
+
+    dragoman info runs/en-ko
+    dragoman info --preset base --vocabulary 37000
+    """
+
+    model: tyro.conf.Positional[str | None] = None
+    "model folder or run folder"
+    preset: PresetName | None = None
+    "a preset, instead of a model"
+    vocabulary: int | None = None
+    "words in the preset's joint vocabulary; default: what the preset suggests"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print one JSON object"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "info", arguments)
+    if (options.model is None) == (options.preset is None):
+        raise UsageError("name a model folder, or a preset: dragoman info --preset base")
+    import torch
+
+    from dragoman.inspection.cost import cost
+    from dragoman.model import build
+
+    if options.preset:
+        preset = PRESETS[options.preset]
+        if options.vocabulary is not None and options.vocabulary < 1:
+            raise UsageError(f"vocabulary must be at least 1, not {options.vocabulary}")
+        with torch.device("meta"):
+            model = build(preset.model, options.vocabulary or preset.vocabulary)
+    else:
+        from pathlib import Path
+
+        from dragoman.folder import read_model
+
+        if options.vocabulary is not None:
+            raise UsageError("--vocabulary goes with --preset; a model has its own")
+        model, _ = read_model(Path(str(options.model)))
+    found = cost(model)
+    print(json.dumps(asdict(found)) if options.json else found)

@@ -1,0 +1,81 @@
+"""dragoman train"""
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.config import RunConfig, read_toml, update
+from dragoman.errors import UsageError
+from dragoman.presets import PRESETS, PresetName
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn to translate from sentence pairs.
+
+    Needs pairs to learn from and pairs to validate on: TSV files (source TAB target), or a source file and a target
+    file. Ctrl-C stops and saves; the same command again goes on. Settings come from the preset, then from CONFIG.toml,
+    then from flags.
+
+      dragoman train --train pairs.tsv --dev dev.tsv
+      dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
+      dragoman train run.toml --training.minutes 30
+    """
+
+    config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
+    "a file with any of these settings"
+    preset: PresetName = "small"
+    "where the settings start from"
+    run: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print nothing while training"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "train", arguments, defaults(arguments))
+    run = complete(options)
+    from rich.console import Console
+
+    from dragoman.training.journal import Journal
+    from dragoman.training.loop import train
+
+    with contextlib.ExitStack() as stack:
+        journal = stack.enter_context(Journal(Path(run.out), Console(stderr=True), options.quiet))
+        train(run, PRESETS[options.preset].vocabulary, journal)
+
+
+def defaults(arguments: list[str]) -> Options:
+    """What the flags start from: the preset, changed by the TOML file. Both have to be known before flags are read."""
+    config = Path(arguments[0]) if arguments and arguments[0].endswith(".toml") else None
+    data = read_toml(config) if config else {}
+    name = flag(arguments, "--preset") or data.pop("preset", "small")
+    if name not in PRESETS:
+        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    run = update(RunConfig(model=preset.model, training=preset.training), data, str(config))
+    return Options(config=config, preset=name, run=run)
+
+
+def flag(arguments: list[str], name: str) -> str | None:
+    for argument, after in zip(arguments, [*arguments[1:], None], strict=True):
+        if argument == name:
+            return after
+        if argument.startswith(f"{name}="):
+            return argument.removeprefix(f"{name}=")
+    return None
+
+
+def complete(options: Options) -> RunConfig:
+    run = options.run
+    for name, what in (("train", "learn from"), ("dev", "validate on")):
+        if not getattr(run, name):
+            raise UsageError(
+                f"--{name} is missing: a file with sentence pairs to {what}, source TAB target in each line"
+            )
+    if not run.out:
+        run = replace(run, out=f"runs/{Path(run.train[0]).name.split('.')[0]}-{options.preset}")
+    return run

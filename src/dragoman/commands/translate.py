@@ -1,0 +1,73 @@
+"""dragoman translate"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import tyro
+
+from dragoman.commands import Model, parse
+from dragoman.config import SearchConfig
+from dragoman.errors import DragomanError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Translate lines of text: one line out for each line in, in the same order, whatever is in them.
+
+    dragoman translate -m runs/en-ko "See you on Monday."
+    dragoman translate -m runs/en-ko < source.txt > translation.txt
+    """
+
+    model: Model
+    "model folder or run folder"
+    text: tyro.conf.Positional[tuple[str, ...]] = ()
+    "text to translate; without it, lines of the input"
+    input: Path | None = None
+    "file to read; default: standard input"
+    output: Path | None = None
+    "file to write; default: standard output"
+    search: SearchConfig = SearchConfig()
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "translate", arguments)
+    from dragoman.translator import LONGEST, Translator
+
+    translator = Translator.load(options.model, options.search)
+    interactive = not options.text and options.input is None and sys.stdin.isatty()
+    if interactive:
+        print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
+    try:
+        with (
+            options.input.open("rb") if options.input else nullcontext(sys.stdin.buffer) as source,
+            options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
+        ):
+            texts = iter(options.text) if options.text else lines(source)
+            for number, translation in enumerate(translator.stream(texts, 1 if interactive else 1024), start=1):
+                target.write(translation.text.encode() + b"\n")
+                if interactive:
+                    target.flush()
+                if translation.parts > 1:
+                    print(
+                        f"line {number}: longer than {LONGEST} tokens, translated in {translation.parts} parts",
+                        file=sys.stderr,
+                    )
+            target.flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise DragomanError(f"{error.filename or 'output'}: {error.strerror}") from None
+
+
+def lines(source: BinaryIO) -> Iterator[str]:
+    """Lines of UTF-8, ended by a line feed only. What is not UTF-8 becomes U+FFFD, and is told by line number."""
+    for number, line in enumerate(source, start=1):
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        text = line.decode("utf-8", "replace")
+        if "\ufffd" in text and text.encode() != line:
+            print(f"line {number}: not UTF-8; what cannot be read is replaced", file=sys.stderr)
+        yield text.removeprefix("\ufeff") if number == 1 else text

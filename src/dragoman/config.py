@@ -1,0 +1,331 @@
+"""What a run can be told: small frozen dataclasses, and their way in from TOML and JSON and out again.
+
+Every flag of `dragoman train` is a field of `RunConfig` or of one of its sections. This file needs no torch, so that
+`--help` answers at once.
+"""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from dragoman.errors import UsageError
+
+MOST_LAYERS = 1000
+
+
+def _at_least(config: Any, least: float, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not value >= least:
+            raise UsageError(f"{name} must be at least {least}, not {value}")
+
+
+def _at_most(config: Any, most: int, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) > most:
+            raise UsageError(f"{name} must be at most {most}, not {getattr(config, name)}")
+
+
+def _rate(config: Any, name: str) -> None:
+    value = getattr(config, name)
+    if not 0 <= value < 1:
+        raise UsageError(f"{name} must be from 0 to below 1, not {value}")
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Multi-head attention, section 3.2.2."""
+
+    heads: int = 8
+    "how many heads attend side by side"
+    d_k: int | None = None
+    "size of a query and a key; default: d_model / heads"
+    d_v: int | None = None
+    "size of a value; default: d_model / heads"
+    bias: bool = False
+    "add a bias in the query, key, value and output projections"
+    dropout: float = 0.0
+    "dropout on the attention weights (the paper uses none)"
+    score: Literal["dot", "additive"] = "dot"
+    "how a query is compared with a key"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "heads", "d_k", "d_v")
+        _rate(self, "dropout")
+
+    def head_sizes(self, d_model: int) -> tuple[int, int]:
+        """(d_k, d_v). Raises UsageError where d_model does not split into equal heads and no size is given."""
+        if (self.d_k is None or self.d_v is None) and d_model % self.heads:
+            raise UsageError(
+                f"d_model {d_model} does not split into {self.heads} heads: choose a divisor, or give d_k and d_v"
+            )
+        return self.d_k or d_model // self.heads, self.d_v or d_model // self.heads
+
+
+@dataclass(frozen=True)
+class FeedForwardConfig:
+    """The position-wise network, section 3.3."""
+
+    d_ff: int = 2048
+    "size of the hidden layer"
+    activation: Literal["relu", "gelu", "silu"] = "relu"
+    "the non-linearity between the two matrices"
+    dropout: float = 0.0
+    "dropout on the hidden layer (the paper uses none)"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "d_ff")
+        _rate(self, "dropout")
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A Transformer without its vocabulary: the defaults are the base model of the paper, section 3 and Table 3."""
+
+    d_model: int = 512
+    "size of the vector that stands for a token between layers"
+    encoder_layers: int = 6
+    "layers of the encoder"
+    decoder_layers: int = 6
+    "layers of the decoder"
+    attention: AttentionConfig = AttentionConfig()
+    feed_forward: FeedForwardConfig = FeedForwardConfig()
+    dropout: float = 0.1
+    "dropout on the output of each sub-layer and on the embeddings"
+    positions: Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "relative"] = "sinusoidal"
+    "how the model knows word order"
+    norm_first: bool = False
+    "normalise before each sub-layer instead of after it (the paper: after)"
+    scale_embedding: bool = True
+    "multiply embeddings by sqrt(d_model)"
+    share: Literal["all", "embeddings", "output", "none"] = "all"
+    "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
+    output_bias: bool = False
+    "add a bias to the logits"
+    max_length: int = 1024
+    "places in the table of positions; only learned positions refuse longer sentences"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "d_model", "max_length")
+        _at_least(self, 0, "encoder_layers", "decoder_layers")
+        _at_most(self, MOST_LAYERS, "encoder_layers", "decoder_layers")
+        _rate(self, "dropout")
+        self.attention.head_sizes(self.d_model)
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """The baseline the paper beat: a recurrent encoder and decoder, with or without attention."""
+
+    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    "the recurrent cell"
+    d_model: int = 512
+    "size of embeddings and hidden states"
+    layers: int = 1
+    "layers of the encoder and of the decoder"
+    bidirectional: bool = True
+    "let the encoder read in both directions, each with half of d_model"
+    attention: Literal["none", "dot", "additive"] = "dot"
+    "how the decoder looks at the source; none: only through the encoder's last state"
+    activation: Literal["tanh", "relu", "gelu"] = "tanh"
+    "the non-linearity of the plain rnn cell"
+    dropout: float = 0.1
+    "dropout on embeddings, between layers and before the output"
+    share: Literal["all", "embeddings", "output", "none"] = "all"
+    "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "d_model", "layers")
+        _at_most(self, MOST_LAYERS, "layers")
+        _rate(self, "dropout")
+        if self.bidirectional and self.d_model % 2:
+            raise UsageError(f"d_model {self.d_model} does not split into two directions: choose an even number")
+
+
+ModelConfig = TransformerConfig | RecurrentConfig
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How translations are searched for, section 6.1."""
+
+    beam: int = 4
+    "hypotheses kept per sentence; 1 is greedy search"
+    length_penalty: float = 0.6
+    "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
+    extra_length: int = 50
+    "the longest output, in tokens more than the source has"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "beam", "extra_length")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Training, section 5."""
+
+    batch_tokens: int = 4096
+    "most tokens in a batch, padding included, on the source side and on the target side"
+    max_tokens: int = 256
+    "longest sentence used for training, in tokens; pairs with a longer side are left out, and counted"
+    epochs: int = 40
+    "most passes over the corpus"
+    max_steps: int | None = None
+    "most steps"
+    minutes: float | None = None
+    "most minutes of training"
+    warmup: int = 4000
+    "steps over which the learning rate rises; then it falls with the square root of the step"
+    learning_rate: float = 1.0
+    "factor on the paper's learning rate, d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)"
+    label_smoothing: float = 0.1
+    "share of the target probability that is spread over all words"
+    clip: float = 1.0
+    "longest gradient (Euclidean norm); longer ones are scaled down; 0: no limit"
+    validate_every: int | None = None
+    "steps between two validations; default: once per epoch, but at least every 1,000 steps"
+    patience: int = 10
+    "stop after so many validations without a better BLEU; 0: never"
+    samples: int = 3
+    "dev sentences whose translations are shown at each validation"
+    seed: int = 1
+    "of the weights, the order of the data and dropout"
+    threads: int | None = None
+    "CPU threads; default: all cores"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "threads")
+        _at_least(self, 0, "patience", "samples", "clip", "minutes")
+        _rate(self, "label_smoothing")
+        if not self.learning_rate > 0:
+            raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole training run: from sentence pairs to a model."""
+
+    train: tuple[str, ...] = ()
+    "sentence pairs to learn from: one TSV file (source TAB target), or a source file and a target file"
+    dev: tuple[str, ...] = ()
+    "sentence pairs to validate on, in the same form"
+    out: str = ""
+    "folder for the run: checkpoints, metrics, samples"
+    vocabulary: int | None = None
+    "subwords to learn from the corpus; default: what the preset suggests and the text supports"
+    model: ModelConfig = field(default_factory=TransformerConfig)
+    training: TrainingConfig = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+
+    def __post_init__(self) -> None:
+        _at_least(self, 300, "vocabulary")
+
+
+# From files. A model is told apart by its `kind`, the one key that is not a field.
+
+T = typing.TypeVar("T")
+KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+
+
+def write_toml(config: Any) -> str:
+    return tomli_w.dumps(as_dict(config))
+
+
+def as_dict(config: Any) -> dict[str, Any]:
+    """The fields that are set, nested, as TOML and JSON have them."""
+    found: dict[str, Any] = {}
+    for kind, cls in KINDS.items():
+        if isinstance(config, cls):
+            found["kind"] = kind
+    for spec in dataclasses.fields(config):
+        value = getattr(config, spec.name)
+        if dataclasses.is_dataclass(value):
+            value = as_dict(value)
+        if value is not None:
+            found[spec.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def update(config: T, data: dict[str, Any], where: str) -> T:
+    """`config` with the values of `data`. Raises UsageError for unknown keys and for values of the wrong type."""
+    if not isinstance(data, dict):
+        raise UsageError(f"{where}: expected a table of settings, found {json.dumps(data)}")
+    hints = typing.get_type_hints(type(config))
+    names = [spec.name for spec in dataclasses.fields(config)]  # type: ignore[arg-type]
+    changes: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            raise UsageError(f"{where}: unknown setting '{key}'" + (f", did you mean '{near[0]}'?" if near else ""))
+        current = getattr(config, key)
+        if dataclasses.is_dataclass(current):
+            inner = dict(value) if isinstance(value, dict) else value
+            changes[key] = update(_of_kind(current, inner, f"{where}: {key}"), inner, f"{where}: {key}")
+        else:
+            changes[key] = _checked(value, hints[key], f"{where}: {key}")
+    try:
+        return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def model_config(data: dict[str, Any], where: str) -> ModelConfig:
+    """The model that `data`, as `as_dict` writes it, describes."""
+    config = _of_kind(None, data, where)
+    if config is None:
+        raise UsageError(f"{where}: it names no kind of model, expected one of {', '.join(KINDS)}")
+    return update(config, data, where)
+
+
+def _of_kind(current: Any, data: Any, where: str) -> Any:
+    """The config that `data` changes: the current one, or a fresh one of the kind that it names."""
+    if not isinstance(data, dict) or "kind" not in data:
+        return current
+    kind = data.pop("kind")
+    if kind not in KINDS:
+        raise UsageError(f"{where}: unknown kind '{kind}', expected one of {', '.join(KINDS)}")
+    return current if type(current) is KINDS[kind] else KINDS[kind]()
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for option in options:
+        if typing.get_origin(option) is Literal:
+            if value in typing.get_args(option):
+                return value
+            expected = ", ".join(str(name) for name in typing.get_args(option))
+            raise UsageError(f"{where}: '{value}' is not one of {expected}")
+        if typing.get_origin(option) is tuple and isinstance(value, list | tuple | str):
+            items = (value,) if isinstance(value, str) else tuple(value)
+            if all(isinstance(item, str) for item in items):
+                return items
+        if _fits(value, option):
+            return float(value) if option is float else value
+    expected = " or ".join(getattr(option, "__name__", str(option)) for option in options if option is not type(None))
+    raise UsageError(f"{where}: expected {expected}, found {json.dumps(value, default=str)}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a TOML or JSON value is of that type; an integer will do for a float, true and false for neither."""
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, int | float)
+    return isinstance(kind, type) and isinstance(value, kind)

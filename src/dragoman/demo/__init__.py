@@ -1,0 +1,1 @@
+"""The built-in corpus and the demonstration that learns it."""

@@ -1,0 +1,171 @@
+"""A made corpus: sentence templates in four languages, with slots that the Unicode CLDR fills in each language's way.
+
+`templates/*.tsv` has the templates; Babel has the data: how a date, a price or a country is written in each locale.
+"""
+
+import datetime
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+
+from babel import Locale
+from babel.dates import format_date, format_skeleton, format_time
+from babel.numbers import format_currency, format_decimal
+from babel.units import format_unit
+
+from dragoman.corpus import Pair
+
+LANGUAGES = {"en": "English", "ko": "Korean", "de": "German", "es": "Spanish"}
+
+# Countries that German and Spanish use without an article, so that a template's grammar fits all of them.
+COUNTRIES = (
+    "AR AT AU BE BG BR CA CL CN CO CU CZ DE DK EE EG ES ET FI FR GE GH GR HU ID IE IL IN IS IT JO JP KE KZ LT LV MA MX "
+    "MY NO NP NZ PE PL PT RO RS SE SG SI TH TN VN"
+).split()
+SPOKEN = "ar bn cs da de el en es fi fr he hi hu id it ja ko nl no pl pt ru sv th tr uk vi zh".split()
+CURRENCIES = ["EUR", "EUR", "EUR", "USD", "GBP", "KRW"]
+
+Write = Callable[[str], str]  # language -> how the value is written there
+
+
+def _date(r: random.Random) -> Write:
+    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=r.randrange(5 * 365))
+    return lambda language: format_date(day, "long", language)
+
+
+def _day(r: random.Random) -> Write:
+    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=r.randrange(366))
+    return lambda language: format_skeleton("MMMMd", day, locale=language)
+
+
+def _time(r: random.Random) -> Write:
+    time = datetime.time(r.randrange(7, 22), r.randrange(0, 60, 5))
+    # Korean's short day periods are AM and PM in the data that Babel has; the wide ones are what people write.
+    return lambda language: format_time(time, "aaaa h:mm" if language == "ko" else "short", locale=language)
+
+
+def _weekday(r: random.Random) -> Write:
+    day = r.randrange(7)
+    return lambda language: Locale(language).days["format"]["wide"][day]
+
+
+def _month(r: random.Random) -> Write:
+    month = r.randrange(1, 13)
+    return lambda language: Locale(language).months["format"]["wide"][month]
+
+
+def _number(r: random.Random) -> Write:
+    number = r.randrange(2, 100)
+    return lambda language: format_decimal(number, locale=language)
+
+
+def _price(r: random.Random) -> Write:
+    currency = r.choice(CURRENCIES)
+    amount = r.randrange(1, 100) * 1000 if currency == "KRW" else r.randrange(2, 400) * 0.5
+    return lambda language: format_currency(amount, currency, locale=language)
+
+
+def _duration(r: random.Random) -> Write:
+    unit, most = r.choice([("minute", 60), ("hour", 24), ("week", 12)])
+    count = r.randrange(2, most)
+    # Korean's long form is inherited from the short one, which Babel does not follow.
+    return lambda language: format_unit(
+        count, f"duration-{unit}", "short" if language == "ko" else "long", locale=language
+    )
+
+
+def _country(r: random.Random) -> Write:
+    country = r.choice(COUNTRIES)
+    return lambda language: Locale(language).territories[country]
+
+
+def _language(r: random.Random) -> Write:
+    spoken = r.choice(SPOKEN)
+    return lambda language: Locale(language).languages[spoken]
+
+
+SLOTS: dict[str, Callable[[random.Random], Write]] = {
+    "date": _date,
+    "day": _day,
+    "time": _time,
+    "weekday": _weekday,
+    "month": _month,
+    "number": _number,
+    "price": _price,
+    "duration": _duration,
+    "country": _country,
+    "language": _language,
+}
+
+SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
+PARTICLE = re.compile(r"(\S)\((\w+)/(\w+)\)")  # after a slot: the form after a consonant / after a vowel
+
+
+@dataclass(frozen=True)
+class Phrasebook:
+    """Pairs to learn from, and pairs of the same templates with values that no pair to learn from has there."""
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+
+
+def phrasebook(source: str, target: str, *, per_template: int, seed: int) -> Phrasebook:
+    """Fill every template with up to `per_template` different values for training, and two each for dev and test.
+
+    Slots with few values (the days of the week) give fewer; a template without slots is only learned from.
+    """
+    chance = random.Random(seed)
+    book = Phrasebook([], [], [])
+    for template in templates():
+        fills = list(dict.fromkeys(fill(template, source, target, chance) for _ in range(4 * per_template)))
+        if len(fills) == 1:
+            book.train.append(fills[0])
+            continue
+        held_out = min(4, max(2, len(fills) // 4))
+        book.dev.extend(fills[: held_out // 2])
+        book.test.extend(fills[held_out // 2 : held_out])
+        book.train.extend(fills[held_out : held_out + per_template])
+    chance.shuffle(book.train)
+    return book
+
+
+def templates() -> list[dict[str, str]]:
+    """The phrasebook's lines: language -> template."""
+    found = []
+    for file in sorted(resources.files("dragoman.demo").joinpath("templates").iterdir(), key=lambda f: f.name):
+        header, *lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        languages = header.split("\t")
+        found += [dict(zip(languages, line.split("\t"), strict=True)) for line in lines]
+    return found
+
+
+def fill(template: dict[str, str], source: str, target: str, chance: random.Random) -> Pair:
+    """One sentence and its translation, with values drawn by `chance`; slots of one kind get different values."""
+    values: dict[str, Write] = {}
+    written: set[str] = set()
+    for kind, number in SLOT.findall(template["en"]):
+        while True:
+            value = SLOTS[kind](chance)
+            if value("en") not in written:
+                break
+        written.add(value("en"))
+        values[kind + number] = value
+    return render(template[source], values, source), render(template[target], values, target)
+
+
+def render(template: str, values: dict[str, Write], language: str) -> str:
+    text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
+    text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type
+    text = PARTICLE.sub(lambda match: match[1] + particle(match[1], match[2], match[3]), text)
+    return text[:1].upper() + text[1:]
+
+
+def particle(before: str, after_consonant: str, after_vowel: str) -> str:
+    """The form of a Korean particle that fits the syllable `before` it; 으로 is 로 after the consonant ㄹ, too."""
+    final = (ord(before) - 0xAC00) % 28 if "가" <= before <= "힣" else 0
+    if final == 0 or (final == 8 and after_consonant == "으로"):
+        return after_vowel
+    return after_consonant

@@ -1,0 +1,9 @@
+"""Errors that a user can mend. The command line prints them as one sentence, without a traceback."""
+
+
+class DragomanError(Exception):
+    """The work failed for a reason that the message names: a file, a line, a field. Exit code 1."""
+
+
+class UsageError(DragomanError):
+    """The request itself is wrong: a flag, a setting, a combination. Exit code 2."""

@@ -1,0 +1,141 @@
+"""The model folder: config.json, model.safetensors, tokenizer.json, card.md, manifest.json. Nothing in it is code."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_model, save_model
+
+from dragoman.config import ModelConfig, as_dict, model_config
+from dragoman.errors import DragomanError
+from dragoman.model import Model, build
+from dragoman.tokenizer import Tokenizer
+
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "card.md")
+MANIFEST = "manifest.json"
+LARGEST_CONFIG = 1_000_000  # bytes
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder that is there whole or not at all: filled under another name, synced, then renamed to `path`."""
+    draft = path.with_name(f".{path.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir())}
+        (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        for file in draft.iterdir():
+            sync(file)
+        sync(draft)
+        if path.exists():
+            shutil.rmtree(path)
+        draft.rename(path)
+        sync(path.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fingerprint(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
+
+
+def verify(folder: Path) -> None:
+    """Raises DragomanError naming the first file that is missing or is not the one that was written."""
+    if not folder.is_dir():
+        raise DragomanError(f"{folder}: no such model folder")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        expected = {str(name): (entry["bytes"], entry["sha256"]) for name, entry in manifest.items()}
+    except FileNotFoundError:
+        raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise DragomanError(f"{folder / MANIFEST}: damaged") from None
+    for name in FILES:
+        if name not in expected:
+            raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
+    for name, (size, digest) in expected.items():
+        file = folder / name
+        if Path(name).name != name:
+            raise DragomanError(f"{folder / MANIFEST}: damaged: {name!r} is no file name")
+        if not file.is_file():
+            raise DragomanError(f"{file}: missing from the model folder")
+        if file.stat().st_size != size or fingerprint(file)["sha256"] != digest:
+            raise DragomanError(f"{file}: damaged: it is not the file that was written (SHA-256 differs)")
+
+
+def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> None:
+    """Write the files of a model into `folder`; the caller wraps this in `new_folder`."""
+    config = as_dict(model.config)
+    description = {**config, "vocabulary": len(tokenizer), "pad": model.pad}
+    (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+    save_model(model, str(folder / "model.safetensors"))
+    tokenizer.save(folder / "tokenizer.json")
+    (folder / "card.md").write_text(card, encoding="utf-8")
+
+
+def find_model(path: Path) -> Path:
+    """A model folder, or the best model of a run folder."""
+    return path / "best" if (path / "best").is_dir() else path
+
+
+def read_model(path: Path) -> tuple[Model, Tokenizer]:
+    """The model and the tokenizer of a model folder or run folder, ready to translate.
+
+    Raises DragomanError naming the file where something is missing, damaged or does not fit. Shapes are compared with
+    the file's header before any weight is allocated.
+    """
+    folder = find_model(path)
+    verify(folder)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    config_file, weights_file = folder / "config.json", folder / "model.safetensors"
+    try:
+        if config_file.stat().st_size > LARGEST_CONFIG:
+            raise DragomanError(f"{config_file}: too large for a model description")
+        description = json.loads(config_file.read_text(encoding="utf-8"))
+        vocabulary, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DragomanError(f"{config_file}: not a model description: {error!r}") from None
+    if vocabulary != len(tokenizer):
+        raise DragomanError(f"{config_file}: {vocabulary} words, but tokenizer.json has {len(tokenizer)}")
+    config = model_config(description, str(config_file))
+    expected = shapes(config, vocabulary, pad)
+    try:
+        with safe_open(str(weights_file), framework="pt") as opened:
+            found = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise DragomanError(f"{weights_file}: not a safetensors file: {error}") from None
+    for name, shape in found.items():
+        if expected.get(name) != shape:
+            raise DragomanError(f"{weights_file}: '{name}' is {shape}, config.json describes {expected.get(name)}")
+    model = build(config, vocabulary, pad=pad)
+    try:
+        load_model(model, str(weights_file))
+    except RuntimeError as error:
+        raise DragomanError(f"{weights_file}: {error}") from None
+    return model.eval(), tokenizer
+
+
+def shapes(config: ModelConfig, vocabulary: int, pad: int) -> dict[str, tuple[int, ...]]:
+    """The tensors of such a model, without allocating them."""
+    with torch.device("meta"):
+        model = build(config, vocabulary, pad=pad)
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}

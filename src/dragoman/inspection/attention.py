@@ -1,0 +1,90 @@
+"""Attention maps of any model of ours, for a sentence and its translation.
+
+Shapes: L layers, H heads, T target tokens, S source tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.batches import Ids
+from dragoman.model.attention import Kernel
+from dragoman.tokenizer import BOS, EOS, Tokenizer
+
+
+@contextmanager
+def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Collect {module name: [weights of every call]}, each (B, H, T, S), from all attention layers of `model`.
+
+    Each layer's kernel is borrowed and given back. A kernel is linear in its values, so asked with the identity matrix
+    as values it answers with its weights, whatever kind of kernel it is; the layer itself gets what it always gets.
+    """
+    layers = {name: module for name, module in model.named_modules() if hasattr(module, "kernel")}
+    kernels: dict[str, Kernel] = {name: module.kernel for name, module in layers.items()}
+    maps: dict[str, list[Tensor]] = {name: [] for name in layers}
+
+    def watching(name: str) -> Kernel:
+        kernel = kernels[name]
+
+        def watched(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+            identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
+            with torch.no_grad():
+                maps[name].append(kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0))
+            return kernel(query, key, value, mask, dropout)
+
+        return watched
+
+    # A module may not be replaced by a function through `setattr`, so the instance's dictionary is used throughout.
+    modules = {name: layer._modules.pop("kernel", None) for name, layer in layers.items()}
+    try:
+        for name, layer in layers.items():
+            layer.__dict__["kernel"] = watching(name)
+        yield maps
+    finally:
+        for name, layer in layers.items():
+            del layer.__dict__["kernel"]
+            layer.kernel = modules[name] or kernels[name]
+
+
+@torch.inference_mode()
+def cross_attention(model: nn.Module, source: Ids, target: Ids) -> Tensor:
+    """How much each target token, as it was predicted, looked at each source token: (L, H, T, S).
+
+    The last row and the last column stand for the end of the sentence; every row sums to 1. Raises ValueError for a
+    model without cross-attention.
+    """
+    with attention_maps(model) as maps:
+        model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))
+    found = [calls[0][0] for name, calls in maps.items() if name.endswith("cross_attention") or name == "attention"]
+    if not found:
+        raise ValueError("this model has no attention over the source")
+    return torch.stack(found)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A label and the tokens it stands for."""
+
+    label: str
+    tokens: range
+
+
+def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """The words of ids, split at spaces, and the end of the sentence."""
+    starts = [i for i, id in enumerate(ids) if i == 0 or tokenizer.pieces[id].startswith(" ")]
+    spans = [range(start, end) for start, end in pairwise([*starts, len(ids)])]
+    found = [Word(tokenizer.decode(ids[span.start : span.stop]).strip() or "␣", span) for span in spans]
+    return [*found, Word("</s>", range(len(ids), len(ids) + 1))]
+
+
+def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
+    """(..., T, S) of tokens -> of words: the sum over a word's source tokens, the mean over its target tokens.
+
+    Rows that sum to 1 still do.
+    """
+    weights = torch.stack([weights[..., list(word.tokens)].sum(-1) for word in columns], -1)
+    return torch.stack([weights[..., list(word.tokens), :].mean(-2) for word in rows], -2)

@@ -1,0 +1,65 @@
+"""What every layer puts out, and a learned mixture of it.
+
+Shapes: L layers, B sentences, S or T tokens, M d_model.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.packing import Packing
+from dragoman.model.transformer import Transformer
+
+
+@dataclass
+class LayerOutputs:
+    """Filled by the calls made inside `layer_outputs`."""
+
+    encoder_layers: list[Tensor] = field(default_factory=list)
+    decoder_layers: list[Tensor] = field(default_factory=list)
+
+    @property
+    def encoder(self) -> Tensor:
+        """(L, B, S, M), zeros in padding."""
+        return torch.stack(self.encoder_layers)
+
+    @property
+    def decoder(self) -> Tensor:
+        """(L, B, T, M), zeros in padding."""
+        return torch.stack(self.decoder_layers)
+
+
+@contextmanager
+def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
+    """Collect the outputs of all encoder and decoder layers while the model runs. Gradients flow through them."""
+    found = LayerOutputs()
+
+    def keep(outputs: list[Tensor]) -> Callable[[nn.Module, tuple, Tensor], None]:
+        def hook(layer: nn.Module, arguments: tuple, output: Tensor) -> None:
+            packing: Packing = arguments[1]
+            outputs.append(packing.unpack(output))
+
+        return hook
+
+    hooks = [layer.register_forward_hook(keep(found.encoder_layers)) for layer in model.encoder]
+    hooks += [layer.register_forward_hook(keep(found.decoder_layers)) for layer in model.decoder]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class WeightedLayerPool(nn.Module):
+    """A mixture of layers with learned weights, softmax(w), equal at first."""
+
+    def __init__(self, layers: int):
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(layers))
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        """(L, ...) -> (...)."""
+        return torch.tensordot(self.weights.softmax(0), outputs, dims=1)

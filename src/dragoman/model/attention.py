@@ -1,0 +1,179 @@
+"""Attention (section 3.2): the kernels that weigh values, and the multi-head layer around them.
+
+Shapes: B batch, H heads, T queries, S keys, K = d_k, V = d_v, M = d_model, N real tokens of a batch (packing.py).
+
+One rule for masks: True = may attend. A float mask is added to the scores instead (relative positions), with -inf where
+attention is not allowed. A query that may attend nowhere gets zeros, and finite gradients.
+
+A kernel is `kernel(query, key, value, mask, dropout) -> output`. It is linear in the values. A layer's `kernel` is a
+plain attribute: whoever wants to watch, or to try another kernel, replaces it from outside.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.config import AttentionConfig
+from dragoman.model.packing import Packing
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
+Rotate = Callable[[Tensor], Tensor]
+
+
+def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """Equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
+
+    query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V).
+    Raises ValueError, naming both shapes, where they do not fit.
+    """
+    check_shapes(query, key, value, mask)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+
+
+def explicit(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """The same as `fused`, written as the paper writes it."""
+    check_shapes(query, key, value, mask)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    return F.dropout(masked_softmax(scores, mask), dropout) @ value
+
+
+class Additive(nn.Module):
+    """Additive attention: the score of a query and a key is w . tanh(q + k), one hidden layer per head.
+
+    The matrices of its hidden layer, W_q and W_k, are the query and key projections of the layer that holds it.
+    Needs memory for (..., T, S, K) hidden units, where the dot product needs none: the reason it lost.
+    """
+
+    def __init__(self, heads: int, d_k: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, 1, 1, d_k))
+        nn.init.uniform_(self.weight, -math.sqrt(3 / d_k), math.sqrt(3 / d_k))
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+    ) -> Tensor:
+        """query (B, H, T, K), key (B, H, S, K), value (B, H, S, V) -> (B, H, T, V)."""
+        check_shapes(query, key, value, mask)
+        hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
+        scores = (hidden * self.weight).sum(-1)
+        return F.dropout(masked_softmax(scores, mask), dropout) @ value
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over keys, the last dimension; the mask acts before it. Rows without any key become zeros."""
+    if mask is None:
+        return scores.softmax(-1)
+    allowed = mask if mask.dtype == torch.bool else mask > -math.inf
+    if mask.dtype != torch.bool:
+        scores = scores + mask
+    nowhere = ~allowed.any(-1, keepdim=True)
+    # A row of nothing but -inf has no softmax (0/0) and no gradient, so it is made harmless before and emptied after.
+    weights = scores.masked_fill(~allowed, -math.inf).masked_fill(nowhere, 0.0).softmax(-1)
+    return weights.masked_fill(nowhere, 0.0)
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    if query.size(-1) != key.size(-1):
+        raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
+    if key.size(-2) != value.size(-2):
+        raise ValueError(f"each key needs one value: keys are {tuple(key.shape)}, values {tuple(value.shape)}")
+    if mask is not None:
+        if mask.dtype != torch.bool and not mask.is_floating_point():
+            raise ValueError(f"a mask is bool (True = may attend) or float (added to the scores), not {mask.dtype}")
+        scores = (*query.shape[:-1], key.size(-2))
+        if mask.dim() > len(scores) or any(
+            m not in (1, s) for m, s in zip(reversed(mask.shape), reversed(scores), strict=False)
+        ):
+            raise ValueError(f"mask {tuple(mask.shape)} does not fit scores {scores}")
+
+
+# Masks. Real tokens are the ones that are not padding.
+
+
+def padding_mask(ids: Tensor, pad: int) -> Tensor:
+    """ids (B, S) -> (B, 1, 1, S): every query may attend to real tokens only."""
+    return (ids != pad)[:, None, None, :]
+
+
+def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:
+    """(T, S): a query sees the keys up to its own place. With more keys than queries, the queries are the last ones."""
+    keys = queries if keys is None else keys
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def decoder_mask(ids: Tensor, pad: int) -> Tensor:
+    """ids (B, T) -> (B, 1, T, T): real tokens up to one's own place."""
+    return padding_mask(ids, pad) & causal_mask(ids.size(1), device=ids.device)
+
+
+class KeyValues:
+    """The keys (B, H, S, K) and values (B, H, S, V) that one attention layer has seen so far.
+
+    They are the first S places of two larger buffers, so that one more token is written in place instead of copying
+    all that came before it.
+    """
+
+    def __init__(self, key: Tensor, value: Tensor, length: int | None = None):
+        self.buffers = (key, value)
+        self.length = key.size(2) if length is None else length
+
+    @property
+    def key(self) -> Tensor:
+        return self.buffers[0][:, :, : self.length]
+
+    @property
+    def value(self) -> Tensor:
+        return self.buffers[1][:, :, : self.length]
+
+    def then(self, new: "KeyValues") -> "KeyValues":
+        """These and `new` after them, in the same buffers where there is room: this object is used up."""
+        end, room = self.length + new.length, self.buffers[0].size(2)
+        if end > room:
+            self.buffers = tuple(  # type: ignore[assignment]
+                torch.cat([old, old.new_empty(*old.shape[:2], max(end, 2 * room) - room, old.size(3))], dim=2)
+                for old in self.buffers
+            )
+        for buffer, added in zip(self.buffers, (new.key, new.value), strict=True):
+            buffer[:, :, self.length : end] = added
+        return KeyValues(*self.buffers, end)
+
+    def select(self, rows: Tensor) -> "KeyValues":
+        key, value = (buffer[rows] for buffer in self.buffers)
+        return KeyValues(key, value, self.length)
+
+
+def unrotated(x: Tensor) -> Tensor:
+    return x
+
+
+class MultiHeadAttention(nn.Module):
+    """Section 3.2.2. All heads are one matrix product; `heads * d_k` need not be d_model."""
+
+    def __init__(self, d_model: int, config: AttentionConfig):
+        super().__init__()
+        heads, bias = config.heads, config.bias
+        d_k, d_v = config.head_sizes(d_model)
+        self.heads, self.dropout = heads, config.dropout
+        self.query = nn.Linear(d_model, heads * d_k, bias)
+        self.key = nn.Linear(d_model, heads * d_k, bias)
+        self.value = nn.Linear(d_model, heads * d_v, bias)
+        self.out = nn.Linear(heads * d_v, d_model, bias)
+        self.kernel: Kernel = Additive(heads, d_k) if config.score == "additive" else fused
+
+    def split(self, x: Tensor, packing: Packing) -> Tensor:
+        return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D
+
+    def project(self, x: Tensor, packing: Packing, rotate: Rotate = unrotated) -> KeyValues:
+        """Keys and values of the tokens x (N, M)."""
+        return KeyValues(rotate(self.split(self.key(x), packing)), self.split(self.value(x), packing))
+
+    def forward(
+        self, x: Tensor, packing: Packing, seen: KeyValues, mask: Tensor | None, rotate: Rotate = unrotated
+    ) -> Tensor:
+        """Each token of x (N, M) asks the keys and values in `seen` -> (N, M)."""
+        query = rotate(self.split(self.query(x), packing))
+        y = self.kernel(query, seen.key, seen.value, mask, self.dropout if self.training else 0.0)
+        return self.out(packing.pack(y.transpose(1, 2)).flatten(1))  # B H T V -> B T H V -> N H*V -> N M

@@ -1,0 +1,126 @@
+"""How a Transformer knows word order (section 3.5): several answers behind one interface.
+
+Shapes: B batch, H heads, T queries, S keys, D head size, M d_model.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Positions(nn.Module):
+    """No position information; each scheme overrides one of the three hooks."""
+
+    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+        super().__init__()
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        """Change the embeddings (B, T, M) of the tokens number start, start + 1, ..."""
+        return x
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """Change the queries or keys (B, H, T, D) of the tokens number start, start + 1, ..."""
+        return x
+
+    def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
+        """Scores (H, T, S) to add before the softmax, for the queries number start, start + 1, ..."""
+        return None
+
+
+def sinusoids(length: int, size: int) -> Tensor:
+    """The table (length, size) of section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/size)), PE(pos, 2i+1) = cos(same)."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    angle = position * torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * (-math.log(10000.0) / size))
+    table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
+    return table.to(torch.get_default_dtype())
+
+
+def sinusoids_in_halves(length: int, size: int) -> Tensor:
+    """As Marian lays it out: all sines, then all cosines, wavelengths spread over size/2 - 1 steps."""
+    half = (size + 1) // 2
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    step = math.log(10000.0) / max(half - 1, 1)
+    angle = position * torch.exp(torch.arange(half, dtype=torch.float64) * -step)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)[:, :size].to(torch.get_default_dtype())
+
+
+class Sinusoidal(Positions):
+    """Added to the embeddings; a formula, so any length will do: the table grows with the longest sentence seen."""
+
+    table: Tensor
+    formula = staticmethod(sinusoids)
+
+    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+        super().__init__(d_model, heads, d_k, max_length)
+        self.register_buffer("table", self.formula(max_length, d_model), persistent=False)
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        end = start + x.size(1)
+        if end > self.table.size(0):
+            self.table = self.formula(2 * end, self.table.size(1)).to(self.table)
+        return x + self.table[start:end]
+
+
+class SinusoidalHalves(Sinusoidal):
+    formula = staticmethod(sinusoids_in_halves)
+
+
+class Learned(Positions):
+    """One learned vector per place, added to the embeddings (Table 3, row E). Raises past max_length."""
+
+    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+        super().__init__(d_model, heads, d_k, max_length)
+        self.table = nn.Embedding(max_length, d_model)
+
+    def embed(self, x: Tensor, start: int) -> Tensor:
+        end, places = start + x.size(1), self.table.num_embeddings
+        if end > places:
+            raise ValueError(f"{end} tokens, but the learned positions end at {places} (max_length)")
+        return x + self.table.weight[start:end]
+
+
+class Rotary(Positions):
+    """Turns queries and keys by an angle that grows with the place, so that scores depend on distances (RoPE)."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+        super().__init__(d_model, heads, d_k, max_length)
+        if d_k % 2:
+            raise ValueError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
+        self.register_buffer("table", sinusoids(max_length, d_k), persistent=False)
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        end = start + x.size(2)
+        if end > self.table.size(0):
+            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
+        sin, cos = self.table[start:end].unflatten(-1, (-1, 2)).unbind(-1)
+        even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+class Relative(Positions):
+    """One learned score per head and distance, the same in all layers; beyond `reach` all distances count as one."""
+
+    reach = 32
+
+    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+        super().__init__(d_model, heads, d_k, max_length)
+        self.scores = nn.Embedding(2 * self.reach + 1, heads)
+
+    def bias(self, start: int, queries: int, keys: int) -> Tensor:
+        device = self.scores.weight.device
+        query = torch.arange(start, start + queries, device=device)[:, None]
+        distance = torch.arange(keys, device=device) - query  # T S
+        return self.scores(distance.clamp(-self.reach, self.reach) + self.reach).permute(2, 0, 1)
+
+
+POSITIONS: dict[str, type[Positions]] = {
+    "none": Positions,
+    "sinusoidal": Sinusoidal,
+    "sinusoidal-halves": SinusoidalHalves,
+    "learned": Learned,
+    "rotary": Rotary,
+    "relative": Relative,
+}

@@ -1,0 +1,189 @@
+"""The baselines the paper beat: recurrent encoder-decoders, with a fixed context vector or with attention.
+
+They keep the Transformer's contract, start / step / select, so the same training, search and inspection serve them.
+
+Shapes: B sentences, S source tokens, T target tokens, M d_model, L layers, D directions, V target vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from dragoman.config import RecurrentConfig
+from dragoman.errors import UsageError
+from dragoman.model.attention import Additive, Kernel, fused, padding_mask
+
+Hidden = tuple[Tensor, ...]  # one (L * D, B, M / D) per part: h, and c for the LSTM
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": nn.functional.gelu,
+}
+
+
+class PlainRNN(nn.Module):
+    """h_t = activation(x_t W_x + h_(t-1) W_h + b), one direction, one layer; padding leaves the state as it is."""
+
+    def __init__(self, inputs: int, size: int, activation: str, backward: bool = False):
+        super().__init__()
+        self.input, self.recurrent = nn.Linear(inputs, size), nn.Linear(size, size, bias=False)
+        self.activation, self.backward = ACTIVATIONS[activation], backward
+        for weight in (self.input.weight, self.input.bias, self.recurrent.weight):
+            nn.init.uniform_(weight, -1 / math.sqrt(size), 1 / math.sqrt(size))
+
+    def forward(self, x: Tensor, real: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """x (B, S, inputs), real (B, S), h (B, size) -> all states (B, S, size), zeros in padding, and the last one."""
+        states: list[Tensor] = []
+        steps = list(zip(self.input(x).unbind(1), real[:, :, None].unbind(1), strict=True))
+        for now, alive in reversed(steps) if self.backward else steps:
+            h = torch.where(alive, self.activation(now + self.recurrent(h)), h)
+            states.append(h * alive)
+        return torch.stack(states[::-1] if self.backward else states, 1), h
+
+
+class Recurrence(nn.Module):
+    """Layers of one cell over a padded batch: the plain cell step by step, LSTM and GRU in PyTorch's kernels."""
+
+    def __init__(self, config: RecurrentConfig, directions: int):
+        super().__init__()
+        size = config.d_model // directions
+        self.shape = (config.layers * directions, size)
+        self.directions, self.parts = directions, 2 if config.cell == "lstm" else 1
+        self.dropout = nn.Dropout(config.dropout)
+        self.cells: nn.Module
+        if config.cell == "rnn":
+            self.cells = nn.ModuleList(
+                PlainRNN(config.d_model, size, config.activation, backward=d == 1)
+                for _ in range(config.layers)
+                for d in range(directions)
+            )
+        else:
+            kind = nn.LSTM if config.cell == "lstm" else nn.GRU
+            between = config.dropout if config.layers > 1 else 0.0
+            self.cells = kind(
+                config.d_model, size, config.layers, batch_first=True, dropout=between, bidirectional=directions == 2
+            )
+
+    def zero(self, x: Tensor) -> Hidden:
+        layers, size = self.shape
+        return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
+
+    def forward(self, x: Tensor, real: Tensor | None, hidden: Hidden) -> tuple[Tensor, Hidden]:
+        """x (B, S, M), real (B, S) or None for all, hidden -> states (B, S, M) and the hidden state after the end."""
+        if isinstance(self.cells, nn.ModuleList):
+            return self.plain(x, torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real, hidden[0])
+        cell: Callable = self.cells
+        before = hidden if self.parts == 2 else hidden[0]
+        if real is None:
+            states, after = cell(x, before)
+        else:
+            lengths = real.sum(1).clamp(min=1).cpu()  # a sentence of nothing is read as one padding token
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            states, after = cell(packed, before)
+            states, _ = pad_packed_sequence(states, batch_first=True, total_length=x.size(1))
+        return states, after if self.parts == 2 else (after,)
+
+    def plain(self, x: Tensor, real: Tensor, hidden: Tensor) -> tuple[Tensor, Hidden]:
+        last: list[Tensor] = []
+        for index in range(0, len(hidden), self.directions):
+            if index:
+                x = self.dropout(x)
+            both = [
+                self.cells[index + d](x, real, hidden[index + d])  # type: ignore[index]
+                for d in range(self.directions)
+            ]
+            x = torch.cat([states for states, _ in both], -1)
+            last += [h for _, h in both]
+        return x, (torch.stack(last),)
+
+
+class GlobalAttention(nn.Module):
+    """The decoder's state asks all encoder states: a weighted mean of them is its context."""
+
+    def __init__(self, d_model: int, score: str):
+        super().__init__()
+        additive = score == "additive"
+        self.query, self.key = (
+            nn.Linear(d_model, d_model, bias=False) if additive else nn.Identity() for _ in range(2)
+        )
+        self.scale = 1.0 if additive else math.sqrt(d_model)  # the plain dot product: undo the kernel's division
+        self.kernel: Kernel = Additive(1, d_model) if additive else fused
+
+    def forward(self, states: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """states (B, T, M) of the decoder; keys, memory (B, S, M); mask (B, 1, 1, S) -> context (B, T, M)."""
+        query = self.query(states)[:, None] * self.scale
+        return self.kernel(query, keys[:, None], memory[:, None], mask, 0.0)[:, 0]
+
+
+@dataclass
+class State:
+    """Everything that decoding one more token needs; row i belongs to hypothesis i."""
+
+    memory: Tensor  # B S M, the encoder's states
+    keys: Tensor  # B S M
+    mask: Tensor  # B 1 1 S
+    hidden: Hidden  # of the decoder
+
+    def select(self, rows: Tensor) -> "State":
+        hidden = tuple(part[:, rows] for part in self.hidden)
+        return State(self.memory[rows], self.keys[rows], self.mask[rows], hidden)
+
+
+class Recurrent(nn.Module):
+    """Token ids in, logits out, as the Transformer does it. Arguments as there."""
+
+    def __init__(self, config: RecurrentConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
+        super().__init__()
+        self.config, self.pad = config, pad
+        words, d_model = target_vocabulary or vocabulary, config.d_model
+        if config.share in ("all", "embeddings") and words != vocabulary:
+            raise UsageError(
+                f"share = '{config.share}' needs one vocabulary for both languages, "
+                f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
+            )
+        self.source_embedding = nn.Embedding(vocabulary, d_model, padding_idx=pad)
+        self.target_embedding = nn.Embedding(words, d_model, padding_idx=pad)
+        self.output = nn.Linear(d_model, words, bias=False)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=d_model**-0.5)
+        self.encoder = Recurrence(config, directions=2 if config.bidirectional else 1)
+        self.decoder = Recurrence(config, directions=1)
+        self.attention = None if config.attention == "none" else GlobalAttention(d_model, config.attention)
+        self.combine = nn.Linear(d_model if self.attention is None else 2 * d_model, d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        if config.share in ("all", "embeddings"):
+            self.target_embedding = self.source_embedding
+        if config.share in ("all", "output"):
+            self.output.weight = self.target_embedding.weight
+
+    def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:
+        return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
+
+    def start(self, source: Tensor) -> State:
+        """Encode the source ids (B, S). The decoder begins where the encoder ended."""
+        real = source != self.pad
+        x = self.embed(source, self.source_embedding)
+        memory, hidden = self.encoder(x, real, self.encoder.zero(x))
+        directions = self.encoder.directions
+        # L*D B M/D -> L B M: both directions of a layer side by side
+        hidden = tuple(part.unflatten(0, (-1, directions)).transpose(1, 2).flatten(2) for part in hidden)
+        keys = memory if self.attention is None else self.attention.key(memory)
+        return State(memory, keys, padding_mask(source, self.pad), hidden)
+
+    def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) after each of the tokens (B, T); with `real` (B, T) of the real places alone: (N, V)."""
+        states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
+        if self.attention is not None:
+            context = self.attention(states, state.keys, state.memory, state.mask)
+            states = torch.cat([states, context], -1)
+        if real is not None:
+            states = states[real]
+        return self.output(self.dropout(self.combine(states).tanh()))
+
+    def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
+        return self.step(target, self.start(source), real)

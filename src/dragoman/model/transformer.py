@@ -1,0 +1,236 @@
+"""The Transformer of "Attention Is All You Need": Figure 1, top to bottom.
+
+Shapes: B sentences, S source tokens, T target tokens, M d_model, V target vocabulary, N real tokens of a batch. Between
+layers a batch is packed (N, M): see packing.py.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.config import FeedForwardConfig, TransformerConfig
+from dragoman.errors import UsageError
+from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask
+from dragoman.model.packing import Packing
+from dragoman.model.positions import POSITIONS, Positions
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+class FeedForward(nn.Module):
+    """Section 3.3, equation 2: the same two matrices at every place."""
+
+    def __init__(self, d_model: int, config: FeedForwardConfig):
+        super().__init__()
+        self.hidden = nn.Linear(d_model, config.d_ff)
+        self.out = nn.Linear(config.d_ff, d_model)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., M) -> (..., M)."""
+        return self.out(self.dropout(self.activation(self.hidden(x))))
+
+
+class Residual(nn.Module):
+    """x + sublayer(x), section 3.1; normalised after, as in the paper, or before, as in most later work."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm_first = config.norm_first
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Figure 1, left."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = MultiHeadAttention(config.d_model, config.attention)
+        self.feed_forward = FeedForward(config.d_model, config.feed_forward)
+        self.around_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(self, x: Tensor, source: Packing, mask: Tensor | None, rotate: Rotate) -> Tensor:
+        """x (N, M) -> (N, M)."""
+
+        def look_around(y: Tensor) -> Tensor:
+            return self.attention(y, source, self.attention.project(y, source, rotate), mask, rotate)
+
+        x = self.around_attention(x, look_around)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+@dataclass
+class Cache:
+    """What one decoder layer remembers: keys and values of the target so far, and of the memory."""
+
+    seen: KeyValues | None = None
+    memory: KeyValues | None = None
+
+    def select(self, rows: Tensor) -> "Cache":
+        return Cache(self.seen and self.seen.select(rows), self.memory and self.memory.select(rows))
+
+
+class DecoderLayer(nn.Module):
+    """Figure 1, right."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = MultiHeadAttention(config.d_model, config.attention)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.attention)
+        self.feed_forward = FeedForward(config.d_model, config.feed_forward)
+        self.around_attention = Residual(config)
+        self.around_cross_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        target: Packing,
+        mask: Tensor | None,
+        rotate: Rotate,
+        memory: Tensor,
+        source: Packing,
+        cache: Cache,
+    ) -> Tensor:
+        """x (N, M) of the target and memory (N', M) of the source -> (N, M). The cache then holds the new tokens."""
+
+        def look_back(y: Tensor) -> Tensor:
+            new = self.attention.project(y, target, rotate)
+            cache.seen = cache.seen.then(new) if cache.seen else new
+            return self.attention(y, target, cache.seen, mask, rotate)
+
+        def look_across(y: Tensor) -> Tensor:
+            cache.memory = cache.memory or self.cross_attention.project(memory, source)
+            return self.cross_attention(y, target, cache.memory, source.mask)
+
+        x = self.around_attention(x, look_back)
+        x = self.around_cross_attention(x, look_across)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+@dataclass
+class State:
+    """Everything that decoding one more token needs; row i belongs to hypothesis i."""
+
+    memory: Tensor  # N M, the encoder's output
+    source: Packing
+    caches: list[Cache]
+    length: int = 0  # target tokens so far
+
+    def select(self, rows: Tensor) -> "State":
+        """The state of hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        source = self.source.select(rows)
+        memory = source.pack(self.source.unpack(self.memory)[rows])
+        return State(memory, source, [cache.select(rows) for cache in self.caches], self.length)
+
+
+class Transformer(nn.Module):
+    """Token ids in, logits out. `forward(source, target)` is `step(target, start(source))`: training is one long step.
+
+    vocabulary: number of source words; target_vocabulary: of target words, default: the two languages share one
+    vocabulary; pad: the id that fills up shorter sentences.
+    """
+
+    def __init__(self, config: TransformerConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
+        super().__init__()
+        self.config, self.pad = config, pad
+        words, d_model = target_vocabulary or vocabulary, config.d_model
+        if config.share in ("all", "embeddings") and words != vocabulary:
+            raise UsageError(
+                f"share = '{config.share}' needs one vocabulary for both languages, "
+                f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
+            )
+        self.source_embedding = nn.Embedding(vocabulary, d_model, padding_idx=pad)
+        self.target_embedding = nn.Embedding(words, d_model, padding_idx=pad)
+        self.output = nn.Linear(d_model, words, config.output_bias)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder_positions, self.decoder_positions = (
+            POSITIONS[config.positions](
+                d_model, config.attention.heads, config.attention.head_sizes(d_model)[0], config.max_length
+            )
+            for _ in range(2)
+        )
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # With pre-norm nothing has normalised the last sum yet; with post-norm (the paper) it is already done.
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(d_model) if config.norm_first else nn.Identity() for _ in range(2)
+        )
+        self.initialise()
+        if config.share in ("all", "embeddings"):
+            self.target_embedding = self.source_embedding
+        if config.share in ("all", "output"):
+            self.output.weight = self.target_embedding.weight
+
+    def initialise(self) -> None:
+        """Xavier for matrices; embeddings small enough that they and the tied output both start well."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.zeros_(embedding.weight[self.pad].detach())
+
+    def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
+        """Section 3.4 and 3.5: ids (B, T) -> vectors (N, M)."""
+        x = words(tokens)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(self.config.d_model)
+        return self.dropout(packing.pack(positions.embed(x, start)))
+
+    def start(self, source: Tensor) -> State:
+        """Encode the source ids (B, S); the state has no target yet."""
+        packing, positions = Packing(source != self.pad), self.encoder_positions
+        mask = with_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
+        x = self.embed(source, packing, self.source_embedding, positions, 0)
+        for layer in self.encoder:
+            x = layer(x, packing, mask, partial(positions.rotate, start=0))
+        return State(self.encoder_norm(x), packing, [Cache() for _ in self.decoder])
+
+    def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) after each of the tokens (B, T), which the state then remembers.
+
+        With `real` (B, T), bool, the places that are not real are neither computed nor attended to, and the logits are
+        those of the real places alone, in order: (N, V).
+        """
+        start, new = state.length, tokens.size(1)
+        target = Packing.full(tokens) if real is None else Packing(real)
+        positions = self.decoder_positions
+        mask = None if new == 1 else causal_mask(new, start + new, tokens.device)
+        if real is not None and target.mask is not None and start == 0:
+            mask = target.mask if mask is None else mask & target.mask
+        mask = with_bias(mask, positions.bias(start, new, start + new))
+        rotate = partial(positions.rotate, start=start)
+        x = self.embed(tokens, target, self.target_embedding, positions, start)
+        for layer, cache in zip(self.decoder, state.caches, strict=True):
+            x = layer(x, target, mask, rotate, state.memory, state.source, cache)
+        state.length += new
+        logits = self.output(self.decoder_norm(x))
+        return logits if real is not None else logits.unflatten(0, tokens.shape)
+
+    def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
+        """source (B, S) and target (B, T), which begins with the start token -> logits, as `step` gives them."""
+        return self.step(target, self.start(source), real)
+
+
+def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """A bool mask and scores to add (relative positions) as one float mask."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return torch.where(mask, bias, -math.inf)

@@ -1,0 +1,83 @@
+"""Named runs: a preset is a constant, everything in it can be overridden. None of this needs torch."""
+
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar
+
+from dragoman.config import (
+    AttentionConfig,
+    FeedForwardConfig,
+    RecurrentConfig,
+    TrainingConfig,
+    TransformerConfig,
+)
+
+Kind = TypeVar("Kind", TransformerConfig, RecurrentConfig)
+
+
+@dataclass(frozen=True)
+class Preset(Generic[Kind]):
+    """A model, how to train it, and how many subwords suit it."""
+
+    model: Kind
+    training: TrainingConfig
+    vocabulary: int
+
+
+TINY = Preset(
+    TransformerConfig(
+        d_model=128,
+        encoder_layers=2,
+        decoder_layers=2,
+        attention=AttentionConfig(heads=4),
+        feed_forward=FeedForwardConfig(d_ff=512),
+    ),
+    TrainingConfig(batch_tokens=2048, warmup=500),
+    vocabulary=2000,
+)
+
+SMALL = Preset(
+    TransformerConfig(
+        d_model=256,
+        encoder_layers=3,
+        decoder_layers=3,
+        attention=AttentionConfig(heads=4),
+        feed_forward=FeedForwardConfig(d_ff=1024),
+    ),
+    TrainingConfig(batch_tokens=2048, warmup=800),
+    vocabulary=8000,
+)
+
+# Section 3 and the first row of Table 3.
+BASE = Preset(TransformerConfig(), TrainingConfig(batch_tokens=25_000, epochs=100), vocabulary=37_000)
+
+# The last row of Table 3.
+BIG = Preset(
+    replace(
+        BASE.model,
+        d_model=1024,
+        attention=AttentionConfig(heads=16),
+        feed_forward=FeedForwardConfig(d_ff=4096),
+        dropout=0.3,
+    ),
+    BASE.training,
+    vocabulary=37_000,
+)
+
+# As many parameters as SMALL at the same vocabulary, recurrent.
+LSTM = Preset(RecurrentConfig(d_model=384, layers=2), SMALL.training, vocabulary=8000)
+
+# The built-in phrasebook in about two minutes on two cores: pre-norm and rotary positions learn to copy soonest.
+DEMO = Preset(
+    replace(TINY.model, norm_first=True, positions="rotary"),
+    TrainingConfig(batch_tokens=1024, warmup=400, epochs=1000, minutes=2.25, validate_every=250, patience=0, samples=2),
+    vocabulary=2500,
+)
+
+PresetName = Literal["tiny", "small", "base", "big", "lstm"]
+PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] = {
+    "tiny": TINY,
+    "small": SMALL,
+    "base": BASE,
+    "big": BIG,
+    "lstm": LSTM,
+}
