@@ -223,7 +223,6 @@ class RunConfig:
     "subwords to learn from the corpus; default: what the preset suggests and the text supports"
     model: ModelConfig = field(default_factory=TransformerConfig)
     training: TrainingConfig = TrainingConfig()
-    search: SearchConfig = SearchConfig()
 
     def __post_init__(self) -> None:
         _at_least(self, 300, "vocabulary")

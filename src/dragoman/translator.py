@@ -1,6 +1,5 @@
 """Text in, text out. Ids and search are below, commands and servers above."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -39,9 +38,6 @@ class Translator:
     def load(cls, folder: str | Path, search: SearchConfig = SearchConfig()) -> "Translator":
         """Raises DragomanError naming the file where the model folder is missing or damaged."""
         return cls(*read_model(Path(folder)), search)
-
-    def with_search(self, **changes: int | float) -> "Translator":
-        return Translator(self.model, self.tokenizer, dataclasses.replace(self.search, **changes))  # type: ignore[arg-type]
 
     def translate(self, texts: Sequence[str]) -> list[Translation]:
         """One translation per text, in order. Blank text stays as it is; line breaks inside a text become spaces."""

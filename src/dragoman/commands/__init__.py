@@ -7,7 +7,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from dragoman.config import SearchConfig
+
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
+Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # its flags stand beside the others: --beam, not --search.beam
 
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:

@@ -14,8 +14,8 @@ from dragoman.errors import UsageError
 class Options:
     """Measure speed on this machine; prints a table in Markdown. Run nothing beside it.
 
-    dragoman benchmark train-step
-    dragoman benchmark decoding-length --threads 2
+    $ dragoman benchmark train-step
+    $ dragoman benchmark decoding-length --threads 2
     """
 
     name: tyro.conf.Positional[Literal["train-step", "decoding-length"]]

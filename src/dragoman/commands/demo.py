@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from dragoman.commands import parse
 from dragoman.presets import DEMO
@@ -12,13 +14,13 @@ from dragoman.presets import DEMO
 class Options:
     """Make a phrasebook corpus, learn it, score held-out sentences, translate a few, and draw what the model looked at.
 
-    dragoman demo
-    dragoman demo --to de
+    $ dragoman demo
+    $ dragoman demo --to de
     """
 
     to: Literal["ko", "de", "es"] = "ko"
     "language to translate into from English"
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "folder for corpus, model and pictures; default: runs/demo-en-ko"
     minutes: float = DEMO.training.minutes or 2.0
     "minutes of training"

@@ -8,26 +8,27 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, parse
+from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
+from dragoman.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Options:
     """BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures.
 
-    dragoman evaluate -m runs/en-ko test.tsv
-    dragoman evaluate -m runs/en-ko test.en test.ko --json
+    $ dragoman evaluate -m runs/en-ko test.tsv
+    $ dragoman evaluate -m runs/en-ko test.en test.ko --json
     """
 
     model: Model
     "model folder or run folder"
-    test: tyro.conf.Positional[tuple[str, ...]]
+    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE [FILE]")]
     "a TSV file, or a source file and a target file"
-    search: SearchConfig = SearchConfig()
+    search: Search = SearchConfig()
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     "how BLEU splits text into words"
-    output: Path | None = None
+    output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "also write the translations, one per line, to this file"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
@@ -35,6 +36,8 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "evaluate", arguments)
+    if not options.test:
+        raise UsageError("name a test set: one TSV file, or a source file and a target file")
     from dragoman.corpus import read_corpus
     from dragoman.evaluation import evaluate
     from dragoman.translator import Translator

@@ -15,11 +15,11 @@ from dragoman.presets import PRESETS, PresetName
 class Options:
     """What a model consists of and what it costs: parameters, operations per token, memory.
 
-    dragoman info runs/en-ko
-    dragoman info --preset base --vocabulary 37000
+    $ dragoman info runs/en-ko
+    $ dragoman info --preset base --vocabulary 37000
     """
 
-    model: tyro.conf.Positional[str | None] = None
+    model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
     "model folder or run folder"
     preset: PresetName | None = None
     "a preset, instead of a model"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import Model, parse
+from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
 
@@ -15,14 +15,14 @@ from dragoman.errors import UsageError
 class Options:
     """Draw which source words the model looked at for each word of its translation.
 
-    dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
+    $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
     """
 
     model: Model
     "model folder or run folder"
-    text: tyro.conf.Positional[str]
+    text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
     "the sentence to translate"
-    translation: str | None = None
+    translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
     "look at this translation instead of the model's own"
     out: Path = Path("attention.svg")
     "the figure: .svg, .png or .pdf"
@@ -32,7 +32,7 @@ class Options:
     "attention head, from 1; default: the mean of all"
     pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
-    search: SearchConfig = SearchConfig()
+    search: Search = SearchConfig()
 
 
 def main(arguments: list[str]) -> None:

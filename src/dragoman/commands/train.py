@@ -21,9 +21,11 @@ class Options:
     file. Ctrl-C stops and saves; the same command again goes on. Settings come from the preset, then from CONFIG.toml,
     then from flags.
 
-      dragoman train --train pairs.tsv --dev dev.tsv
-      dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
-      dragoman train run.toml --training.minutes 30
+    $ dragoman train --train pairs.tsv --dev dev.tsv
+
+    $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
+
+    $ dragoman train run.toml --training.minutes 30
     """
 
     config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None

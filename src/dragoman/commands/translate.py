@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import tyro
 
-from dragoman.commands import Model, parse
+from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError
 
@@ -18,19 +18,19 @@ from dragoman.errors import DragomanError
 class Options:
     """Translate lines of text: one line out for each line in, in the same order, whatever is in them.
 
-    dragoman translate -m runs/en-ko "See you on Monday."
-    dragoman translate -m runs/en-ko < source.txt > translation.txt
+    $ dragoman translate -m runs/en-ko "See you on Monday."
+    $ dragoman translate -m runs/en-ko < source.txt > translation.txt
     """
 
     model: Model
     "model folder or run folder"
-    text: tyro.conf.Positional[tuple[str, ...]] = ()
+    text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
     "text to translate; without it, lines of the input"
-    input: Path | None = None
+    input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
     "file to read; default: standard input"
-    output: Path | None = None
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
-    search: SearchConfig = SearchConfig()
+    search: Search = SearchConfig()
 
 
 def main(arguments: list[str]) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from dragoman.batches import Batch, Ids, plan
-from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, write_toml
+from dragoman.config import RunConfig, SearchConfig, TrainingConfig, as_dict, read_toml, write_toml
 from dragoman.corpus import Corpus, read_corpus, some_lines
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation import Scores, evaluate
@@ -202,7 +202,7 @@ def validate(run: Run) -> None:
     progress, settings, began = run.progress, run.config.training, time.monotonic()
     run.model.eval()
     loss = mean_loss(run.model, run.dev, settings.batch_tokens)
-    translator = Translator(run.model, run.tokenizer, run.config.search).with_search(beam=1)
+    translator = Translator(run.model, run.tokenizer, SearchConfig(beam=1))
     sources, references = zip(*run.dev_corpus.pairs, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
     run.scores = scores = evaluate(translations, references)
