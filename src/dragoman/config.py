@@ -209,10 +209,15 @@ class TrainingConfig:
             raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
 
 
+PresetName = Literal["tiny", "small", "base", "big", "lstm"]
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """A whole training run: from sentence pairs to a model."""
 
+    preset: PresetName = "small"
+    "where the settings start from"
     train: tuple[str, ...] = ()
     "sentence pairs to learn from: one TSV file (source TAB target), or a source file and a target file"
     dev: tuple[str, ...] = ()

@@ -1,11 +1,12 @@
 """Named runs: a preset is a constant, everything in it can be overridden. None of this needs torch."""
 
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from dragoman.config import (
     AttentionConfig,
     FeedForwardConfig,
+    PresetName,
     RecurrentConfig,
     TrainingConfig,
     TransformerConfig,
@@ -73,7 +74,6 @@ DEMO = Preset(
     vocabulary=2500,
 )
 
-PresetName = Literal["tiny", "small", "base", "big", "lstm"]
 PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] = {
     "tiny": TINY,
     "small": SMALL,

@@ -7,8 +7,9 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
+from dragoman.config import PresetName
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS, PresetName
+from dragoman.presets import PRESETS
 
 
 @dataclass(frozen=True)

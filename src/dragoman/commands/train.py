@@ -10,7 +10,7 @@ import tyro
 from dragoman.commands import parse
 from dragoman.config import RunConfig, read_toml, update
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS, PresetName
+from dragoman.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,6 @@ class Options:
 
     config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
     "a file with any of these settings"
-    preset: PresetName = "small"
-    "where the settings start from"
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing while training"
@@ -47,19 +45,19 @@ def main(arguments: list[str]) -> None:
 
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(Journal(Path(run.out), Console(stderr=True), options.quiet))
-        train(run, PRESETS[options.preset].vocabulary, journal)
+        train(run, journal)
 
 
 def defaults(arguments: list[str]) -> Options:
     """What the flags start from: the preset, changed by the TOML file. Both have to be known before flags are read."""
     config = Path(arguments[0]) if arguments and arguments[0].endswith(".toml") else None
     data = read_toml(config) if config else {}
-    name = flag(arguments, "--preset") or data.pop("preset", "small")
+    name = flag(arguments, "--preset") or data.get("preset", "small")
     if name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]
-    run = update(RunConfig(model=preset.model, training=preset.training), data, str(config))
-    return Options(config=config, preset=name, run=run)
+    run = RunConfig(preset=name, model=preset.model, training=preset.training)
+    return Options(config=config, run=update(run, data, str(config)))
 
 
 def flag(arguments: list[str], name: str) -> str | None:
@@ -79,5 +77,5 @@ def complete(options: Options) -> RunConfig:
                 f"--{name} is missing: a file with sentence pairs to {what}, source TAB target in each line"
             )
     if not run.out:
-        run = replace(run, out=f"runs/{Path(run.train[0]).name.split('.')[0]}-{options.preset}")
+        run = replace(run, out=f"runs/{Path(run.train[0]).name.split('.')[0]}-{run.preset}")
     return run

@@ -47,11 +47,12 @@ def walk(to: str, out: Path, minutes: float) -> None:
         train=(str(out / "train.tsv"),),
         dev=(str(out / "dev.tsv"),),
         out=str(out),
+        vocabulary=DEMO.vocabulary,
         model=DEMO.model,
         training=replace(DEMO.training, minutes=minutes),
     )
     with Journal(out, Console(stderr=True)) as journal:
-        train(config, DEMO.vocabulary, journal)
+        train(config, journal)
 
     translator = Translator.load(out)
     sources, references = zip(*book.test, strict=True)

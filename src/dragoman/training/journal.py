@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -18,10 +18,8 @@ class Journal:
     """Writes to the console (standard error), to `train.log`, `metrics.jsonl` and `samples/` of a run folder."""
 
     def __init__(self, run: Path, console: Console, quiet: bool = False):
-        run.mkdir(parents=True, exist_ok=True)
         self.run, self.console, self.quiet = run, console, quiet
-        self.log = (run / "train.log").open("a", encoding="utf-8")
-        self.metrics = (run / "metrics.jsonl").open("a", encoding="utf-8")
+        self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
         self.bar = Progress(
             TextColumn("{task.fields[place]}"),
             BarColumn(bar_width=16),
@@ -41,22 +39,27 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-        self.log.close()
-        self.metrics.close()
+        for file in self.files.values():
+            file.close()
+
+    def write(self, name: str, line: str) -> None:
+        if name not in self.files:
+            self.run.mkdir(parents=True, exist_ok=True)
+            self.files[name] = (self.run / name).open("a", encoding="utf-8")
+        self.files[name].write(line + "\n")
+        self.files[name].flush()
 
     def reset(self) -> None:
         self.loss = self.tokens = self.steps = 0.0
         self.since = time.monotonic()
 
     def say(self, text: str) -> None:
-        self.log.write(text + "\n")
-        self.log.flush()
+        self.write("train.log", text)
         if not self.quiet:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def record(self, event: str, **values: Any) -> None:
-        self.metrics.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
-        self.metrics.flush()
+        self.write("metrics.jsonl", json.dumps({"event": event, **values}, ensure_ascii=False))
 
     def step(self, step: int, epoch: int, *, loss: float, tokens: int, rate: float, norm: float, done: float) -> None:
         """One step: `loss` in nats summed over `tokens`; `done` is the share of the run that is behind us."""

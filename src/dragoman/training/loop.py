@@ -21,6 +21,7 @@ from dragoman.corpus import Corpus, read_corpus, some_lines
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation import Scores, evaluate
 from dragoman.model import Model, build
+from dragoman.presets import PRESETS
 from dragoman.tokenizer import EOS, PAD, Tokenizer
 from dragoman.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from dragoman.training.journal import Journal, duration
@@ -78,7 +79,7 @@ class Run:
         save_checkpoint(self.folder, self.model, self.tokenizer, self.optimizer, self.progress, text)
 
 
-def train(config: RunConfig, suggested_vocabulary: int, journal: Journal) -> Scores | None:
+def train(config: RunConfig, journal: Journal) -> Scores | None:
     """Train as `config` says, into the folder `config.out`; go on where an earlier run into that folder stopped.
 
     Ctrl-C stops after the step in progress and saves; KeyboardInterrupt is then raised. Returns the scores of the last
@@ -86,7 +87,7 @@ def train(config: RunConfig, suggested_vocabulary: int, journal: Journal) -> Sco
     used.
     """
     torch.set_num_threads(config.training.threads or torch.get_num_threads())
-    run = open_run(config, suggested_vocabulary, journal)
+    run = open_run(config, journal)
     settings, progress, lengths = config.training, run.progress, run.pairs.lengths
     batches = plan(lengths, settings.batch_tokens, settings.seed, progress.epoch)
     validate_every = settings.validate_every or min(1000, len(batches))
@@ -123,7 +124,7 @@ def train(config: RunConfig, suggested_vocabulary: int, journal: Journal) -> Sco
     return run.scores
 
 
-def open_run(config: RunConfig, suggested_vocabulary: int, journal: Journal) -> Run:
+def open_run(config: RunConfig, journal: Journal) -> Run:
     """Read and tokenise the corpora; build the model, or load the last checkpoint of the folder."""
     settings, folder = config.training, Path(config.out)
     resuming = (folder / "last").exists()
@@ -136,7 +137,7 @@ def open_run(config: RunConfig, suggested_vocabulary: int, journal: Journal) -> 
         tokenizer = Tokenizer.load(folder / "last" / "tokenizer.json")
     else:
         texts = (text for pair in corpus.pairs for text in pair)
-        tokenizer = Tokenizer.train(texts, config.vocabulary, suggested_vocabulary)
+        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary)
     pairs = tokenised(corpus, tokenizer, min(settings.max_tokens, settings.batch_tokens), journal)
     dev = tokenised(dev_corpus, tokenizer, None, journal)
 
