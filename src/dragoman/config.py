@@ -40,6 +40,9 @@ def _rate(config: Any, name: str) -> None:
         raise UsageError(f"{name} must be from 0 to below 1, not {value}")
 
 
+Share = Literal["all", "embeddings", "output", "none"]
+
+
 @dataclass(frozen=True)
 class AttentionConfig:
     """Multi-head attention, section 3.2.2."""
@@ -106,7 +109,7 @@ class TransformerConfig:
     "normalise before each sub-layer instead of after it (the paper: after)"
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
-    share: Literal["all", "embeddings", "output", "none"] = "all"
+    share: Share = "all"
     "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
     output_bias: bool = False
     "add a bias to the logits"
@@ -139,7 +142,7 @@ class RecurrentConfig:
     "the non-linearity of the plain rnn cell"
     dropout: float = 0.1
     "dropout on embeddings, between layers and before the output"
-    share: Literal["all", "embeddings", "output", "none"] = "all"
+    share: Share = "all"
     "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
 
     def __post_init__(self) -> None:
@@ -176,7 +179,7 @@ class TrainingConfig:
     "most tokens in a batch, padding included, on the source side and on the target side"
     max_tokens: int = 256
     "longest sentence used for training, in tokens; pairs with a longer side are left out, and counted"
-    epochs: int = 40
+    epochs: int = 100
     "most passes over the corpus"
     max_steps: int | None = None
     "most steps"
@@ -191,7 +194,7 @@ class TrainingConfig:
     clip: float = 1.0
     "longest gradient (Euclidean norm); longer ones are scaled down; 0: no limit"
     validate_every: int | None = None
-    "steps between two validations; default: once per epoch, but at least every 1,000 steps"
+    "steps between two validations; default: an epoch, but from 100 to 1,000 steps"
     patience: int = 10
     "stop after so many validations without a better BLEU; 0: never"
     samples: int = 3

@@ -49,7 +49,7 @@ SMALL = Preset(
 )
 
 # Section 3 and the first row of Table 3.
-BASE = Preset(TransformerConfig(), TrainingConfig(batch_tokens=25_000, epochs=100), vocabulary=37_000)
+BASE = Preset(TransformerConfig(), TrainingConfig(batch_tokens=25_000), vocabulary=37_000)
 
 # The last row of Table 3.
 BIG = Preset(

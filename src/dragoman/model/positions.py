@@ -72,6 +72,7 @@ class Learned(Positions):
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)
         self.table = nn.Embedding(max_length, d_model)
+        nn.init.normal_(self.table.weight, std=d_model**-0.5)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
         end, places = start + x.size(1), self.table.num_embeddings
@@ -108,6 +109,7 @@ class Relative(Positions):
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)
         self.scores = nn.Embedding(2 * self.reach + 1, heads)
+        nn.init.zeros_(self.scores.weight)
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor:
         device = self.scores.weight.device

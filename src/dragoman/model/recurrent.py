@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import RecurrentConfig
-from dragoman.errors import UsageError
 from dragoman.model.attention import Additive, Kernel, fused, padding_mask
+from dragoman.model.embedding import word_matrices
 
 Hidden = tuple[Tensor, ...]  # one (L * D, B, M / D) per part: h, and c for the LSTM
 
@@ -139,27 +139,15 @@ class Recurrent(nn.Module):
 
     def __init__(self, config: RecurrentConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
         super().__init__()
-        self.config, self.pad = config, pad
-        words, d_model = target_vocabulary or vocabulary, config.d_model
-        if config.share in ("all", "embeddings") and words != vocabulary:
-            raise UsageError(
-                f"share = '{config.share}' needs one vocabulary for both languages, "
-                f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
-            )
-        self.source_embedding = nn.Embedding(vocabulary, d_model, padding_idx=pad)
-        self.target_embedding = nn.Embedding(words, d_model, padding_idx=pad)
-        self.output = nn.Linear(d_model, words, bias=False)
-        for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.normal_(embedding.weight, std=d_model**-0.5)
+        self.config, self.pad, d_model = config, pad, config.d_model
+        self.source_embedding, self.target_embedding, self.output = word_matrices(
+            vocabulary, target_vocabulary, d_model, config.share, pad
+        )
         self.encoder = Recurrence(config, directions=2 if config.bidirectional else 1)
         self.decoder = Recurrence(config, directions=1)
         self.attention = None if config.attention == "none" else GlobalAttention(d_model, config.attention)
         self.combine = nn.Linear(d_model if self.attention is None else 2 * d_model, d_model)
         self.dropout = nn.Dropout(config.dropout)
-        if config.share in ("all", "embeddings"):
-            self.target_embedding = self.source_embedding
-        if config.share in ("all", "output"):
-            self.output.weight = self.target_embedding.weight
 
     def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))

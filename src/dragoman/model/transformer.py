@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
-from dragoman.errors import UsageError
 from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask
+from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions
 
@@ -101,11 +101,14 @@ class DecoderLayer(nn.Module):
         target: Packing,
         mask: Tensor | None,
         rotate: Rotate,
-        memory: Tensor,
+        memory: Tensor | None,
         source: Packing,
         cache: Cache,
     ) -> Tensor:
-        """x (N, M) of the target and memory (N', M) of the source -> (N, M). The cache then holds the new tokens."""
+        """x (N, M) of the target and memory (N', M) of the source -> (N, M).
+
+        The cache then holds the new tokens, and the memory, which is not asked for again.
+        """
 
         def look_back(y: Tensor) -> Tensor:
             new = self.attention.project(y, target, rotate)
@@ -113,7 +116,9 @@ class DecoderLayer(nn.Module):
             return self.attention(y, target, cache.seen, mask, rotate)
 
         def look_across(y: Tensor) -> Tensor:
-            cache.memory = cache.memory or self.cross_attention.project(memory, source)
+            if memory is not None:
+                cache.memory = self.cross_attention.project(memory, source)
+            assert cache.memory is not None
             return self.cross_attention(y, target, cache.memory, source.mask)
 
         x = self.around_attention(x, look_back)
@@ -125,7 +130,7 @@ class DecoderLayer(nn.Module):
 class State:
     """Everything that decoding one more token needs; row i belongs to hypothesis i."""
 
-    memory: Tensor  # N M, the encoder's output
+    memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
     source: Packing
     caches: list[Cache]
     length: int = 0  # target tokens so far
@@ -133,7 +138,7 @@ class State:
     def select(self, rows: Tensor) -> "State":
         """The state of hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
         source = self.source.select(rows)
-        memory = source.pack(self.source.unpack(self.memory)[rows])
+        memory = None if self.memory is None else source.pack(self.source.unpack(self.memory)[rows])
         return State(memory, source, [cache.select(rows) for cache in self.caches], self.length)
 
 
@@ -146,16 +151,10 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
         super().__init__()
-        self.config, self.pad = config, pad
-        words, d_model = target_vocabulary or vocabulary, config.d_model
-        if config.share in ("all", "embeddings") and words != vocabulary:
-            raise UsageError(
-                f"share = '{config.share}' needs one vocabulary for both languages, "
-                f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
-            )
-        self.source_embedding = nn.Embedding(vocabulary, d_model, padding_idx=pad)
-        self.target_embedding = nn.Embedding(words, d_model, padding_idx=pad)
-        self.output = nn.Linear(d_model, words, config.output_bias)
+        self.config, self.pad, d_model = config, pad, config.d_model
+        self.source_embedding, self.target_embedding, self.output = word_matrices(
+            vocabulary, target_vocabulary, d_model, config.share, pad, config.output_bias
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.encoder_positions, self.decoder_positions = (
             POSITIONS[config.positions](
@@ -169,23 +168,11 @@ class Transformer(nn.Module):
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(d_model) if config.norm_first else nn.Identity() for _ in range(2)
         )
-        self.initialise()
-        if config.share in ("all", "embeddings"):
-            self.target_embedding = self.source_embedding
-        if config.share in ("all", "output"):
-            self.output.weight = self.target_embedding.weight
-
-    def initialise(self) -> None:
-        """Xavier for matrices; embeddings small enough that they and the tied output both start well."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
-        for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.zeros_(embedding.weight[self.pad].detach())
+        for linear in [*self.encoder.modules(), *self.decoder.modules()]:
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_uniform_(linear.weight)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
 
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
         """Section 3.4 and 3.5: ids (B, T) -> vectors (N, M)."""
@@ -220,7 +207,7 @@ class Transformer(nn.Module):
         x = self.embed(tokens, target, self.target_embedding, positions, start)
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x = layer(x, target, mask, rotate, state.memory, state.source, cache)
-        state.length += new
+        state.length, state.memory = start + new, None
         logits = self.output(self.decoder_norm(x))
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 

@@ -90,7 +90,7 @@ def train(config: RunConfig, journal: Journal) -> Scores | None:
     run = open_run(config, journal)
     settings, progress, lengths = config.training, run.progress, run.pairs.lengths
     batches = plan(lengths, settings.batch_tokens, settings.seed, progress.epoch)
-    validate_every = settings.validate_every or min(1000, len(batches))
+    validate_every = settings.validate_every or min(max(len(batches), 100), 1000)
     earlier, began = progress.seconds, time.monotonic()
     journal.start_clock(share_done(progress, settings, len(batches)))
     with ctrl_c() as stop:

@@ -1,0 +1,39 @@
+"""Words to vectors and back: the embeddings and the output matrix (section 3.4)."""
+
+from torch import nn
+
+from dragoman.config import Share
+from dragoman.errors import UsageError
+
+
+def word_matrices(
+    vocabulary: int, target_vocabulary: int | None, d_model: int, share: Share, pad: int, output_bias: bool = False
+) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
+    """Source embedding, target embedding, and the output that turns vectors into logits.
+
+    `share` says which of them are one matrix: all three, both embeddings, target embedding and output, or none.
+    Embeddings start small enough that an output which shares them starts well, too. Raises UsageError where two
+    vocabularies of different size should share.
+    """
+    words = target_vocabulary or vocabulary
+    if share in ("all", "embeddings") and words != vocabulary:
+        raise UsageError(
+            f"share = '{share}' needs one vocabulary for both languages, "
+            f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
+        )
+    source = embedding(vocabulary, d_model, pad)
+    target = source if share in ("all", "embeddings") else embedding(words, d_model, pad)
+    output = nn.Linear(d_model, words, output_bias)
+    nn.init.xavier_uniform_(output.weight)
+    if output_bias:
+        nn.init.zeros_(output.bias)
+    if share in ("all", "output"):
+        output.weight = target.weight
+    return source, target, output
+
+
+def embedding(words: int, d_model: int, pad: int) -> nn.Embedding:
+    found = nn.Embedding(words, d_model, padding_idx=pad)
+    nn.init.normal_(found.weight, std=d_model**-0.5)
+    nn.init.zeros_(found.weight[pad].detach())
+    return found
