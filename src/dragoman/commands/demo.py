@@ -1,5 +1,6 @@
 """dragoman demo"""
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from dragoman.commands import parse
+from dragoman.errors import DragomanError, UsageError
 from dragoman.presets import DEMO
 
 
@@ -28,6 +30,11 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "demo", arguments)
+    for module, name in (("babel", "Babel"), ("matplotlib", "matplotlib")):
+        if importlib.util.find_spec(module) is None:
+            raise DragomanError(f"the demo needs {name}: pip install 'dragoman[demo]'")
+    if options.minutes <= 0:
+        raise UsageError(f"minutes must be above 0, not {options.minutes}")
     from dragoman.demo.walk import walk
 
     walk(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -46,12 +47,13 @@ def main(arguments: list[str]) -> None:
         with torch.device("meta"):
             model = build(preset.model, options.vocabulary or preset.vocabulary)
     else:
-        from pathlib import Path
-
-        from dragoman.folder import read_model
+        from dragoman.folder import find_model, read_model
 
         if options.vocabulary is not None:
             raise UsageError("--vocabulary goes with --preset; a model has its own")
-        model, _ = read_model(Path(str(options.model)))
+        folder = find_model(Path(str(options.model)))
+        model, _ = read_model(folder)
+        if not options.json:
+            print((folder / "card.md").read_text(encoding="utf-8"))
     found = cost(model)
     print(json.dumps(asdict(found)) if options.json else found)

@@ -11,6 +11,8 @@ from dragoman.errors import DragomanError, UsageError
 
 FORMATS = (".svg", ".png", ".pdf")
 NUMBERS_UP_TO = 14  # rows and columns for which each cell shows its number
+LONGEST_LABEL = 24  # characters
+LARGEST = 30.0  # inches; with more rows or columns than fit, cells and letters get smaller
 
 
 def pyplot() -> Any:
@@ -48,11 +50,13 @@ def heat_map(
     if tuple(weights.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(weights.shape)}, labels {len(rows)} and {len(columns)}")
     plt = pyplot()
-    size = (2.2 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
+    wanted = (2.2 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
+    letters = 10 * min(1.0, LARGEST / max(wanted))
+    figure, axes = plt.subplots(figsize=tuple(min(side, LARGEST) for side in wanted), layout="constrained")
     image = axes.imshow(weights.detach().cpu().numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), rows)
+    short = [[t if len(t) <= LONGEST_LABEL else t[: LONGEST_LABEL - 1] + "…" for t in side] for side in (rows, columns)]
+    axes.set_xticks(range(len(columns)), short[1], rotation=45, ha="left", rotation_mode="anchor", fontsize=letters)
+    axes.set_yticks(range(len(rows)), short[0], fontsize=letters)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xlabel(caption, fontsize=8)
