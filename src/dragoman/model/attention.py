@@ -30,6 +30,7 @@ def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
     Raises ValueError, naming both shapes, where they do not fit.
     """
     check_shapes(query, key, value, mask)
+    mask = None if mask is None else torch.atleast_2d(mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
@@ -69,10 +70,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     allowed = mask if mask.dtype == torch.bool else mask > -math.inf
     if mask.dtype != torch.bool:
         scores = scores + mask
-    nowhere = ~allowed.any(-1, keepdim=True)
-    # A row of nothing but -inf has no softmax (0/0) and no gradient, so it is made harmless before and emptied after.
-    weights = scores.masked_fill(~allowed, -math.inf).masked_fill(nowhere, 0.0).softmax(-1)
-    return weights.masked_fill(nowhere, 0.0)
+    # A row of nothing but -inf has no softmax (0/0 is NaN). Both fills also stop its gradient.
+    weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
+    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
@@ -80,6 +80,9 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
         raise ValueError(f"each key needs one value: keys are {tuple(key.shape)}, values {tuple(value.shape)}")
+    for one, other in ((query, key), (key, value)):
+        if not broadcastable(one.shape[:-2], other.shape[:-2]):
+            raise ValueError(f"batches do not fit: {tuple(one.shape)} and {tuple(other.shape)}")
     if mask is not None:
         if mask.dtype != torch.bool and not mask.is_floating_point():
             raise ValueError(f"a mask is bool (True = may attend) or float (added to the scores), not {mask.dtype}")
@@ -88,6 +91,10 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
             m not in (1, s) for m, s in zip(reversed(mask.shape), reversed(scores), strict=False)
         ):
             raise ValueError(f"mask {tuple(mask.shape)} does not fit scores {scores}")
+
+
+def broadcastable(one: torch.Size, other: torch.Size) -> bool:
+    return all(1 in (a, b) or a == b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
 # Masks. Real tokens are the ones that are not padding.
@@ -130,6 +137,8 @@ class KeyValues:
 
     def then(self, new: "KeyValues") -> "KeyValues":
         """These and `new` after them, in the same buffers where there is room: this object is used up."""
+        if new.key.requires_grad or new.value.requires_grad:  # what a gradient may need cannot be written over
+            return KeyValues(torch.cat([self.key, new.key], dim=2), torch.cat([self.value, new.value], dim=2))
         end, room = self.length + new.length, self.buffers[0].size(2)
         if end > room:
             self.buffers = tuple(  # type: ignore[assignment]

@@ -22,7 +22,9 @@ def word_matrices(
             f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
         )
     source = embedding(vocabulary, d_model, pad)
-    target = source if share in ("all", "embeddings") else embedding(words, d_model, pad)
+    target = embedding(words, d_model, pad)
+    if share in ("all", "embeddings"):
+        target.weight = source.weight
     output = nn.Linear(d_model, words, output_bias)
     nn.init.xavier_uniform_(output.weight)
     if output_bias:

@@ -193,14 +193,16 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) after each of the tokens (B, T), which the state then remembers.
 
-        With `real` (B, T), bool, the places that are not real are neither computed nor attended to, and the logits are
-        those of the real places alone, in order: (N, V).
+        With `real` (B, T), bool, the tokens are a whole target, padded: the places that are not real are neither
+        computed nor attended to, and the logits are those of the real places alone, in order: (N, V).
         """
         start, new = state.length, tokens.size(1)
         target = Packing.full(tokens) if real is None else Packing(real)
         positions = self.decoder_positions
+        if real is not None and start:
+            raise ValueError(f"real places are for a whole target, not for what follows {start} tokens")
         mask = None if new == 1 else causal_mask(new, start + new, tokens.device)
-        if real is not None and target.mask is not None and start == 0:
+        if target.mask is not None:
             mask = target.mask if mask is None else mask & target.mask
         mask = with_bias(mask, positions.bias(start, new, start + new))
         rotate = partial(positions.rotate, start=start)

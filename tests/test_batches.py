@@ -1,0 +1,139 @@
+"""Batches: every pair once, never too large, the same each time."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.batches import Batch, plan, source_batch
+from dragoman.tokenizer import BOS, EOS, PAD
+
+LONGEST = 40
+
+corpora = st.lists(st.tuples(st.integers(1, LONGEST), st.integers(1, LONGEST)), max_size=80).map(
+    lambda rows: np.array(rows, dtype=np.int64).reshape(-1, 2)
+)
+sizes = st.integers(LONGEST, 200)
+seeds = st.integers(0, 3)
+ids = st.lists(st.integers(EOS + 1, 99), max_size=7)
+
+
+def corpus(pairs: int = 300) -> np.ndarray:
+    return np.random.default_rng(0).integers(1, LONGEST, (pairs, 2))
+
+
+def tokens(lengths: np.ndarray, batch: np.ndarray) -> int:
+    """Of the larger side, padding included."""
+    return int((lengths[batch].max(axis=0) * len(batch)).max())
+
+
+def as_lists(batches: list[np.ndarray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@given(corpora, sizes, seeds, seeds)
+def test_every_pair_is_in_exactly_one_batch(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    batches = plan(lengths, size, seed, epoch)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) for batch in batches)
+
+
+@settings(max_examples=300)
+@given(corpora, sizes, seeds, seeds)
+def test_no_batch_is_larger_than_allowed_on_either_side(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    assert all(tokens(lengths, batch) <= size for batch in plan(lengths, size, seed, epoch))
+
+
+def test_a_batch_filled_by_its_real_tokens_would_be_too_large():
+    """The control for the test above: without counting the padding, the limit is broken."""
+    lengths, size = corpus(), 100
+    order = np.random.default_rng(0).permutation(len(lengths))
+    batch = order[: np.searchsorted(np.cumsum(lengths[order].max(axis=1)), size)]
+    assert lengths[batch].sum(axis=0).max() <= size < tokens(lengths, batch)
+
+
+@given(corpora, sizes, seeds, seeds)
+def test_a_plan_depends_on_its_arguments_alone(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    first = as_lists(plan(lengths, size, seed, epoch))
+    np.random.seed(7)
+    random.seed(7)
+    torch.manual_seed(7)
+    assert as_lists(plan(lengths.copy(), size, seed, epoch)) == first
+
+
+@pytest.mark.parametrize("other", [(1, 1), (2, 0)], ids=["epoch", "seed"])
+def test_another_epoch_or_seed_puts_other_pairs_together(other: tuple[int, int]):
+    lengths = corpus()
+    one, two = ({frozenset(batch.tolist()) for batch in plan(lengths, 200, *which)} for which in [(1, 0), other])
+    assert len(one & two) < len(one) / 2
+    assert one == {frozenset(batch.tolist()) for batch in plan(lengths, 200, 1, 0)}
+
+
+def test_the_batches_come_in_another_order_each_epoch():
+    """Short sentences must not always come first."""
+    lengths = corpus()
+    widths = [[lengths[batch].max() for batch in plan(lengths, 200, 1, epoch)] for epoch in (0, 1)]
+    assert widths[0] != widths[1]
+    assert widths[0] != sorted(widths[0])
+
+
+@given(corpora, sizes, seeds, seeds)
+def test_every_epoch_has_as_many_batches(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    """A resumed run asks a later epoch how often to validate, and must get the same answer."""
+    assert len(plan(lengths, size, seed, epoch)) == len(plan(lengths, size, 0, 0))
+
+
+def overlaps(lengths: np.ndarray, batches: list[np.ndarray]) -> int:
+    """How many batches have a sentence that is longer than the shortest one of the next longer batch."""
+    widths = sorted((lengths[batch].max(axis=1).min(), lengths[batch].max(axis=1).max()) for batch in batches)
+    return sum(below > least for (_, below), (least, _) in itertools.pairwise(widths))
+
+
+@given(corpora, sizes, seeds, seeds)
+def test_pairs_of_similar_length_go_together(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    assert overlaps(lengths, plan(lengths, size, seed, epoch)) == 0
+
+
+def test_pairs_put_together_at_random_are_not_similar_in_length():
+    """The control for the test above."""
+    lengths = corpus()
+    assert overlaps(lengths, np.array_split(np.random.default_rng(0).permutation(len(lengths)), 50)) > 10
+
+
+def test_a_sentence_longer_than_a_batch_raises():
+    with pytest.raises(ValueError, match="a sentence has 41 tokens, a batch at most 40"):
+        plan(np.array([(3, 3), (5, 41)]), 40, 0, 0)
+
+
+def test_a_sentence_as_long_as_a_batch_is_a_batch():
+    assert as_lists(plan(np.array([(40, 40)]), 40, 0, 0)) == [[0]]
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6))
+def test_each_target_is_its_labels_shifted_right_by_one(rows: list[tuple[list[int], list[int]]]):
+    batch = Batch.of([source for source, _ in rows], [target for _, target in rows])
+    for row, (_, target) in enumerate(rows):
+        real = batch.real[row]
+        assert batch.target[row][real].tolist() == [BOS, *target]
+        assert batch.labels[row][real].tolist() == [*target, EOS]
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6))
+def test_all_that_is_not_real_is_padding(rows: list[tuple[list[int], list[int]]]):
+    batch = Batch.of([source for source, _ in rows], [target for _, target in rows])
+    assert batch.real.sum(1).tolist() == [len(target) + 1 for _, target in rows]
+    assert batch.target.shape == batch.labels.shape == batch.real.shape
+    assert not batch.target[~batch.real].any()
+    assert not batch.labels[~batch.real].any()
+    assert (batch.labels[batch.real] != PAD).all()
+
+
+@given(st.lists(ids, min_size=1, max_size=6))
+def test_each_source_ends_with_its_end_and_padding(rows: list[list[int]]):
+    batch = source_batch(rows)
+    longest = max(len(row) for row in rows)
+    assert batch.tolist() == [[*row, EOS, *[PAD] * (longest - len(row))] for row in rows]

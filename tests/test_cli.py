@@ -1,0 +1,482 @@
+"""The command line: results on standard output, everything else on standard error, and no traceback for any input."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, write_tsv
+
+from dragoman.cli import COMMANDS, main
+from dragoman.config import SearchConfig
+from dragoman.corpus import Pair
+from dragoman.folder import new_folder, verify, write_model
+from dragoman.model import build
+from dragoman.tokenizer import EOS, Tokenizer
+from dragoman.translator import Translator
+
+Corpus = tuple[str, str]
+
+SOURCE = str(Path(__file__).parents[1] / "src")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Runs a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # flags that do not exist end the program in the library that reads them
+            code = end.code  # type: ignore[assignment]
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return run
+
+
+def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    """Runs a command as users do."""
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, **{**pipes, **options})  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    """The folder of a model that ends at once, so that many lines take little time."""
+    torch.manual_seed(0)
+    model = build(replace(TINY, output_bias=True), len(tokenizer))
+    with torch.no_grad():
+        model.output.bias[EOS] = 9.0  # type: ignore[index]
+    folder = tmp_path_factory.mktemp("models") / "brief"
+    with new_folder(folder) as draft:
+        write_model(draft, model, tokenizer, "# brief\n")
+    return folder
+
+
+# Requests that are wrong, one line for each.
+
+QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
+BAD = [
+    # how it is wrong, exit code (0: 1 or 2), what the line says
+    ("fly", 2, "no command 'fly'; there are demo, train, translate"),
+    ("--fly", 2, "no command '--fly'"),
+    ("train", 2, "--train is missing"),
+    ("train --train {train}", 2, "--dev is missing"),
+    ("train --train missing.tsv --dev {dev}", 1, "missing.tsv: no such file"),
+    ("train --train {train} --dev missing.tsv", 1, "missing.tsv: no such file"),
+    ("train --train {train} --dev empty.tsv", 1, "empty.tsv: no sentence pairs"),
+    ("train --train one-column.tsv --dev {dev}", 1, "one-column.tsv:1: no tab"),
+    ("train --train latin1.tsv --dev {dev}", 1, "latin1.tsv:2: not UTF-8 at byte 1"),
+    ("train --train three two --dev {dev}", 1, "three has 3 lines, two has 2"),
+    ("train --train a b c --dev {dev}", 1, "not 3 files"),
+    ("train --train . --dev {dev}", 1, ".: "),
+    ("train --train {train} --dev {dev} --vocabulary 90000", 2, "larger than this text supports"),
+    ("train --train {train} --dev {dev} --vocabulary 5", 2, "vocabulary must be at least 300"),
+    ("train --train {train} --dev {dev} --training.epochs 0", 2, "epochs must be at least 1"),
+    ("train --train {train} --dev {dev} --training.seed -1", 2, "seed must be at least 0"),
+    ("train --train {train} --dev {dev} --training.max-tokens 3", 1, "every pair is longer than 3 tokens"),
+    ("train --train {train} --dev {dev} --model.attention.heads 7", 2, "does not split into 7 heads"),
+    ("train --train {train} --dev {dev} --model.positions learned --model.max-length 8", 0, "max_length"),
+    ("train --train {train} --dev {dev} --model.positions rotary --model.d-model 36", 0, "rotary"),
+    ("train --train {train} --dev {dev} --out empty.tsv", 0, "empty.tsv: "),
+    ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
+    ("train --preset huge", 2, "huge"),
+    ("train missing.toml", 2, "missing.toml: no such file"),
+    ("train folder.toml", 0, "folder.toml: "),
+    ("train unknown.toml", 2, "unknown.toml: training: unknown setting 'warm_up', did you mean 'warmup'?"),
+    ("train broken.toml", 2, "broken.toml: not valid TOML"),
+    ("train preset.toml", 2, "preset"),
+    ("train --quiet unknown.toml", 2, "unknown.toml: training: unknown setting 'warm_up'"),
+    ("translate -m missing x", 1, "missing: no such model folder"),
+    ("translate -m . x", 1, ".: not a model folder"),
+    ("translate -m {damaged} x", 1, "model.safetensors: damaged"),
+    ("translate -m {brief} --input missing.txt", 1, "missing.txt: No such file"),
+    ("translate -m {brief} --input folder.toml", 1, "folder.toml: "),
+    ("translate -m {brief} --output no/such/folder x", 1, "no/such/folder: No such file"),
+    ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
+    ("evaluate -m missing {dev}", 1, "missing: no such model folder"),
+    ("evaluate -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
+    ("evaluate -m {brief} three two", 1, "three has 3 lines, two has 2"),
+    ("evaluate -m {brief}", 2, "name a test set"),
+    ("evaluate -m {brief} {dev} --output no/such/folder", 0, "no/such/folder"),
+    ("info", 2, "name a model folder, or a preset"),
+    ("info {brief} --preset base", 2, "name a model folder, or a preset"),
+    ("info missing", 1, "missing: no such model folder"),
+    ("info --preset base --vocabulary 0", 2, "vocabulary must be at least 1"),
+    ("info {brief} --vocabulary 400", 2, "--vocabulary goes with --preset"),
+    ("inspect -m {brief} text --out picture.jpg", 2, "picture.jpg: a figure's name ends in one of .svg, .png, .pdf"),
+    ("inspect -m {brief} text --out picture", 2, "picture: a figure's name ends in"),
+    ("inspect -m missing text", 1, "missing: no such model folder"),
+    ("inspect -m {brief} text --layer 2", 2, "layer 2: the model has layers 1 to 1"),
+    ("inspect -m {brief} text --head 0", 2, "head 0: the model has heads 1 to 2"),
+    ("inspect -m {brief} text --out empty.tsv/picture.svg", 0, "empty.tsv"),
+    ("inspect -m {brief} text --out folder.svg", 0, "folder.svg"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "says"), BAD, ids=[line for line, *_ in BAD])
+def test_a_wrong_request_gets_one_clear_line(
+    dragoman, corpus: Corpus, brief: Path, tmp_path: Path, line: str, code: int, says: str
+):
+    write_bad_files(tmp_path)
+    damaged = shutil.copytree(brief, tmp_path / "damaged")
+    with (damaged / "model.safetensors").open("ab") as file:
+        file.write(b"\0")
+    names = {"train": corpus[0], "dev": corpus[1], "brief": brief, "damaged": damaged}
+    arguments = line.format(**names).split()
+    if "--train" in arguments:
+        arguments += QUICK.split()
+    ran = dragoman(*arguments)
+    assert ran.code in ([code] if code else [1, 2])
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    assert says in ran.err
+    if ran.err.startswith("dragoman: "):  # the library that reads the flags draws a box
+        assert ran.err.count("\n") == 1
+    else:
+        assert code == 2
+
+
+def write_bad_files(folder: Path) -> None:
+    files = {
+        "empty.tsv": b"",
+        "one-column.tsv": b"only one\n",
+        "latin1.tsv": b"one\teins\n\xe9t\xe9\tsommer\n",
+        "three": b"a\nb\nc\n",
+        "two": b"a\nb\n",
+        "unknown.toml": b"[training]\nwarm_up = 5\n",
+        "broken.toml": b"[training\n",
+        "preset.toml": b'preset = ["tiny"]\n',
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    (folder / "folder.toml").mkdir()
+    (folder / "folder.svg").mkdir()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train --training.epochs three",
+        "train --no-such-flag",
+        "train --training.epochs",
+        "translate",
+        "translate -m",
+        "translate -m x --beam 1.5",
+        "evaluate",
+        "inspect -m x",
+        "inspect",
+        "info --preset huge",
+        "info a b",
+        "demo --to fr",
+        "benchmark",
+        "benchmark nothing",
+    ],
+)
+def test_a_flag_that_is_wrong_ends_with_code_2(dragoman, line: str):
+    ran = dragoman(*line.split())
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    assert ran.err.strip()
+
+
+def test_a_request_that_is_right_says_nothing_on_standard_error(dragoman, brief: Path):
+    """The control for the tests above."""
+    ran = dragoman("info", brief)
+    assert (ran.code, ran.err) == (0, "")
+
+
+# Help.
+
+
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["-h"]], ids=str)
+def test_help_lists_the_commands(dragoman, arguments: list[str]):
+    ran = dragoman(*arguments)
+    assert ran.code == 0
+    assert all(f"  {name} " in ran.out for name in COMMANDS)
+
+
+def test_the_version_is_that_of_the_package(dragoman):
+    import dragoman as package
+
+    assert dragoman("--version").out == f"dragoman {package.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_answers_at_once_and_without_torch(command: str):
+    """Measured in processor time, since the machine may be busy; Python itself takes a few hundredths of a second."""
+    code = (
+        "import sys\n"
+        "from dragoman.cli import main\n"
+        "try:\n    main([sys.argv[1], '--help'])\n"
+        "except SystemExit as end:\n    assert end.code in (0, None)\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, command],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ran.returncode == 0, ran.stderr
+    assert f"dragoman {command}" in ran.stdout
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+# Translating.
+
+HOSTILE = [
+    b"The dog sees 2 red cats.",
+    b"",
+    b"   ",
+    b"\xff\xfe not utf-8",
+    b"cut off \xe2\x82",
+    b"a\rb",
+    b"carriage return\r",
+    b"\r",
+    "line\u2028separator\u2029and\x85next\x0bline\x0cfeed\x1c\x1d\x1e".encode(),
+    b"a\0b",
+    b"\0",
+    "\ufeffmark".encode(),
+    "emoji 👩‍👩‍👧 \u202eabc".encode(),
+    b"</s><pad><0x0A>",
+    "\U0010ffff\U000e0001".encode(),
+    b"x" * 3000,
+]
+
+
+def test_there_is_a_line_out_for_every_line_in(trained: Path):
+    run = process("translate", "-m", trained, "--beam", "1", "--extra-length", "5")
+    out, err = run.communicate(b"\n".join(HOSTILE))
+    assert run.returncode == 0, err.decode()
+    lines = out.decode().removesuffix("\n").split("\n")
+    assert len(lines) == len(HOSTILE)
+    assert lines[1:3] == ["", "   "]
+    first = Translator.load(trained, SearchConfig(beam=1)).translate([HOSTILE[0].decode()])
+    assert lines[0] == first[0].text
+    told = err.decode().splitlines()
+    assert told[:2] == [f"line {number}: not UTF-8; what cannot be read is replaced" for number in (4, 5)]
+    assert len(told) == 3
+    assert told[2].startswith("line 16: longer than 512 tokens, translated in ")
+
+
+def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):
+    for end in (b"", b"\n"):
+        (tmp_path / "in").write_bytes(b"\n".join(HOSTILE) + end)
+        assert dragoman("translate", "-m", brief, "-i", "in").out.count("\n") == len(HOSTILE)
+    (tmp_path / "in").write_bytes(b"\n".join(HOSTILE) + b"\n\n")
+    assert dragoman("translate", "-m", brief, "-i", "in").out.count("\n") == len(HOSTILE) + 1
+
+
+def test_an_empty_input_is_no_error(dragoman, brief: Path, tmp_path: Path):
+    written(tmp_path / "in", "")
+    assert dragoman("translate", "-m", brief, "-i", "in") == Ran(0, "", "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(brief: Path):
+    blank = written(brief.parent / "blank", f"{' ' * 1000}\n" * 5000)  # comes back as it is: more than a pipe holds
+    run = process("translate", "-m", brief, "--input", blank)
+    assert run.stdout.readline()  # type: ignore[union-attr]
+    run.stdout.close()  # type: ignore[union-attr]
+    assert run.stderr.read() == b""  # type: ignore[union-attr]
+    assert run.wait() == 0
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["info", "--help"]], ids=" ".join)
+def test_nobody_listening_is_no_error(arguments: list[str]):
+    ear, mouth = os.pipe()
+    os.close(ear)
+    run = process(*arguments, stdout=mouth)
+    os.close(mouth)
+    assert run.stderr.read() == b""  # type: ignore[union-attr]
+    assert run.wait() == 0
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_texts_on_the_command_line_are_translated_line_by_line(dragoman, trained: Path):
+    ran = dragoman("translate", "-m", trained, "The dog sees 2 cats.", "", "The bear.")
+    assert ran.code == 0
+    assert ran.out.count("\n") == 3
+    assert ran.out.split("\n")[1] == ""
+
+
+def test_a_text_with_line_breaks_on_the_command_line_is_one_line(dragoman, trained: Path):
+    assert dragoman("translate", "-m", trained, "The dog\nsees", "\n", "x").out.count("\n") == 3
+
+
+def test_a_file_is_translated_into_a_file(dragoman, trained: Path, tmp_path: Path):
+    written(tmp_path / "in", "The dog sees 2 cats.\n\nThe bear.\n")
+    ran = dragoman("translate", "-m", trained, "-i", "in", "-o", "out")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    texts = ["The dog sees 2 cats.", "", "The bear."]
+    expected = [found.text for found in Translator.load(trained).translate(texts)]
+    assert (tmp_path / "out").read_text(encoding="utf-8").split("\n") == [*expected, ""]
+
+
+def test_a_file_is_not_lost_when_it_is_translated_into_itself(dragoman, trained: Path, tmp_path: Path):
+    written(tmp_path / "text", "The dog sees 2 cats.\n\nThe bear.\n")
+    ran = dragoman("translate", "-m", trained, "-i", "text", "-o", "text")
+    assert (tmp_path / "text").read_bytes().count(b"\n") == 3
+    assert ran.code in (0, 2)
+
+
+# The others.
+
+
+def test_training_says_what_it_does_and_leaves_a_model(dragoman, corpus: Corpus, tmp_path: Path):
+    flags = "--model.d-model 16 --model.attention.heads 2 --preset tiny --training.max-steps 2 --training.threads 1"
+    ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags.split())
+    assert ran.code == 0
+    assert ran.out == ""
+    assert "finished: all 2 steps done" in ran.err
+    verify((tmp_path / "run" / "best").resolve())
+    quiet = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags.split(), "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, corpus: Corpus, tmp_path: Path):
+    toml = f"""
+    preset = "tiny"
+    train = "{corpus[0]}"
+    dev = "{corpus[1]}"
+    out = "run"
+    [model]
+    d_model = 32
+    attention.heads = 2
+    [training]
+    max_steps = 1
+    warmup = 7
+    threads = 1
+    """
+    written(tmp_path / "run.toml", toml)
+    assert dragoman("train", "run.toml", "--quiet", "--training.warmup", "9").code == 0
+    settings = (tmp_path / "run" / "config.toml").read_text()
+    assert "d_ff = 512" in settings  # the preset
+    assert "d_model = 32" in settings  # the file
+    assert "warmup = 9" in settings  # the flag
+
+
+def test_the_place_of_the_file_among_the_flags_does_not_matter(dragoman, corpus: Corpus, tmp_path: Path):
+    written(tmp_path / "run.toml", f'train = "{corpus[0]}"\ndev = "{corpus[1]}"\nout = "from-file"\n')
+    flags = "--quiet --preset tiny --training.max-steps 1 --training.threads 1 --model.d-model 16"
+    assert dragoman("train", *flags.split(), "run.toml").code == 0
+    assert (tmp_path / "from-file" / "best").is_dir()
+
+
+def test_evaluation_gives_scores_with_signatures(dragoman, trained: Path, corpus: Corpus):
+    ran = dragoman("evaluate", "-m", trained, corpus[1])
+    assert (ran.code, ran.err) == (0, "")
+    bleu, chrf, exact = ran.out.splitlines()
+    assert re.fullmatch(r"BLEU [\d.]+   nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", bleu)
+    assert re.fullmatch(r"chrF2 [\d.]+   nrefs:1\|.+version:.+", chrf)
+    assert exact.endswith("of 10 sentences")
+
+
+def test_evaluation_gives_json_and_the_translations(dragoman, trained: Path, corpus: Corpus, tmp_path: Path):
+    ran = dragoman("evaluate", "-m", trained, corpus[1], "--json", "--output", "out.txt", "--tokenize", "char")
+    scores = json.loads(ran.out)
+    assert scores["sentences"] == 10
+    assert "tok:char" in scores["bleu"]["signature"]
+    assert 0 <= scores["exact"] <= 1
+    assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 10
+
+
+def test_evaluation_tells_what_it_left_out(dragoman, trained: Path, tmp_path: Path, pairs: list[Pair]):
+    write_tsv(tmp_path / "test.tsv", [pairs[0], ("", "x"), pairs[1]])
+    ran = dragoman("evaluate", "-m", trained, "test.tsv", "--json")
+    assert json.loads(ran.out)["sentences"] == 2
+    assert ran.err == "test.tsv: left out 1 pairs with an empty side (line 2)\n"
+
+
+def test_info_counts_the_base_model_of_the_paper(dragoman):
+    """Section 5.1: a vocabulary of about 37,000; Table 3 rounds to 65 million parameters."""
+    ran = dragoman("info", "--preset", "base", "--vocabulary", "37000")
+    assert ran.code == 0
+    assert "63,045,632   parameters" in ran.out
+    counted = json.loads(dragoman("info", "--preset", "base", "--vocabulary", "37000", "--json").out)
+    assert counted["parameters"] == 63_045_632
+
+
+def test_info_of_a_model_counts_its_parameters(dragoman, trained: Path):
+    found = json.loads(dragoman("info", trained, "--json").out)
+    assert found["parameters"] == sum(p.numel() for p in Translator.load(trained).model.parameters())
+    assert "On " in dragoman("info", trained).out  # the model card
+
+
+@pytest.mark.parametrize("format", ["svg", "png", "pdf"])
+def test_inspection_draws_a_figure_and_says_where(dragoman, trained: Path, tmp_path: Path, format: str):
+    ran = dragoman("inspect", "-m", trained, "The dog sees 2 cats.", "--out", f"new/picture.{format}")
+    assert ran.code == 0, ran.err
+    translation, where = ran.out.splitlines()
+    assert translation == Translator.load(trained).translate(["The dog sees 2 cats."])[0].text
+    assert where == f"new/picture.{format}"
+    begin = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[format]
+    assert (tmp_path / where).read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize(
+    "text", ["costs $5 or $6", "$x$", "$\\frac$", "a\0b", "100 %", "_", "^", "\\", "日本 😀", "&<>"]
+)
+def test_inspection_draws_any_text(dragoman, trained: Path, tmp_path: Path, text: str):
+    ran = dragoman("inspect", "-m", trained, text, "--translation", text, "--out", "picture.svg")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "picture.svg").is_file()
+
+
+def test_inspection_draws_an_empty_translation(dragoman, brief: Path, tmp_path: Path):
+    ran = dragoman("inspect", "-m", brief, "The dog", "--out", "picture.svg")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "picture.svg").is_file()
+
+
+def test_inspection_of_blank_text_is_refused(dragoman, brief: Path):
+    ran = dragoman("inspect", "-m", brief, "  ", "--out", "picture.svg")
+    assert (ran.code, ran.err) == (2, "dragoman: there is no text to translate\n")
+
+
+def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
+    """As a user does it: in another process, with the real signal."""
+    flags = (
+        "--preset tiny --model.d-model 16 --model.attention.heads 2 --training.threads 1 --training.validate-every 5"
+    )
+    run = process("train", "--train", corpus[0], "--dev", corpus[1], "--out", tmp_path / "run", *flags.split())
+    began = time.monotonic()
+    while not (tmp_path / "run" / "last").exists() and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err.decode()
+    assert out == b""
+    assert "Traceback" not in err.decode()
+    assert "the same command goes on from there" in err.decode()
+    verify((tmp_path / "run" / "last").resolve())

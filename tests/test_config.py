@@ -1,0 +1,344 @@
+"""Settings: what is wrong with them is told before anything is done, in words that name the setting."""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import (
+    AttentionConfig,
+    FeedForwardConfig,
+    RecurrentConfig,
+    RunConfig,
+    SearchConfig,
+    TrainingConfig,
+    TransformerConfig,
+    as_dict,
+    model_config,
+    read_toml,
+    update,
+    write_toml,
+)
+from dragoman.errors import UsageError
+from dragoman.model import build
+from dragoman.presets import BIG, DEMO, PRESETS, TINY
+
+SECTIONS = [AttentionConfig, FeedForwardConfig, TransformerConfig, RecurrentConfig, SearchConfig, TrainingConfig]
+
+
+def refused(data: dict[str, Any]) -> str:
+    """The message with which `data` is refused."""
+    with pytest.raises(UsageError) as error:
+        update(RunConfig(), data, "run.toml")
+    assert str(error.value).startswith("run.toml: ")
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("data", "unknown", "nearest"),
+    [
+        ({"vocabluary": 5}, "vocabluary", "vocabulary"),
+        ({"training": {"warm_up": 5}}, "warm_up", "warmup"),
+        ({"model": {"dropuot": 0.1}}, "dropuot", "dropout"),
+        ({"model": {"attention": {"head": 4}}}, "head", "heads"),
+        ({"model": {"feed_forward": {"dff": 4}}}, "dff", "d_ff"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest(data: dict[str, Any], unknown: str, nearest: str):
+    assert f"unknown setting '{unknown}', did you mean '{nearest}'?" in refused(data)
+
+
+def test_an_unknown_setting_like_no_other_is_refused_without_a_guess():
+    assert "unknown setting 'zzzz'" in refused({"zzzz": 1})
+    assert "did you mean" not in refused({"zzzz": 1})
+
+
+def test_a_message_names_the_place_in_the_file():
+    assert refused({"model": {"attention": {"heads": "4"}}}).startswith("run.toml: model: attention: heads: ")
+
+
+def test_a_setting_of_the_other_kind_of_model_is_unknown():
+    assert "unknown setting 'cell'" in refused({"model": {"cell": "gru"}})
+    assert "unknown setting 'norm_first'" in refused({"model": {"kind": "recurrent", "norm_first": True}})
+
+
+# Types.
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"training": {"epochs": "3"}}, 'expected int, found "3"'),
+        ({"training": {"epochs": 3.0}}, "expected int, found 3.0"),
+        ({"training": {"epochs": True}}, "expected int, found true"),
+        ({"training": {"epochs": [3]}}, "expected int, found [3]"),
+        ({"training": {"clip": "1"}}, 'expected float, found "1"'),
+        ({"training": {"clip": False}}, "expected float, found false"),
+        ({"training": {"max_steps": "all"}}, 'expected int, found "all"'),
+        ({"model": {"norm_first": 1}}, "expected bool, found 1"),
+        ({"model": {"norm_first": "true"}}, 'expected bool, found "true"'),
+        ({"out": 5}, "expected str, found 5"),
+        ({"train": 5}, "found 5"),
+        ({"train": ["a", 5]}, 'found ["a", 5]'),
+        ({"training": 5}, "expected a table of settings, found 5"),
+        ({"model": {"attention": [4]}}, "expected a table of settings, found [4]"),
+        ({"vocabulary": {"size": 5}}, "expected int"),
+        ({"model": {"positions": 5}}, "'5' is not one of none, sinusoidal"),
+        ({"model": {"positions": ["rotary"]}}, "is not one of none, sinusoidal"),
+        ({"model": {"positions": "sinusoid"}}, "'sinusoid' is not one of none, sinusoidal"),
+        ({"model": {"attention": {"score": "cosine"}}}, "'cosine' is not one of dot, additive"),
+        ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, recurrent"),
+        ({"model": {"kind": 5}}, "unknown kind '5'"),
+        ({"model": {"kind": ["transformer"]}}, "unknown kind"),
+        ({"model": {"kind": {"name": "transformer"}}}, "unknown kind"),
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_type_is_refused(data: dict[str, Any], expected: str):
+    assert expected in refused(data)
+
+
+def test_a_whole_number_will_do_where_a_fraction_may_be():
+    assert update(RunConfig(), {"training": {"clip": 2}}, "").training.clip == 2.0
+
+
+def test_one_file_will_do_where_several_may_be():
+    assert update(RunConfig(), {"train": "pairs.tsv"}, "").train == ("pairs.tsv",)
+
+
+# Ranges.
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        (AttentionConfig, "heads", 0),
+        (AttentionConfig, "d_k", 0),
+        (AttentionConfig, "d_v", -1),
+        (AttentionConfig, "dropout", 1.0),
+        (FeedForwardConfig, "d_ff", 0),
+        (FeedForwardConfig, "dropout", -0.1),
+        (TransformerConfig, "d_model", 0),
+        (TransformerConfig, "max_length", 0),
+        (TransformerConfig, "encoder_layers", -1),
+        (TransformerConfig, "decoder_layers", 1001),
+        (TransformerConfig, "dropout", 1.5),
+        (RecurrentConfig, "layers", 0),
+        (RecurrentConfig, "layers", 10**6),
+        (RecurrentConfig, "d_model", -512),
+        (SearchConfig, "beam", 0),
+        (SearchConfig, "extra_length", 0),
+        (TrainingConfig, "batch_tokens", 0),
+        (TrainingConfig, "max_steps", 0),
+        (TrainingConfig, "minutes", -1.0),
+        (TrainingConfig, "warmup", 0),
+        (TrainingConfig, "learning_rate", 0.0),
+        (TrainingConfig, "label_smoothing", 1.0),
+        (TrainingConfig, "clip", -1.0),
+        (TrainingConfig, "patience", -1),
+        (TrainingConfig, "threads", 0),
+        (TrainingConfig, "seed", -1),
+        (RunConfig, "vocabulary", 258),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(section: type, name: str, value: float):
+    with pytest.raises(UsageError, match=name):
+        section(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        (AttentionConfig, "heads", 1),
+        (AttentionConfig, "dropout", 0.0),
+        (TransformerConfig, "encoder_layers", 0),
+        (TransformerConfig, "decoder_layers", 1000),
+        (TrainingConfig, "clip", 0.0),
+        (TrainingConfig, "patience", 0),
+        (TrainingConfig, "seed", 0),
+        (RunConfig, "vocabulary", 300),
+    ],
+)
+def test_a_value_at_the_edge_of_its_range_is_taken(section: type, name: str, value: float):
+    assert getattr(section(**{name: value}), name) == value
+
+
+def fractions() -> Iterator[tuple[type, str]]:
+    for section in SECTIONS:
+        for spec in dataclasses.fields(section):
+            if "float" in str(spec.type):
+                yield section, spec.name
+
+
+@pytest.mark.parametrize(("section", "name"), fractions())
+def test_no_setting_takes_not_a_number(section: type, name: str):
+    with pytest.raises(UsageError, match=name):
+        section(**{name: float("nan")})
+
+
+def test_heads_that_do_not_divide_the_model_are_refused():
+    assert "d_model 512 does not split into 7 heads" in refused({"model": {"attention": {"heads": 7}}})
+    assert TransformerConfig(attention=AttentionConfig(heads=7, d_k=5, d_v=6)).attention.head_sizes(512) == (5, 6)
+
+
+def test_two_directions_need_an_even_size():
+    with pytest.raises(UsageError, match="d_model 5 does not split into two directions"):
+        RecurrentConfig(d_model=5)
+    assert RecurrentConfig(d_model=5, bidirectional=False).d_model == 5
+
+
+def test_rotary_positions_need_heads_of_an_even_size():
+    with pytest.raises(UsageError, match="rotary"):
+        build(TransformerConfig(d_model=36, attention=AttentionConfig(heads=4), positions="rotary"), 9)
+    build(TransformerConfig(d_model=36, attention=AttentionConfig(heads=2), positions="rotary"), 9)
+
+
+# To files and back.
+
+sixths = st.integers(0, 5).map(lambda n: n / 6)
+attentions = st.builds(
+    AttentionConfig,
+    heads=st.integers(1, 9),
+    d_k=st.integers(1, 9),
+    d_v=st.integers(1, 9),
+    bias=st.booleans(),
+    dropout=sixths,
+    score=st.sampled_from(["dot", "additive"]),
+)
+transformers = st.builds(
+    TransformerConfig,
+    d_model=st.integers(1, 99),
+    encoder_layers=st.integers(0, 9),
+    attention=attentions,
+    feed_forward=st.builds(FeedForwardConfig, activation=st.sampled_from(["relu", "gelu", "silu"]), dropout=sixths),
+    positions=st.sampled_from(["none", "sinusoidal", "sinusoidal-halves", "learned", "relative"]),
+    norm_first=st.booleans(),
+    share=st.sampled_from(["all", "embeddings", "output", "none"]),
+)
+recurrents = st.builds(
+    RecurrentConfig,
+    cell=st.sampled_from(["rnn", "lstm", "gru"]),
+    d_model=st.integers(1, 99).map(lambda n: 2 * n),
+    attention=st.sampled_from(["none", "dot", "additive"]),
+    dropout=sixths,
+)
+runs = st.builds(
+    RunConfig,
+    train=st.lists(st.text(st.characters(codec="utf-8")), max_size=2).map(tuple),
+    out=st.text(st.characters(codec="utf-8")),
+    vocabulary=st.none() | st.integers(300, 10**6),
+    model=transformers | recurrents,
+    training=st.builds(
+        TrainingConfig,
+        max_steps=st.none() | st.integers(1, 10**12),
+        minutes=st.none() | st.floats(0, 1e9),
+        learning_rate=st.floats(1e-9, 1e9),
+        seed=st.integers(0, 2**31),
+    ),
+)
+
+
+@given(runs)
+def test_a_run_written_as_toml_is_read_as_the_same_run(run: RunConfig):
+    assert update(RunConfig(), tomllib.loads(write_toml(run)), "") == run
+
+
+@pytest.mark.parametrize("left_out", ["kind", "dropout", "d_model"])
+def test_a_run_of_which_something_is_not_written_is_read_as_another(left_out: str):
+    """The control for the test above."""
+    run = RunConfig(model=RecurrentConfig(d_model=64, dropout=0.4))
+    data = as_dict(run)
+    del data["model"][left_out]
+    if left_out == "kind":
+        assert "unknown setting" in refused(data)
+    else:
+        assert update(RunConfig(), data, "") != run
+
+
+@given(transformers | recurrents)
+def test_a_model_described_in_a_folder_is_the_same_model(model: TransformerConfig | RecurrentConfig):
+    assert model_config(as_dict(model), "config.json") == model
+
+
+def test_a_description_without_a_kind_is_refused():
+    with pytest.raises(UsageError, match=r"config\.json: it names no kind of model"):
+        model_config({"d_model": 16}, "config.json")
+
+
+def test_what_a_file_does_not_mention_stays_as_it_was():
+    start = RunConfig(model=DEMO.model, training=DEMO.training)
+    changed = update(start, {"model": {"attention": {"bias": True}}, "training": {"seed": 7}}, "")
+    expected = as_dict(start)
+    expected["model"]["attention"]["bias"] = True
+    expected["training"]["seed"] = 7
+    assert as_dict(changed) == expected
+
+
+def test_another_kind_of_model_starts_from_its_own_defaults():
+    start = RunConfig(model=TINY.model)
+    assert update(start, {"model": {"kind": "recurrent", "layers": 3}}, "").model == RecurrentConfig(layers=3)
+    assert update(start, {"model": {"kind": "transformer"}}, "").model == TINY.model
+
+
+def test_reading_settings_does_not_change_what_was_read():
+    data = {"model": {"kind": "recurrent", "layers": 3}}
+    update(RunConfig(), data, "")
+    assert data == {"model": {"kind": "recurrent", "layers": 3}}
+
+
+@pytest.mark.parametrize("text", ["vocabulary = ", "[model", 'a = "\\z"', "a = 1\na = 2"])
+def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: str):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="not valid TOML") as error:
+        read_toml(path)
+    assert str(error.value).startswith(f"{path}: ")
+
+
+def test_a_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path):
+    (tmp_path / "run.toml").write_bytes(b'out = "\xff"')
+    with pytest.raises(UsageError, match="not valid TOML"):
+        read_toml(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "."])
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str):
+    with pytest.raises(UsageError) as error:
+        read_toml(tmp_path / name)
+    assert str(tmp_path) in str(error.value)
+
+
+# Presets.
+
+
+def test_the_base_model_is_that_of_the_paper():
+    """Table 3, first row."""
+    model = PRESETS["base"].model
+    assert isinstance(model, TransformerConfig)
+    assert (model.d_model, model.encoder_layers, model.decoder_layers) == (512, 6, 6)
+    assert (model.attention.heads, *model.attention.head_sizes(512)) == (8, 64, 64)
+    assert (model.feed_forward.d_ff, model.dropout, PRESETS["base"].training.label_smoothing) == (2048, 0.1, 0.1)
+
+
+def test_the_big_model_is_that_of_the_paper():
+    """Table 3, last row."""
+    model = BIG.model
+    assert isinstance(model, TransformerConfig)
+    assert (model.d_model, model.feed_forward.d_ff, model.attention.heads, model.dropout) == (1024, 4096, 16, 0.3)
+    assert (model.encoder_layers, model.decoder_layers) == (6, 6)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_survives_the_way_through_a_file(name: str):
+    preset = PRESETS[name]
+    run = RunConfig(model=preset.model, training=preset.training)
+    assert update(RunConfig(), tomllib.loads(write_toml(run)), "") == run

@@ -1,0 +1,192 @@
+"""Sentence pairs from files: line n of the one side stays with line n of the other, whatever is in the lines."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dragoman.corpus import read_corpus, read_lines
+from dragoman.errors import DragomanError
+
+BOM = "\ufeff"
+# All that str.splitlines splits at, except the line feed itself.
+SEPARATORS = ["\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+ODD = [
+    *SEPARATORS,
+    "\0",
+    BOM,
+    "\u200d",
+    "\u202e",
+    "\u2066",
+    "\U0001f600",
+    "\U0010ffff",
+    "e\u0301",
+    " ",
+    "\u3000",
+    "a",
+    "가",
+]
+
+sentences = st.lists(st.sampled_from(ODD), max_size=6).map("".join)
+untabbed = st.text(st.characters(codec="utf-8", exclude_characters="\n\t"), max_size=8)
+every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+
+
+def write(path: Path, data: str | bytes) -> str:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return str(path)
+
+
+@every_file_anew
+@given(st.lists(sentences | untabbed), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", BOM]))
+def test_lines_come_back_as_they_were_written(tmp_path: Path, lines: list[str], end: str, mark: str):
+    path = write(tmp_path / "text", mark + "".join(line + end for line in lines))
+    if not mark and lines:
+        lines[0] = lines[0].removeprefix(BOM)
+    assert read_lines(Path(path)) == [line if end == "\r\n" else line.removesuffix("\r") for line in lines]
+
+
+@every_file_anew
+@given(st.lists(sentences))
+def test_there_are_as_many_lines_as_line_feeds(tmp_path: Path, lines: list[str]):
+    path = Path(write(tmp_path / "text", "".join(line + "\n" for line in lines)))
+    assert len(read_lines(path)) == path.read_bytes().count(b"\n")
+
+
+@pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, separator: str):
+    path = Path(write(tmp_path / "text", f"one{separator}two\nthree\n"))
+    assert read_lines(path) == [f"one{separator}two", "three"]
+    # The control: the reader that everybody writes first makes three lines of it.
+    assert path.read_bytes().decode().splitlines() == ["one", "two", "three"]
+
+
+@every_file_anew
+@given(st.lists(st.tuples(sentences, sentences), min_size=1))
+def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path: Path, pairs: list[tuple[str, str]]):
+    pairs = [("first", "zuerst"), *pairs]
+    source = write(tmp_path / "source", "".join(s + "\r\n" for s, _ in pairs))
+    target = write(tmp_path / "target", "".join(t + "\r\n" for _, t in pairs))
+    full = [number for number, (s, t) in enumerate(pairs, start=1) if s.strip() and t.strip()]
+    corpus = read_corpus([source, target])
+    assert corpus.pairs == [pairs[number - 1] for number in full]
+    assert corpus.lines == full
+    assert sorted(corpus.lines + corpus.empty) == list(range(1, len(pairs) + 1))
+
+
+def test_dropping_empty_lines_on_each_side_alone_would_shift(tmp_path: Path):
+    source, target = write(tmp_path / "s", "one\n\nthree\n"), write(tmp_path / "t", "eins\nzwei\ndrei\n")
+    assert read_corpus([source, target]).pairs == [("one", "eins"), ("three", "drei")]
+    # The control: filtered one side at a time, "three" meets "zwei".
+    each = [[line for line in read_lines(Path(path)) if line] for path in (source, target)]
+    assert ("three", "zwei") in list(zip(*each, strict=False))
+
+
+@every_file_anew
+@given(st.lists(st.tuples(untabbed, untabbed), min_size=1))
+def test_pairs_of_a_tsv_come_back_as_they_were_written(tmp_path: Path, pairs: list[tuple[str, str]]):
+    pairs = [("first", "zuerst"), *((f"a{s}", f"b{t}e") for s, t in pairs)]
+    path = write(tmp_path / "pairs.tsv", "".join(f"{s}\t{t}\n" for s, t in pairs))
+    assert read_corpus([path]).pairs == pairs
+
+
+def test_what_was_left_out_is_told_with_its_lines(tmp_path: Path):
+    path = write(tmp_path / "pairs.tsv", "a\tb\n\tb\na\t\n\na\tb\n \t \na\tb")
+    corpus = read_corpus([path])
+    assert corpus.lines == [1, 5, 7]
+    assert corpus.notes() == [f"{path}: left out 4 pairs with an empty side (lines 2, 3, 4, ...)"]
+
+
+def test_nothing_is_told_where_nothing_was_left_out(tmp_path: Path):
+    assert read_corpus([write(tmp_path / "pairs.tsv", "a\tb\n")]).notes() == []
+
+
+def test_unequal_files_are_refused_with_both_names_and_counts(tmp_path: Path):
+    source, target = write(tmp_path / "s", "a\n" * 1000), write(tmp_path / "t", "b\n" * 999)
+    with pytest.raises(DragomanError) as error:
+        read_corpus([source, target])
+    assert f"{source} has 1,000 lines" in str(error.value)
+    assert f"{target} has 999" in str(error.value)
+
+
+def test_a_last_line_without_line_feed_counts(tmp_path: Path):
+    source, target = write(tmp_path / "s", "one\ntwo"), write(tmp_path / "t", "eins\nzwei\n")
+    assert read_corpus([source, target]).pairs == [("one", "eins"), ("two", "zwei")]
+
+
+def test_an_empty_last_line_counts_too(tmp_path: Path):
+    source, target = write(tmp_path / "s", "one\n\n"), write(tmp_path / "t", "eins\n")
+    with pytest.raises(DragomanError, match="2 lines"):
+        read_corpus([source, target])
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_no_text(tmp_path: Path):
+    path = write(tmp_path / "pairs.tsv", f"{BOM}one\teins\r\ntwo\tzwei\r\n")
+    assert read_corpus([path]).pairs == [("one", "eins"), ("two", "zwei")]
+
+
+def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
+    path = write(tmp_path / "pairs.tsv", f"one\teins\n{BOM}two\tzwei\n")
+    assert read_corpus([path]).pairs[1] == (f"{BOM}two", "zwei")
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"), [("only one column", "no tab"), ("a\tb\tc", "3 columns"), ("\ta\tb\t", "4 columns")]
+)
+def test_a_line_without_two_columns_is_refused_by_number(tmp_path: Path, line: str, columns: str):
+    path = write(tmp_path / "pairs.tsv", f"a\tb\n{line}\na\tb\n")
+    with pytest.raises(DragomanError) as error:
+        read_corpus([path])
+    assert str(error.value).startswith(f"{path}:2: {columns}")
+
+
+def test_a_refused_line_is_shown_shortened(tmp_path: Path):
+    with pytest.raises(DragomanError) as error:
+        read_corpus([write(tmp_path / "pairs.tsv", "x" * 1_000_000)])
+    assert len(str(error.value)) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "byte", "shown"),
+    [
+        (b"a\tb\nc\xff\td\n", 2, 2, "0xff"),
+        (b"a\tb\nc\td\nabc\xc3", 3, 4, "0xc3"),  # a character cut off
+        (b"\xed\xa0\x80\tb\n", 1, 1, "0xed"),  # a lone surrogate
+        ("one\teins\n".encode("utf-16"), 1, 1, "0xff"),
+        (b"\xef\xbb\xbfab\x80\n", 1, 3, "0x80"),  # counted without the byte order mark
+    ],
+)
+def test_what_is_not_utf8_is_refused_by_line_and_byte(tmp_path: Path, data: bytes, line: int, byte: int, shown: str):
+    path = write(tmp_path / "pairs.tsv", data)
+    with pytest.raises(DragomanError) as error:
+        read_corpus([path])
+    assert str(error.value).startswith(f"{path}:{line}: not UTF-8 at byte {byte} of the line ({shown})")
+
+
+@pytest.mark.parametrize("data", ["", "\n", "\n\n", "a\t\n", BOM, " \t \n"])
+def test_a_file_without_pairs_is_refused_by_name(tmp_path: Path, data: str):
+    path = write(tmp_path / "pairs.tsv", data)
+    with pytest.raises(DragomanError, match="no sentence pairs") as error:
+        read_corpus([path])
+    assert path in str(error.value)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_missing_file_is_named(tmp_path: Path, number: int):
+    here, missing = write(tmp_path / "here", "a\n"), str(tmp_path / "missing")
+    with pytest.raises(DragomanError) as error:
+        read_corpus([here, missing][-number:])
+    assert str(error.value) == f"{missing}: no such file"
+
+
+def test_a_folder_is_no_corpus(tmp_path: Path):
+    with pytest.raises(DragomanError) as error:
+        read_corpus([str(tmp_path)])
+    assert str(error.value).startswith(f"{tmp_path}: ")
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_corpus_is_one_file_or_two(count: int):
+    with pytest.raises(DragomanError, match=f"not {count} files"):
+        read_corpus(["file"] * count)

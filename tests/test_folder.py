@@ -1,0 +1,397 @@
+"""The model folder: what was written is read back; what was changed since is refused by name, and quickly."""
+
+import contextlib
+import json
+import random
+import shutil
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+from safetensors.torch import load_file, save_file
+
+from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.errors import DragomanError
+from dragoman.folder import FILES, MANIFEST, fingerprint, new_folder, read_model, verify, write_model
+from dragoman.model import build
+from dragoman.tokenizer import Tokenizer
+
+SECONDS = 3.0  # to refuse a folder, at most
+DEEP = 100_000
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A model folder of one's own."""
+    return shutil.copytree((trained / "best").resolve(), tmp_path / "model")
+
+
+def signed_again(folder: Path) -> None:
+    """As a stranger would do it, whose files then are as they were written."""
+    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
+    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
+
+
+def refused(folder: Path) -> str:
+    """The message with which reading is refused. Anything but a DragomanError comes through."""
+    began = time.monotonic()
+    with pytest.raises(DragomanError) as error:
+        read_model(folder)
+    assert time.monotonic() - began < SECONDS
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# There and back.
+
+
+@pytest.mark.parametrize("share", ["all", "embeddings", "output", "none"])
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_a_model_comes_back_to_the_bit(tmp_path: Path, tokenizer: Tokenizer, share: str, kind: str):
+    config = {"transformer": TINY, "recurrent": TINY_RECURRENT}[kind]
+    torch.manual_seed(5)
+    model = build(type(config)(**{**vars(config), "share": share}), len(tokenizer)).eval()
+    with new_folder(tmp_path / "model") as draft:
+        write_model(draft, model, tokenizer, "# card\n")
+    found, subwords = read_model(tmp_path / "model")
+    assert found.config == model.config
+    assert subwords.pieces == tokenizer.pieces
+    assert not found.training
+    for (name, one), (other, two) in zip(model.state_dict().items(), found.state_dict().items(), strict=True):
+        assert name == other
+        assert torch.equal(one, two)
+    source, target = torch.tensor([[300, 301, 2]]), torch.tensor([[1, 302]])
+    assert torch.equal(model(source, target), found(source, target))
+    # The control: a fresh model of the same kind is another.
+    assert not torch.equal(model(source, target), build(model.config, len(tokenizer)).eval()(source, target))
+
+
+def test_matrices_that_were_shared_are_shared_again(trained: Path):
+    model, _ = read_model(trained)
+    assert model.output.weight is model.source_embedding.weight is model.target_embedding.weight
+
+
+def test_the_same_model_is_written_as_the_same_bytes(tmp_path: Path, tokenizer: Tokenizer):
+    model = build(TINY, len(tokenizer))
+    for name in range(8):
+        with new_folder(tmp_path / str(name)) as draft:
+            write_model(draft, model, tokenizer, "")
+    assert len({(tmp_path / str(name) / MANIFEST).read_bytes() for name in range(8)}) == 1
+
+
+def test_a_folder_that_cannot_be_filled_is_not_there(tmp_path: Path):
+    def fill() -> None:
+        with new_folder(tmp_path / "model") as draft:
+            (draft / "half").write_text("")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_filled_leaves_the_one_before(folder: Path):
+    def fill() -> None:
+        with new_folder(folder):
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fill()
+    verify(folder)
+
+
+def test_a_run_folder_is_read_as_its_best_model(trained: Path):
+    one, two = read_model(trained)[0], read_model(trained / "best")[0]
+    assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("name", [*FILES, "state.json", MANIFEST])
+def test_a_missing_file_is_named(folder: Path, name: str):
+    (folder / name).unlink()
+    assert name in refused(folder)
+
+
+@pytest.mark.parametrize("name", [*FILES, "state.json", "state.safetensors", MANIFEST])
+def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
+    verify(folder)
+    file, chance = folder / name, random.Random(0)
+    data = file.read_bytes()
+    places = {0, len(data) - 1, *(chance.randrange(len(data)) for _ in range(150))}
+    for place in places:
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :])
+        with pytest.raises(DragomanError) as error:
+            verify(folder)
+        assert name in str(error.value) or name == MANIFEST
+    file.write_bytes(data)
+    verify(folder)
+
+
+def test_without_the_manifest_a_changed_bit_would_go_unnoticed(folder: Path):
+    """The control for the test above: the format of the weights alone does not notice."""
+    file = folder / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert load_file(file)
+    with pytest.raises(DragomanError):
+        verify(folder)
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_file_cut_off_is_noticed(folder: Path, name: str, share: float):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(share * len(data))])
+    assert name in refused(folder)
+
+
+def test_a_file_with_something_added_is_noticed(folder: Path):
+    with (folder / "card.md").open("ab") as file:
+        file.write(b"\n")
+    assert "card.md" in refused(folder)
+
+
+def test_files_of_two_models_are_noticed(folder: Path, tmp_path: Path, tokenizer: Tokenizer):
+    with new_folder(tmp_path / "other") as draft:
+        write_model(draft, build(TINY, len(tokenizer)), tokenizer, "")
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    assert "model.safetensors" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "a file"])
+def test_what_is_no_model_folder_is_refused_by_name(tmp_path: Path, name: str):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a file").write_text("")
+    assert str(tmp_path / name) in refused(tmp_path / name)
+
+
+MANIFESTS: dict[str, str | bytes] = {
+    "empty": "",
+    "no json": "{",
+    "a list": "[]",
+    "nothing": "null",
+    "a number": "1e999",
+    "no files": "{}",
+    "deep": "[" * DEEP,
+    "not utf-8": b"\xff\xfe",
+    "entries that are no tables": json.dumps(dict.fromkeys(FILES, "x")),
+    "entries that are nothing": json.dumps(dict.fromkeys(FILES)),
+    "entries without a sum": json.dumps({name: {"bytes": 1} for name in FILES}),
+    "entries of the wrong types": json.dumps({name: {"bytes": [], "sha256": {}} for name in FILES}),
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_that_is_none_is_refused_by_name(folder: Path, name: str):
+    data = MANIFESTS[name]
+    (folder / MANIFEST).write_bytes(data.encode() if isinstance(data, str) else data)
+    message = refused(folder)
+    assert str(folder) in message
+    assert MANIFEST in message or "damaged" in message
+
+
+ELSEWHERE = ["../model/card.md", "/etc/passwd", "sub/card.md", "..", ".", "", "x" * 300, "a\0b", "\ud800"]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE, ids=range(len(ELSEWHERE)))
+def test_a_manifest_leads_nowhere_else(folder: Path, name: str):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, name: manifest["card.md"]}))
+    assert str(folder) in refused(folder)
+
+
+# Descriptions from strangers, correctly signed.
+
+Change = dict[str, Any]
+
+DESCRIPTIONS: dict[str, Change | Callable[[Change], Any]] = {
+    "no vocabulary": lambda d: {k: v for k, v in d.items() if k != "vocabulary"},
+    "no pad": lambda d: {k: v for k, v in d.items() if k != "pad"},
+    "no kind": lambda d: {k: v for k, v in d.items() if k != "kind"},
+    "a list": lambda d: [d],
+    "text": lambda d: "model",
+    "nothing": lambda d: None,
+    "another kind": {"kind": "recurrent"},
+    "an unknown kind": {"kind": "gpt"},
+    "a kind that is a list": {"kind": ["transformer"]},
+    "a kind that is a table": {"kind": {}},
+    "a kind that is nothing": {"kind": None},
+    "an unknown setting": {"auto_map": {"AutoModel": "evil.Model"}},
+    "vocabulary too large": {"vocabulary": 2**31},
+    "vocabulary zero": {"vocabulary": 0},
+    "vocabulary negative": {"vocabulary": -1},
+    "vocabulary infinite": {"vocabulary": float("inf")},
+    "vocabulary no number": {"vocabulary": float("nan")},
+    "vocabulary a word": {"vocabulary": "many"},
+    "vocabulary a list": {"vocabulary": [400]},
+    "vocabulary nothing": {"vocabulary": None},
+    "pad another word": {"pad": 300},
+    "pad outside": {"pad": 10**6},
+    "pad far outside": {"pad": 2**64},
+    "pad negative": {"pad": -(10**6)},
+    "pad infinite": {"pad": float("inf")},
+    "pad a word": {"pad": "0?"},
+    "d_model other": {"d_model": 32},
+    "d_model 2^20": {"d_model": 2**20},
+    "d_model 2^40": {"d_model": 2**40},
+    "d_model 2^62": {"d_model": 2**62},
+    "d_model 10^30": {"d_model": 10**30},
+    "d_model zero": {"d_model": 0},
+    "d_model negative": {"d_model": -16},
+    "d_model a word": {"d_model": "16"},
+    "d_model a fraction": {"d_model": 16.0},
+    "d_model infinite": {"d_model": float("inf")},
+    "layers 10^6": {"encoder_layers": 10**6},
+    "layers 1000": {"encoder_layers": 1000, "decoder_layers": 1000},
+    "layers fewer": {"decoder_layers": 0},
+    "layers negative": {"decoder_layers": -1},
+    "heads zero": {"attention": {"heads": 0}},
+    "heads 2^40": {"attention": {"heads": 2**40, "d_k": 1, "d_v": 1}},
+    "heads 2^62 of 2^62": {"attention": {"heads": 2**62, "d_k": 2**62, "d_v": 2**62}},
+    "heads that do not divide": {"attention": {"heads": 3}},
+    "attention a number": {"attention": 5},
+    "attention nothing": {"attention": None},
+    "attention deep": {"attention": {"attention": {"attention": {}}}},
+    "d_ff 10^15": {"feed_forward": {"d_ff": 10**15}},
+    "dropout not a number": {"dropout": float("nan")},
+    "dropout infinite": {"dropout": float("inf")},
+    "dropout two": {"dropout": 2},
+    "positions unknown": {"positions": "evil"},
+    "positions a list": {"positions": ["rotary"]},
+    "positions learned, 10^15": {"positions": "learned", "max_length": 10**15},
+    "positions rotary, odd heads": {"positions": "rotary", "d_model": 18, "attention": {"heads": 2}},
+    "max_length 10^15": {"max_length": 10**15},
+    "max_length 10^30": {"max_length": 10**30},
+    "max_length zero": {"max_length": 0},
+    "sharing less": {"share": "none"},
+}
+
+
+def described(folder: Path, name: str) -> Any:
+    change, description = DESCRIPTIONS[name], json.loads((folder / "config.json").read_text())
+    return change(description) if callable(change) else {**description, **change}
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_a_hostile_description_is_refused_by_name(folder: Path, name: str):
+    (folder / "config.json").write_text(json.dumps(described(folder, name)))
+    signed_again(folder)
+    message = refused(folder)
+    assert "config.json" in message or "model.safetensors" in message
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff", b"[" * DEEP, b'{"a":' * DEEP, b"1" * 5000, b" " * 2_000_000 + b"{}"], ids=range(7)
+)
+def test_a_description_that_is_none_is_refused_by_name(folder: Path, data: bytes):
+    (folder / "config.json").write_bytes(data)
+    signed_again(folder)
+    assert "config.json" in refused(folder)
+
+
+def test_a_stranger_may_sign_what_is_in_order(folder: Path):
+    """The control for the tests above: it is the contents that are refused, not the signature."""
+    description = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**description, "dropout": 0.25}))
+    signed_again(folder)
+    assert read_model(folder)[0].config.dropout == 0.25
+
+
+def test_a_tokenizer_with_other_ids_than_the_model_is_refused(folder: Path, tokenizer: Tokenizer):
+    tokenizer.save(folder / "tokenizer.json")
+    signed_again(folder)
+    assert "config.json: 400 words, but tokenizer.json has 417" in refused(folder)
+
+
+# Weights from strangers.
+
+
+def with_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    weights = {name: tensor.clone() for name, tensor in load_file(folder / "model.safetensors").items()}
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+    signed_again(folder)
+
+
+LAYER_NORM = "decoder.0.around_attention.norm.weight"
+WEIGHTS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
+    "one missing": lambda w: w.pop(LAYER_NORM),
+    "all missing": lambda w: w.clear(),
+    "one too many": lambda w: w.update(evil=torch.zeros(1)),
+    "one too long": lambda w: w.update({LAYER_NORM: torch.zeros(17)}),
+    "one of another rank": lambda w: w.update({LAYER_NORM: torch.zeros(1, 16)}),
+    "one empty": lambda w: w.update({LAYER_NORM: torch.zeros(0)}),
+    "one renamed": lambda w: w.update({"norm": w.pop(LAYER_NORM)}),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_that_do_not_fit_the_description_are_refused_by_name(folder: Path, name: str):
+    with_weights(folder, WEIGHTS[name])
+    assert "model.safetensors" in refused(folder)
+
+
+def test_weights_that_are_not_there_are_missed_before_they_get_memory(folder: Path):
+    """The description asks for 64 PB, and the file does not contradict it: it has nothing of that size."""
+    description = json.loads((folder / "config.json").read_text())
+    description["feed_forward"]["d_ff"] = 10**15
+    (folder / "config.json").write_text(json.dumps(description))
+    with_weights(folder, lambda w: [w.pop(name) for name in list(w) if "feed_forward" in name])
+    assert "model.safetensors" in refused(folder)
+
+
+TERABYTE = b'{"a":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}}'
+
+SAFETENSORS: dict[str, bytes] = {
+    "empty": b"",
+    "short": b"\0\0\0",
+    "a header longer than the file": struct.pack("<Q", 2**62) + b"{}",
+    "a header that is none": struct.pack("<Q", 4) + b"evil",
+    "a pickle": b"\x80\x04\x95\x0b\x00\x00\x00",
+    "a shape without data": struct.pack("<Q", len(TERABYTE)) + TERABYTE,
+}
+
+
+@pytest.mark.parametrize("name", SAFETENSORS)
+def test_weights_in_another_format_are_refused_by_name(folder: Path, name: str):
+    (folder / "model.safetensors").write_bytes(SAFETENSORS[name])
+    signed_again(folder)
+    assert "model.safetensors" in refused(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_bytes_changed_at_random_and_signed_again_are_refused_or_read_but_never_worse(folder: Path, file: str):
+    chance, data = random.Random(1), (folder / file).read_bytes()
+    reach = min(len(data), 3000)  # for the weights: their header
+    for _ in range(40):
+        changed = bytearray(data)
+        changed[chance.randrange(reach)] = chance.randrange(256)
+        (folder / file).write_bytes(changed)
+        signed_again(folder)
+        with contextlib.suppress(DragomanError):
+            read_model(folder)
+
+
+def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
+    config = TransformerConfig(
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        attention=AttentionConfig(heads=2),
+        feed_forward=FeedForwardConfig(d_ff=48),
+    )
+    other = build(config, 400)
+    weights = {name: tensor.clone() for name, tensor in other.state_dict().items() if "embedding" not in name}
+    save_file(weights, folder / "model.safetensors")
+    signed_again(folder)
+    message = refused(folder)
+    assert "48" in message
+    assert "32" in message

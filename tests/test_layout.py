@@ -1,0 +1,132 @@
+"""Who may import whom: what is below knows nothing of what is above."""
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "dragoman"
+
+# From the bottom to the top. A file may import from its own package and from lower layers.
+LAYERS = [
+    {"errors"},
+    {"config", "corpus", "tokenizer"},
+    {"batches", "presets"},
+    {"model"},
+    {"decoding", "folder"},
+    {"translator", "evaluation"},
+    {"training", "inspection"},
+    {"demo", "benchmarks"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part(module: str) -> str:
+    """'dragoman.model.attention' -> 'model'; '' for dragoman itself, whose names are imported when they are used."""
+    return ".".join(module.split(".")[1:2])
+
+
+def imported(source: str, known: set[str]) -> set[str]:
+    """The parts of dragoman that a file imports anywhere in it, also inside functions and as strings."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {part(name.name) for name in node.names if name.name.split(".")[0] == "dragoman"}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            if node.module == "dragoman":
+                found |= {name.name for name in node.names if name.name in known}
+            elif node.module and node.module.startswith("dragoman."):
+                found.add(part(node.module))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("dragoman."):
+            found |= {name for name in [part(node.value)] if name in known}
+    return found - {""}
+
+
+def name_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def upward(name: str, source: str) -> set[str]:
+    """The imports of a file that go up or sideways."""
+    return {other for other in imported(source, set(LEVEL)) if other != name and LEVEL[other] >= LEVEL[name]}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_nothing_imports_upward(file: Path):
+    if file == PACKAGE / "__init__.py":
+        return  # its names are imported when they are used: see test_the_public_names_are_imported_when_they_are_used
+    assert upward(name_of(file), file.read_text(encoding="utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import dragoman.training.loop",
+        "from dragoman.decoding.search import beam_search",
+        "from dragoman import inspection",
+        "def late():\n    from dragoman.translator import Translator",
+        "import_module('dragoman.commands.train')",
+    ],
+)
+def test_an_import_upward_is_seen(line: str):
+    """The control for the test above."""
+    assert upward("model", line)
+    assert not upward("__main__", line)
+
+
+def test_every_file_has_its_layer():
+    assert {name_of(file) for file in FILES} - {"__init__"} == set(LEVEL)
+
+
+@pytest.mark.parametrize("other", ["decoding", "inspection", "training", "translator", "folder", "tokenizer", "corpus"])
+def test_the_model_knows_nothing_of_what_is_done_with_it(other: str):
+    for file in (PACKAGE / "model").glob("*.py"):
+        assert other not in imported(file.read_text(encoding="utf-8"), set(LEVEL))
+
+
+def test_search_knows_no_text_and_no_model():
+    """It asks for start, step and select, whatever has them."""
+    for file in (PACKAGE / "decoding").glob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        assert imported(source, set(LEVEL)) <= {"model"}
+        assert "Transformer" not in source
+        assert "Recurrent" not in source
+
+
+def test_commands_do_not_import_torch_before_their_flags_are_read():
+    """At the top of a file only; the test of --help measures what comes of it."""
+    light = ["config.py", "errors.py", "presets.py", "cli.py", "__init__.py", "__main__.py", "commands/*.py"]
+    heavy = {"torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "babel", "transformers"}
+    for file in itertools.chain.from_iterable(PACKAGE.glob(pattern) for pattern in light):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        names = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
+        names |= {str(node.module) for node in tree.body if isinstance(node, ast.ImportFrom)}
+        assert not {name.split(".")[0] for name in names} & heavy, file
+
+
+def test_the_public_names_are_imported_when_they_are_used():
+    import dragoman
+
+    assert all(getattr(dragoman, name).__name__ == name for name in dragoman.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = dragoman.nothing
+
+
+def test_nothing_in_the_package_runs_what_it_reads():
+    """No pickle, no evaluation of strings: weights are safetensors, everything else is JSON, TOML or text."""
+    forbidden = {"pickle", "marshal", "shelve", "yaml", "dill", "joblib"}
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not {name.name.split(".")[0] for name in node.names} & forbidden, file
+            if isinstance(node, ast.ImportFrom) and node.module:
+                assert node.module.split(".")[0] not in forbidden, file
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in {"eval", "exec", "torch.load", "torch.save", "__import__"}, file

@@ -1,0 +1,180 @@
+"""The made corpus: the same slots in every language, nothing left over, and held-out pairs that are really new."""
+
+import itertools
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, fill, particle, phrasebook, templates
+
+PAIRS = [("en", "ko"), ("en", "de"), ("en", "es"), ("ko", "en"), ("de", "es")]
+FEW = 3  # values per template here; the demonstration takes more
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def languages(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def book(languages: tuple[str, str]) -> Phrasebook:
+    return phrasebook(*languages, per_template=FEW, seed=1)
+
+
+def sentences(book: Phrasebook) -> list[str]:
+    return [text for pairs in (book.train, book.dev, book.test) for pair in pairs for text in pair]
+
+
+def test_every_template_has_the_same_slots_in_every_language():
+    for template in templates():
+        assert set(template) == set(LANGUAGES)
+        slots = {language: Counter(SLOT.findall(text)) for language, text in template.items()}
+        assert all(found == slots["en"] for found in slots.values()), template
+        assert all(count == 1 for count in slots["en"].values()), template
+
+
+def test_every_slot_is_of_a_known_kind():
+    for template in templates():
+        for text in template.values():
+            assert set(re.findall(r"\{([^}]*?)\d?\}", text)) <= set(SLOTS), text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_template_is_there_twice(language: str):
+    texts = [template[language] for template in templates()]
+    assert [text for text, count in Counter(texts).items() if count > 1] == []
+
+
+def test_templates_have_no_space_at_the_ends_and_no_two_in_a_row():
+    for template in templates():
+        for text in template.values():
+            assert text == " ".join(text.split()), template
+
+
+def test_held_out_pairs_are_not_in_training(book: Phrasebook):
+    train, dev, test = (set(pairs) for pairs in (book.train, book.dev, book.test))
+    assert not train & dev
+    assert not train & test
+    assert not dev & test
+
+
+def test_held_out_sources_are_not_in_training(book: Phrasebook):
+    train, dev, test = ({source for source, _ in pairs} for pairs in (book.train, book.dev, book.test))
+    assert train & dev == set()
+    assert train & test == set()
+    assert dev & test == set()
+
+
+def test_pairs_held_out_at_random_would_be_in_training():
+    """The control for the tests above: drawn independently, slots with few values collide."""
+    chance = random.Random(1)
+    weekday = next(t for t in templates() if SLOT.findall(t["en"]) == [("weekday", "")])
+    drawn = [fill(weekday, "en", "de", chance) for _ in range(20)]
+    assert set(drawn[:10]) & set(drawn[10:])
+
+
+def test_no_pair_is_there_twice(book: Phrasebook):
+    for pairs in (book.train, book.dev, book.test):
+        assert len(set(pairs)) == len(pairs)
+
+
+def test_every_template_is_learned_from_and_those_with_slots_are_held_out_too(book: Phrasebook):
+    found = templates()
+    slots = sum(bool(SLOT.search(template["en"])) for template in found)
+    assert len(found) <= len(book.train) <= FEW * len(found)
+    assert slots <= len(book.dev) <= 2 * slots
+    assert slots <= len(book.test) <= 2 * slots
+
+
+def test_nothing_of_a_template_is_left_over(book: Phrasebook):
+    for text in sentences(book):
+        assert not re.search(r"[{}]|\(\w+/\w+\)", text), text
+        assert not re.search("[\u00a0\u202f\t\n]", text), text
+        assert text == " ".join(text.split()), text
+        assert text[0] == text[0].upper(), text
+
+
+def test_the_same_seed_gives_the_same_book_and_another_another():
+    one, two, other = (phrasebook("en", "de", per_template=2, seed=seed) for seed in (1, 1, 2))
+    assert one == two
+    assert one.train != other.train
+    assert set(one.test) != set(other.test)
+
+
+def test_values_agree_in_both_languages():
+    """The number in the one sentence is the number in the other."""
+    book = phrasebook("en", "es", per_template=2, seed=1)
+    template = re.compile(r"^Please give me (\d+) grams of this cheese\.$")
+    found = [(template.match(source), target) for source, target in book.train]
+    numbers = [(match[1], target) for match, target in found if match]
+    assert numbers
+    assert all(number in re.findall(r"\d+", target) for number, target in numbers)
+
+
+def test_slots_of_one_kind_have_different_values():
+    two = next(t for t in templates() if {("weekday", ""), ("weekday", "2")} <= set(SLOT.findall(t["en"])))
+    days = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+    chance = random.Random(0)
+    for _ in range(50):
+        source, _ = fill(two, "en", "ko", chance)
+        assert len({day for day in days if day in source}) == 2
+
+
+# Korean particles. The rule: after a consonant the one form, after a vowel the other; 으로 is 로 after ㄹ too.
+
+
+@pytest.mark.parametrize(
+    ("word", "forms", "right"),
+    [
+        ("스페인", ("을", "를"), "을"),
+        ("독일", ("을", "를"), "을"),
+        ("한국어", ("을", "를"), "를"),
+        ("스페인", ("으로", "로"), "으로"),
+        ("독일", ("으로", "로"), "로"),  # ㄹ
+        ("브라질", ("으로", "로"), "로"),  # ㄹ
+        ("캐나다", ("으로", "로"), "로"),
+        ("금요일", ("으로", "로"), "로"),  # ㄹ
+        ("물", ("이", "가"), "이"),  # ㄹ matters for 으로 alone
+        ("나무", ("이", "가"), "가"),
+        ("부엌", ("은", "는"), "은"),
+        ("힣", ("은", "는"), "은"),  # the last syllable there is
+        ("가", ("은", "는"), "는"),  # the first
+    ],
+)
+def test_a_particle_fits_the_last_consonant(word: str, forms: tuple[str, str], right: str):
+    assert particle(word[-1], *forms) == right
+
+
+FINALS = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
+
+
+def test_particles_fit_every_syllable():
+    """All 11,172 syllables are 19 beginnings times 21 vowels times none or 27 final consonants, in this order."""
+    for syllable, (_, final) in zip(
+        range(0xAC00, 0xD7A4), itertools.product(range(19 * 21), ["", *FINALS]), strict=True
+    ):
+        assert particle(chr(syllable), "을", "를") == ("을" if final else "를")
+        assert particle(chr(syllable), "으로", "로") == ("으로" if final and final != "ㄹ" else "로")
+
+
+def test_particles_in_the_book_fit_the_words_before_them():
+    """Each filled particle is checked in its sentence."""
+    chance, checked = random.Random(3), 0
+    for template in templates():
+        places = re.findall(r"\{(\w+?)\}\((\w+)/(\w+)\)", template["ko"])
+        if len(places) != 1:
+            continue
+        _, consonant, vowel = places[0]
+        before, after = re.split(r"\{\w+?\}\(\w+/\w+\)", template["ko"])
+        for _ in range(10):
+            _, text = fill(template, "en", "ko", chance)
+            if SLOT.search(before) or SLOT.search(after):
+                continue
+            middle = text[len(before) : len(text) - len(after)]
+            form = consonant if middle.endswith(consonant) else vowel
+            assert middle.endswith(form)
+            assert form == particle(middle.removesuffix(form)[-1], consonant, vowel), text
+            checked += 1
+    assert checked > 20

@@ -1,0 +1,312 @@
+"""Subwords: every text comes back, and nothing in a text or in a file is ever more than text."""
+
+import contextlib
+import copy
+import json
+import time
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.corpus import Pair
+from dragoman.errors import DragomanError, UsageError
+from dragoman.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise
+
+LITERALS = [*SPECIAL, "<0x41>", "<0x0A>", "<0xFF>", "<unk>", "a</s>b", " </s>", "<s><pad></s>"]
+ODD = [
+    "",
+    " ",
+    "  ",
+    " a",
+    "a ",
+    "\0",
+    "\n",
+    "\r",
+    "a\u2028b",
+    "\ufeff",
+    "\u200d",
+    "\u202e",
+    "e\u0301",
+    "\u1112\u1161",
+    "😀",
+]
+HAN = "".join(chr(0x4E00 + i) for i in range(1000))  # a thousand characters
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40) | st.lists(st.sampled_from(LITERALS + ODD)).map("".join)
+
+
+@settings(max_examples=500)
+@given(text=texts)
+def test_every_text_comes_back(tokenizer: Tokenizer, text: str):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == normalise(text)
+    assert all(EOS < id < len(tokenizer) for id in ids)
+
+
+def test_every_character_there_is_comes_back(tokenizer: Tokenizer):
+    scalars = [*range(0xD800), *range(0xE000, 0x110000)]
+    chunks = ["".join(map(chr, scalars[i : i + 4096])) for i in range(0, len(scalars), 4096)]
+    for chunk, ids in zip(chunks, tokenizer.encode_all(chunks), strict=True):
+        assert tokenizer.decode(ids) == unicodedata.normalize("NFC", chunk)
+
+
+def test_without_bytes_a_character_that_was_not_learned_would_be_lost(tokenizer: Tokenizer):
+    """The control for the tests above."""
+    text = "a 😀 b"
+    without = copy.deepcopy(tokenizer)
+    without.inner.model = tokenizers.models.BPE(
+        {piece: id for id, piece in enumerate(tokenizer.pieces)}, tokenizer.merges, byte_fallback=False
+    )
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert without.decode(without.encode(text)) != text
+
+
+@given(text=st.text(st.sampled_from("a가\ud800\udfff😀")))
+def test_a_lone_surrogate_becomes_the_replacement_character(tokenizer: Tokenizer, text: str):
+    expected = "".join("\ufffd" if 0xD800 <= ord(character) <= 0xDFFF else character for character in text)
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+
+
+@pytest.mark.parametrize("literal", LITERALS)
+def test_the_name_of_a_reserved_entry_is_only_text(tokenizer: Tokenizer, literal: str):
+    ids = tokenizer.encode(literal)
+    assert tokenizer.decode(ids) == literal
+    assert len(ids) > 1
+    assert not {PAD, BOS, EOS} & set(ids)
+
+
+def test_the_names_of_reserved_entries_are_not_learned_either():
+    learned = Tokenizer.train(["</s> <s> <pad> <0x41> <0x0A>"] * 50)
+    assert learned.pieces[: len(RESERVED)] == RESERVED
+    for literal in LITERALS:
+        assert learned.decode(learned.encode(literal)) == literal
+        assert not {PAD, BOS, EOS} & set(learned.encode(literal))
+
+
+def test_a_tokenizer_with_special_tokens_reads_them_in_text(tokenizer: Tokenizer):
+    """The control for the tests above: this is what registering them with the library does."""
+    registered = tokenizers.Tokenizer.from_str(tokenizer.inner.to_str())
+    registered.add_special_tokens(SPECIAL)
+    assert EOS in registered.encode("a</s>b", add_special_tokens=False).ids
+
+
+def test_padding_start_and_end_are_left_out_of_text(tokenizer: Tokenizer):
+    ids = tokenizer.encode("The dog sees 2 cats.")
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "The dog sees 2 cats."
+
+
+def test_bytes_that_are_no_character_become_the_replacement_character(tokenizer: Tokenizer):
+    ids = [len(SPECIAL) + byte for byte in (0xED, 0x41)]
+    assert set(tokenizer.decode(ids)) <= {"\ufffd", "A"}
+
+
+def test_digits_stand_alone(tokenizer: Tokenizer):
+    learned = Tokenizer.train(["in 2024 and 2024"] * 9)
+    assert [learned.pieces[id] for id in learned.encode("2024")] == [" 2", "0", "2", "4"]
+    # The control: other characters that always come together are one piece.
+    assert [learned.pieces[id] for id in learned.encode("and")] == [" and"]
+
+
+def test_many_texts_are_encoded_as_each_alone(tokenizer: Tokenizer, pairs: list[Pair]):
+    many = [text for pair in pairs for text in pair] + LITERALS + ODD
+    assert tokenizer.encode_all(many) == [tokenizer.encode(text) for text in many]
+
+
+def test_what_was_saved_is_loaded(tokenizer: Tokenizer, tmp_path: Path):
+    tokenizer.save(tmp_path / "a.json")
+    loaded = Tokenizer.load(tmp_path / "a.json")
+    loaded.save(tmp_path / "b.json")
+    assert (loaded.pieces, loaded.merges) == (tokenizer.pieces, tokenizer.merges)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_the_same_texts_give_the_same_file(tmp_path: Path, pairs: list[Pair]):
+    for name, some in (("a", pairs), ("b", pairs), ("c", pairs[:50])):
+        Tokenizer.train(text for pair in some for text in pair).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
+
+
+def test_the_same_texts_give_the_same_file_where_characters_are_equally_frequent():
+    """Only some of them fit into the vocabulary."""
+    assert len({Tokenizer.train([HAN, HAN], suggested=400).inner.to_str() for _ in range(5)}) == 1
+
+
+@pytest.mark.parametrize("size", [300, 333, 400])
+def test_the_vocabulary_has_the_size_that_was_asked_for(pairs: list[Pair], size: int):
+    assert len(Tokenizer.train([text for pair in pairs for text in pair], size)) == size
+
+
+@pytest.mark.parametrize("script", ["letters", "thousands of characters"])
+def test_a_vocabulary_larger_than_the_text_supports_is_refused_with_the_largest(pairs: list[Pair], script: str):
+    texts = [text for pair in pairs for text in pair]
+    if script != "letters":
+        texts = [HAN, HAN, *["der Zug"] * 50]
+    with pytest.raises(UsageError, match=r"choose [0-9,]+ or fewer") as error:
+        Tokenizer.train(texts, 600 if script != "letters" else 5000)
+    largest = int(str(error.value).split("choose ")[1].split(" ")[0].replace(",", ""))
+    assert len(Tokenizer.train(texts, largest)) == largest
+    with pytest.raises(UsageError):
+        Tokenizer.train(texts, largest + 1)
+
+
+def test_a_suggested_vocabulary_shrinks_to_what_the_text_supports(pairs: list[Pair]):
+    texts = [text for pair in pairs for text in pair]
+    assert len(Tokenizer.train(texts, suggested=300)) == 300
+    assert len(RESERVED) < len(Tokenizer.train(texts, suggested=5000)) < 5000
+
+
+def test_rare_characters_do_not_crowd_out_subwords():
+    learned = Tokenizer.train([HAN, HAN, *["der Zug fährt ab"] * 50], suggested=400)
+    assert " Zug" in learned.pieces
+    assert learned.decode(learned.encode(HAN)) == HAN
+
+
+def test_the_library_of_the_format_reads_our_file_the_same(tokenizer: Tokenizer, tmp_path: Path, pairs: list[Pair]):
+    tokenizer.save(tmp_path / "tokenizer.json")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in [text for pair in pairs[:50] for text in pair] + LITERALS + [normalise(text) for text in ODD]:
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert ids == tokenizer.encode(text)
+        assert theirs.decode(ids, skip_special_tokens=False) == text
+
+
+# Files from strangers.
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def renumbered(data: dict[str, Any], piece: str, id: Any) -> dict[str, Any]:
+    data["model"]["vocab"][piece] = id
+    return data
+
+
+def with_model(data: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    data["model"] |= changes
+    return data
+
+
+def without(data: dict[str, Any], *path: str) -> dict[str, Any]:
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return data
+
+
+HOSTILE: dict[str, Change] = {
+    "no model": lambda data: without(data, "model"),
+    "no vocabulary": lambda data: without(data, "model", "vocab"),
+    "no merges": lambda data: without(data, "model", "merges"),
+    "a piece missing": lambda data: without(data, "model", "vocab", "a"),
+    "a byte missing": lambda data: without(data, "model", "vocab", "<0x41>"),
+    "a special entry missing": lambda data: without(data, "model", "vocab", "</s>"),
+    "an id twice": lambda data: renumbered(data, "a", 300),
+    "a gap": lambda data: renumbered(data, "a", 100_000),
+    "an id too large for 31 bits": lambda data: renumbered(data, "a", 2**31),
+    "an id too large for 64 bits": lambda data: renumbered(data, "a", 2**64),
+    "a negative id": lambda data: renumbered(data, "a", -1),
+    "an id that is text": lambda data: renumbered(data, "a", "300"),
+    "an id that is nothing": lambda data: renumbered(data, "a", None),
+    "an id that is no number": lambda data: renumbered(data, "a", float("nan")),
+    "bytes exchanged": lambda data: renumbered(renumbered(data, "<0x41>", 4), "<0x01>", 68),
+    "a surrogate as a piece": lambda data: renumbered(without(data, "model", "vocab", "a"), "\ud800", 300),
+    "a vocabulary that is a list": lambda data: with_model(data, vocab=list(data["model"]["vocab"])),
+    "an empty vocabulary": lambda data: with_model(data, vocab={}),
+    "a vocabulary that is nothing": lambda data: with_model(data, vocab=None),
+    "merges of unknown pieces": lambda data: with_model(data, merges=[["no", "such"]]),
+    "merges into an unknown piece": lambda data: with_model(data, merges=[["<0x41>", "<0x42>"]]),
+    "merges of three": lambda data: with_model(data, merges=[["a", "b", "c"]]),
+    "merges of numbers": lambda data: with_model(data, merges=[[1, 2]]),
+    "merges that are a number": lambda data: with_model(data, merges=5),
+    "merges as one text": lambda data: with_model(data, merges="a b"),
+    "a model that is a list": lambda data: [data],
+    "a model that is text": lambda data: {"model": "BPE"},
+    "nothing": lambda data: None,
+}
+
+
+@pytest.fixture
+def file(tokenizer: Tokenizer, tmp_path: Path) -> Path:
+    tokenizer.save(tmp_path / "tokenizer.json")
+    return tmp_path / "tokenizer.json"
+
+
+def changed(file: Path, change: Change) -> None:
+    file.write_text(json.dumps(change(json.loads(file.read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_by_name(file: Path, name: str):
+    changed(file, lambda data: data)
+    Tokenizer.load(file)  # so it is the change that is refused
+    changed(file, HOSTILE[name])
+    with pytest.raises(DragomanError) as error:
+        Tokenizer.load(file)
+    assert str(error.value).startswith(f"{file}: not a dragoman tokenizer")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"null", b"1" * 5000, b"NaN", b'"text"'], ids=lambda data: data[:9]
+)
+def test_a_file_of_something_else_is_refused_by_name(file: Path, data: bytes):
+    file.write_bytes(data)
+    with pytest.raises(DragomanError) as error:
+        Tokenizer.load(file)
+    assert str(error.value).startswith(f"{file}: not a dragoman tokenizer")
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(DragomanError, match="no such file"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_damaged_file_is_refused_or_read_but_never_worse(
+    tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+):
+    """A panic of the library below is no Exception: it would come through here."""
+    content = bytearray(tokenizer.inner.to_str().encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    file = tmp_path_factory.getbasetemp() / "damaged.json"
+    file.write_bytes(content)
+    with contextlib.suppress(DragomanError):
+        Tokenizer.load(file).encode("The dog sees 2 cats. 😀")
+
+
+BOMB = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+FLOOD = {
+    "type": "Sequence",
+    "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10} for _ in range(8)],
+}
+
+
+@pytest.mark.parametrize(("part", "value"), [("pre_tokenizer", BOMB), ("normalizer", FLOOD)])
+def test_patterns_in_a_file_are_not_run(tokenizer: Tokenizer, file: Path, part: str, value: dict[str, Any]):
+    changed(file, lambda data: data | {part: value})
+    began = time.monotonic()
+    text = "a" * 5000 + "b"
+    assert Tokenizer.load(file).encode(text) == tokenizer.encode(text)
+    assert time.monotonic() - began < 1
+
+
+def test_the_library_would_run_them(file: Path):
+    """The control: in the library's hands the same file ends in a panic, which `except Exception` does not catch."""
+    changed(file, lambda data: data | {"pre_tokenizer": BOMB})
+    theirs = tokenizers.Tokenizer.from_file(str(file))
+    with pytest.raises(BaseException, match="retry-limit") as error:
+        theirs.encode("a" * 5000 + "b")
+    assert not isinstance(error.value, Exception)
+
+
+def test_all_bytes_have_their_place(tokenizer: Tokenizer):
+    assert tokenizer.pieces[len(SPECIAL) : len(SPECIAL) + 256] == BYTES

@@ -1,0 +1,228 @@
+"""Text in, text out: one translation for each text, in order, the same alone or in a crowd."""
+
+import copy
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import SearchConfig, TransformerConfig
+from dragoman.corpus import Pair
+from dragoman.model import build
+from dragoman.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
+from dragoman.translator import LONGEST, Translation, Translator
+
+SHORT = SearchConfig(beam=2, extra_length=3)
+
+BLANK = ["", " ", "   ", "\t", "\u3000", "\u2028", "\r", "\u00a0"]
+ODD = [
+    "\0",
+    "a\0b",
+    "a\u2028b",
+    "a\rb",
+    "\ufeff",
+    "\u200d",
+    "\u202eabc",
+    "😀",
+    "e\u0301",
+    " a ",
+    "\ud800",
+    "�",
+    "</s>",
+    ".",
+]
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained, SHORT)
+
+
+def with_favourite(tokenizer: Tokenizer, favourite: int, config: TransformerConfig = TINY) -> Translator:
+    """A model that says little else but one token."""
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(config, output_bias=True), len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.bias[favourite] = 9.0  # type: ignore[index]
+        model.output.bias[EOS] += 3.0  # type: ignore[index]
+    return Translator(model, tokenizer, SHORT)
+
+
+texts = st.lists(st.sampled_from(BLANK + ODD) | st.text(st.characters(codec="utf-8"), max_size=12), max_size=8)
+
+
+@settings(max_examples=60)
+@given(many=texts)
+def test_there_is_one_line_for_each_text_and_blank_ones_stay(translator: Translator, many: list[str]):
+    found = translator.translate(many)
+    assert len(found) == len(many)
+    assert all("\n" not in translation.text for translation in found)
+    for text, translation in zip(many, found, strict=True):
+        if not text.strip() and "\n" not in text:
+            assert translation == Translation(text, 0.0)
+
+
+@pytest.mark.parametrize("text", ["\n", "\n\n", " \n ", "\r\n"])
+def test_a_blank_text_with_line_breaks_is_one_line_too(translator: Translator, text: str):
+    (found,) = translator.translate([text])
+    assert "\n" not in found.text
+    assert not found.text.strip()
+
+
+def test_nothing_is_translated_into_nothing(translator: Translator):
+    assert translator.translate([]) == []
+    assert list(translator.stream(iter(()))) == []
+
+
+def test_translations_are_in_the_order_of_their_texts(translator: Translator, pairs: list[Pair]):
+    many = [source for source, _ in pairs[:30]] + BLANK
+    random.Random(0).shuffle(many)
+    alone = {text: translator.translate([text])[0].text for text in many}
+    assert [translation.text for translation in translator.translate(many)] == [alone[text] for text in many]
+    assert len(set(alone.values())) > 3  # the control: so it matters which is which
+
+
+def crowd(chance: random.Random, pairs: list[Pair]) -> list[str]:
+    """Texts of all lengths, some odd or blank."""
+    sources = [source for source, _ in pairs]
+    return [" ".join(chance.choices([*sources, *ODD, *BLANK], k=chance.choice([1, 1, 2, 5]))) for _ in range(12)]
+
+
+def in_crowds(translator: Translator, pairs: list[Pair]) -> Iterator[tuple[Translation, Translation]]:
+    """A text translated alone, and at some place in ten crowds."""
+    probe = "The dog sees 5 red horses."
+    (alone,) = translator.translate([probe])
+    for trial in range(10):
+        chance = random.Random(trial)
+        many = crowd(chance, pairs)
+        place = chance.randrange(len(many))
+        yield alone, translator.translate([*many[:place], probe, *many[place:]])[place]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_text_is_translated_in_a_crowd_as_alone(translator: Translator, pairs: list[Pair], beam: int):
+    for alone, together in in_crowds(Translator(translator.model, translator.tokenizer, SearchConfig(beam)), pairs):
+        assert together.text == alone.text
+        assert together.score == pytest.approx(alone.score, abs=1e-5)
+        assert (together.parts, together.finished) == (alone.parts, alone.finished)
+
+
+def test_a_model_that_looks_at_padding_translates_differently_in_a_crowd(translator: Translator, pairs: list[Pair]):
+    """The control for the test above."""
+    model = copy.deepcopy(translator.model)
+    model.pad = -1
+    scores = list(in_crowds(Translator(model, translator.tokenizer, SearchConfig(1)), pairs))
+    assert any(abs(together.score - alone.score) > 1e-3 for alone, together in scores)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_a_stream_is_translated_as_the_whole(translator: Translator, pairs: list[Pair], chunk: int):
+    many = crowd(random.Random(0), pairs)
+    whole, parts = translator.translate(many), list(translator.stream(iter(many), chunk))
+    assert [translation.text for translation in parts] == [translation.text for translation in whole]
+
+
+def test_a_stream_reads_no_more_than_it_needs(translator: Translator):
+    read = []
+
+    def lines() -> Iterator[str]:
+        for number in range(100):
+            read.append(number)
+            yield "The dog"
+
+    stream = translator.stream(lines(), 4)
+    next(stream)
+    assert len(read) == 4
+
+
+def test_a_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
+    newline = len(SPECIAL) + BYTES.index("<0x0A>")
+    translator = with_favourite(tokenizer, newline)
+    (found,) = translator.translate(["The dog"])
+    assert "\n" not in found.text
+    assert " " in found.text
+    # The control: the model did say line breaks.
+    assert newline in translator.search_ids([tokenizer.encode("The dog")])[0].tokens
+
+
+def test_a_word_of_100_kilobytes_is_translated_in_parts(tokenizer: Tokenizer):
+    translator = with_favourite(tokenizer, EOS)
+    word = "x" * 100_000
+    short, long, after = translator.translate(["The dog", word, "The cat"])
+    assert (short.parts, after.parts) == (1, 1)
+    assert long.parts == -(-len(tokenizer.encode(word)) // LONGEST) > 1
+    assert long.finished
+
+
+def test_parts_are_translated_as_if_each_were_a_text(translator: Translator, tokenizer: Tokenizer):
+    text = "The dog sees 5 red horses. " * 100
+    ids = translator.tokenizer.encode(text)
+    parts = [ids[start : start + LONGEST] for start in range(0, len(ids), LONGEST)]
+    found = translator.search_ids(parts)
+    (whole,) = translator.translate([text])
+    assert whole.parts == len(parts) > 1
+    assert whole.score == pytest.approx(sum(hypothesis.score for hypothesis in found), abs=1e-4)
+    assert whole.finished == all(hypothesis.finished for hypothesis in found)
+
+
+def test_a_text_is_one_part_up_to_the_longest(tokenizer: Tokenizer):
+    translator = with_favourite(tokenizer, EOS)
+    unit = "x"
+    while len(tokenizer.encode(unit * 2)) <= LONGEST:
+        unit *= 2
+    for text in (unit, unit + unit):
+        ids = tokenizer.encode(text)
+        assert translator.translate([text])[0].parts == (1 if len(ids) <= LONGEST else -(-len(ids) // LONGEST))
+
+
+def test_a_translation_that_was_cut_off_is_not_finished(tokenizer: Tokenizer):
+    word = tokenizer.encode("dog")[0]
+    assert not with_favourite(tokenizer, word).translate(["The dog"])[0].finished
+    assert with_favourite(tokenizer, EOS).translate(["The dog"])[0].finished
+
+
+@pytest.mark.parametrize("max_length", [20, 60, 64])
+@pytest.mark.parametrize("beam", [1, 2])
+def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: int, beam: int):
+    """Also where the longest output that the search allows has no place among them."""
+    config = dataclasses.replace(TINY, positions="learned", max_length=max_length)
+    translator = with_favourite(tokenizer, tokenizer.encode("dog")[0], config)
+    translator = Translator(translator.model, tokenizer, SearchConfig(beam=beam))
+    found = translator.translate(["The dog sees 5 red horses.", "The dog " * 40, ""])
+    assert len(found) == 3
+    assert found[1].parts > 1
+
+
+def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
+    torch.manual_seed(0)
+    translator = Translator(build(TINY_RECURRENT, len(tokenizer)).eval(), tokenizer, SHORT)
+    many = ["The dog", "", "The dog sees 5 red horses."]
+    assert [found.text for found in translator.translate(many)] == [translator.translate([t])[0].text for t in many]
+
+
+def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator):
+    """The longest sentences first, last and in the middle."""
+    lengths = [500, 1, 30, 2, 400, 3, 500]
+    sources = [[300 + n % 50] * length for n, length in enumerate(lengths)]
+    seen: list[int] = []
+
+    class Watched:
+        config, parameters, step = translator.model.config, translator.model.parameters, translator.model.step
+
+        def start(self, source: torch.Tensor) -> object:
+            seen.append(source.numel())
+            return translator.model.start(source)
+
+    watching = Translator(Watched(), translator.tokenizer, SHORT)  # type: ignore[arg-type]
+    found = watching.search_ids(sources)
+    assert [hypothesis.tokens for hypothesis in found] == [
+        translator.search_ids([source])[0].tokens for source in sources
+    ]
+    assert max(seen) <= translator.batch_tokens
+    assert 1 < len(seen) < len(sources)
