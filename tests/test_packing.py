@@ -264,6 +264,23 @@ def test_only_a_whole_target_may_be_packed():
         model.step(TARGET, state, REAL)
 
 
+def moved_to_the_right(name: str) -> float:
+    """How much a sentence and its translation change when both begin three places later."""
+    model, source, target = model_called(name), SOURCE[:1], TARGET[1:2]
+    later = [nn.functional.pad(ids, (3, 0), value=PAD) for ids in (source, target)]
+    return gap(model(*later, later[1] != PAD), model(source, target)[0])
+
+
+@pytest.mark.parametrize("name", ["none", "rotary", "relative"])
+def test_models_that_know_distances_do_not_mind_where_a_sentence_begins(name):
+    assert moved_to_the_right(name) <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves", "learned"])
+def test_models_that_know_places_do_mind_where_a_sentence_begins(name):
+    assert moved_to_the_right(name) > 1e-3
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_sources_of_nothing_and_padding_on_the_left_give_numbers(name):
     model = model_called(name)

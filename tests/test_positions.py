@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.errors import UsageError
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Relative, sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
@@ -322,7 +325,7 @@ def test_rotary_positions_need_no_max_length():
 def test_rotary_positions_refuse_what_has_no_pairs():
     with pytest.raises(ValueError, match=r"even.*5"):
         scheme("rotary", d_k=5)
-    with pytest.raises(ValueError, match=r"even.*5"):
+    with pytest.raises(UsageError, match=r"even.*5"):
         model_with("rotary", d_k=5, d_v=6)
     assert model_with("rotary", d_k=6, d_v=5) is not None
 
@@ -392,3 +395,16 @@ def test_learned_places_limit_source_and_target(source, target):
     with pytest.raises(ValueError, match="max_length"):
         model_with("learned")(torch.full((1, source), 3), torch.full((1, target), 3))
     assert model_with("learned")(torch.full((1, PLACES), 3), torch.full((1, PLACES), 3)).isfinite().all()
+
+
+def test_a_layer_turns_its_queries_and_its_keys():
+    layer, rotary = MultiHeadAttention(D_MODEL, AttentionConfig(heads=HEADS)), scheme("rotary")
+    x, packing = torch.randn(5, D_MODEL), Packing.full(torch.zeros(1, 5))
+
+    def attend(queries_from: int, keys_from: int) -> Tensor:
+        seen = layer.project(x, packing, lambda y: rotary.rotate(y, keys_from))
+        return layer(x, packing, seen, None, lambda y: rotary.rotate(y, queries_from))
+
+    assert gap(attend(3, 3), attend(0, 0)) <= 1e-12  # only distances count
+    assert gap(attend(3, 0), attend(0, 0)) > 1e-4  # and both sides have places
+    assert gap(attend(0, 3), attend(0, 0)) > 1e-4

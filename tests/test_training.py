@@ -355,7 +355,7 @@ def test_a_run_that_learns_nothing_ends_when_patience_does(corpus: Corpus, tmp_p
 
 def test_a_run_that_leaves_the_numbers_stops_and_says_so(corpus: Corpus, tmp_path: Path):
     """And no checkpoint of it is called the best."""
-    with pytest.raises(DragomanError, match="loss|gradient"):
+    with pytest.raises(DragomanError, match=r"loss|gradient"):
         run_training(run_config(corpus, tmp_path / "run", learning_rate=1e30))
     if (tmp_path / "run" / "best").exists():
         assert all(weights.isfinite().all() for weights in read_model(tmp_path / "run")[0].parameters())
@@ -553,7 +553,7 @@ for how, save_it, links in [
             shutil.rmtree(run)
             break
         counts[whole(run, links)] += 1
-        if save_it is save:  # and what was left half done is swept away by the next save
+        if save_it is save and at % 4 == 0:  # and what was left half done is swept away by the next save
             save(run, 1000)
             assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00001000"]
             assert whole(run, links)

@@ -30,24 +30,30 @@ usage: dragoman COMMAND ...
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
-        return 0
-    if arguments[0] in ("--version", "version"):
-        print(f"dragoman {__version__}")
-        return 0
-    name, rest = arguments[0], arguments[1:]
     try:
-        if name not in COMMANDS:
-            raise UsageError(f"no command '{name}'; there are {', '.join(COMMANDS)}")
-        import_module(f"dragoman.commands.{name}").main(rest)
+        run(arguments)
         sys.stdout.flush()
     except DragomanError as error:
-        print(f"dragoman: {error}", file=sys.stderr)
+        print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough; keep Python from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"dragoman: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
+        return 1
     return 0
+
+
+def run(arguments: list[str]) -> None:
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name in ("-h", "--help", "help"):
+        print(USAGE, end="")
+    elif name in ("--version", "version"):
+        print(f"dragoman {__version__}")
+    elif name in COMMANDS:
+        import_module(f"dragoman.commands.{name}").main(rest)
+    else:
+        raise UsageError(f"no command '{name}'; there are {', '.join(COMMANDS)}")

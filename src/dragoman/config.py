@@ -7,6 +7,7 @@ Every flag of `dragoman train` is a field of `RunConfig` or of one of its sectio
 import dataclasses
 import difflib
 import json
+import math
 import tomllib
 import types
 import typing
@@ -18,7 +19,7 @@ import tomli_w
 
 from dragoman.errors import UsageError
 
-MOST_LAYERS = 1000
+MOST_LAYERS, LARGEST_SIZE, MOST_PLACES = 1000, 1_000_000, 10_000_000
 
 
 def _at_least(config: Any, least: float, *names: str) -> None:
@@ -30,8 +31,9 @@ def _at_least(config: Any, least: float, *names: str) -> None:
 
 def _at_most(config: Any, most: int, *names: str) -> None:
     for name in names:
-        if getattr(config, name) > most:
-            raise UsageError(f"{name} must be at most {most}, not {getattr(config, name)}")
+        value = getattr(config, name)
+        if value is not None and value > most:
+            raise UsageError(f"{name} must be at most {most:,}, not {value}")
 
 
 def _rate(config: Any, name: str) -> None:
@@ -62,6 +64,7 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "heads", "d_k", "d_v")
+        _at_most(self, LARGEST_SIZE, "heads", "d_k", "d_v")
         _rate(self, "dropout")
 
     def head_sizes(self, d_model: int) -> tuple[int, int]:
@@ -86,6 +89,7 @@ class FeedForwardConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "d_ff")
+        _at_most(self, LARGEST_SIZE, "d_ff")
         _rate(self, "dropout")
 
 
@@ -117,11 +121,21 @@ class TransformerConfig:
     "places in the table of positions; only learned positions refuse longer sentences"
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "d_model", "max_length")
+        _at_least(self, 1, "d_model")
+        _at_most(self, LARGEST_SIZE, "d_model")
+        _at_least(self, 2, "max_length")
+        _at_most(self, MOST_PLACES, "max_length")
         _at_least(self, 0, "encoder_layers", "decoder_layers")
         _at_most(self, MOST_LAYERS, "encoder_layers", "decoder_layers")
         _rate(self, "dropout")
-        self.attention.head_sizes(self.d_model)
+        d_k, _ = self.attention.head_sizes(self.d_model)
+        if self.positions == "rotary" and d_k % 2:
+            raise UsageError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that source or target may have, start and end included; None: any number."""
+        return self.max_length if self.positions == "learned" else None
 
 
 @dataclass(frozen=True)
@@ -145,8 +159,11 @@ class RecurrentConfig:
     share: Share = "all"
     "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
 
+    longest: typing.ClassVar[int | None] = None  # any number of tokens will do, as TransformerConfig says it
+
     def __post_init__(self) -> None:
         _at_least(self, 1, "d_model", "layers")
+        _at_most(self, LARGEST_SIZE, "d_model")
         _at_most(self, MOST_LAYERS, "layers")
         _rate(self, "dropout")
         if self.bidirectional and self.d_model % 2:
@@ -169,6 +186,8 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "beam", "extra_length")
+        if not math.isfinite(self.length_penalty):
+            raise UsageError(f"length_penalty must be a number, not {self.length_penalty}")
 
 
 @dataclass(frozen=True)
@@ -206,10 +225,12 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "threads")
-        _at_least(self, 0, "patience", "samples", "clip", "minutes")
+        _at_least(self, 0, "patience", "samples", "clip", "seed")
         _rate(self, "label_smoothing")
-        if not self.learning_rate > 0:
-            raise UsageError(f"learning_rate must be above 0, not {self.learning_rate}")
+        for name in ("learning_rate", "minutes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name} must be above 0, not {value}")
 
 
 PresetName = Literal["tiny", "small", "base", "big", "lstm"]
@@ -247,6 +268,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 
@@ -306,7 +329,7 @@ def _of_kind(current: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict) or "kind" not in data:
         return current
     kind = data.pop("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UsageError(f"{where}: unknown kind '{kind}', expected one of {', '.join(KINDS)}")
     return current if type(current) is KINDS[kind] else KINDS[kind]()
 

@@ -44,7 +44,7 @@ SMALL = Preset(
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=1024),
     ),
-    TrainingConfig(batch_tokens=2048, warmup=800),
+    TrainingConfig(batch_tokens=1024, warmup=1600),
     vocabulary=8000,
 )
 

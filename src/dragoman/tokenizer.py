@@ -11,6 +11,7 @@ the merges from it: the rest of the pipeline is always ours, so a file from a st
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,22 +57,15 @@ class Tokenizer:
         With `vocabulary`, exactly so many entries; raises UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
-        size = vocabulary or suggested
-        learner = _pipeline(models.BPE(byte_fallback=True))
-        room = size - len(RESERVED)
-        trainer = trainers.BpeTrainer(
-            vocab_size=room,
-            min_frequency=2,
-            limit_alphabet=max(1, int(ALPHABET_SHARE * room)),
-            show_progress=False,
-            special_tokens=[],
-        )
-        learner.train_from_iterator((normalise(text) for text in texts), trainer)
-        learned = json.loads(learner.to_str())["model"]
-        # A merge may by chance spell a reserved entry, as in a text about "</s>"; it is not learned.
-        reserved = set(RESERVED)
-        merges = [(left, right) for left, right in learned["merges"] if left + right not in reserved]
-        pieces = [p for p in sorted(learned["vocab"], key=learned["vocab"].get) if p not in reserved]
+        texts = [normalise(text) for text in texts]
+        characters = Counter(character for text in texts for character in text)
+        characters[" "] += len(texts)  # the one that the pipeline puts in front
+        frequent = [character for character, _ in sorted(characters.items(), key=lambda item: (-item[1], item[0]))]
+        room = (vocabulary or suggested) - len(RESERVED)
+        alphabet = max(1, int(ALPHABET_SHARE * room))
+        pieces, merges = learn(texts, room, frequent[:alphabet])
+        if len(pieces) < room and alphabet < len(frequent):  # room is left: for more of the characters
+            pieces, merges = learn(texts, room, frequent[: alphabet + room - len(pieces)])
         supported = len(RESERVED) + len(pieces)
         if vocabulary and supported < vocabulary:
             raise UsageError(
@@ -105,10 +99,28 @@ class Tokenizer:
             return cls(dict(model["vocab"]), merges)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise DragomanError(f"{path}: not a dragoman tokenizer: {error}") from None
         except Exception as error:  # the library reports merges that fit no vocabulary as a bare Exception
-            raise DragomanError(f"{path}: not a dragoman tokenizer: {error}") from None
+            raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None
+
+
+def learn(texts: Sequence[str], room: int, alphabet: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """At most `room` pieces, the alphabet included, and the merges that make them."""
+    learner = _pipeline(models.BPE(byte_fallback=True))
+    # The alphabet is chosen by us: among equally frequent characters the library would choose by chance.
+    trainer = trainers.BpeTrainer(
+        vocab_size=room,
+        min_frequency=2,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+        special_tokens=[],
+    )
+    learner.train_from_iterator(texts, trainer)
+    found = json.loads(learner.to_str())["model"]
+    # A merge may by chance spell a reserved entry, as in a text about "</s>"; it is not learned.
+    reserved = set(RESERVED)
+    merges = [(left, right) for left, right in found["merges"] if left + right not in reserved]
+    return [piece for piece in sorted(found["vocab"], key=found["vocab"].get) if piece not in reserved], merges
 
 
 def normalise(text: str) -> str:

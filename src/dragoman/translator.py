@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dragoman.batches import Ids, source_batch
-from dragoman.config import SearchConfig, TransformerConfig
+from dragoman.config import SearchConfig
 from dragoman.decoding.search import Hypothesis, beam_search, greedy_search
 from dragoman.folder import read_model
 from dragoman.model import Model
@@ -65,16 +65,14 @@ class Translator:
 
     def _joined(self, text: str, found: list[Hypothesis] | None) -> Translation:
         if not found:
-            return Translation(text, 0.0)
+            return Translation(one_line(text), 0.0)
         words = " ".join(self.tokenizer.decode(hypothesis.tokens) for hypothesis in found)
         return Translation(one_line(words), sum(h.score for h in found), len(found), all(h.finished for h in found))
 
     @property
     def longest(self) -> int:
-        config = self.model.config
-        if isinstance(config, TransformerConfig) and config.positions == "learned":
-            return max(1, min(LONGEST, config.max_length - self.search.extra_length - 1))
-        return LONGEST
+        """The most source tokens, without the end, that are searched for at once."""
+        return min(LONGEST, (self.model.config.longest or LONGEST + 1) - 1)
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """The best hypothesis for each source, in order; similar lengths are searched for together."""
@@ -98,7 +96,9 @@ class Translator:
     def _search_batch(self, sources: list[Ids]) -> list[Hypothesis]:
         search, device = self.search, next(self.model.parameters()).device
         source = source_batch(sources).to(device)
-        limits = torch.tensor([len(ids) + search.extra_length for ids in sources], device=device)
+        most = self.model.config.longest
+        lengths = [len(ids) + search.extra_length for ids in sources]
+        limits = torch.tensor([min(length, most or length) for length in lengths], device=device)
         if search.beam == 1:
             return greedy_search(self.model, source, bos=BOS, eos=EOS, max_lengths=limits, alpha=search.length_penalty)
         found = beam_search(

@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.evaluation import evaluate
     from dragoman.translator import Translator
 
+    if options.output and not options.output.parent.is_dir():
+        raise UsageError(f"{options.output}: no such folder")
     corpus = read_corpus(options.test)
     for note in corpus.notes():
         print(note, file=sys.stderr)

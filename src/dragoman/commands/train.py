@@ -36,7 +36,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    options = parse(Options, "train", arguments, defaults(arguments))
+    start = defaults(arguments)
+    options = parse(Options, "train", arguments, start)
+    if options.config != start.config:
+        raise UsageError(f"the file of settings must come first: dragoman train {options.config} ...")
     run = complete(options)
     from rich.console import Console
 
@@ -50,10 +53,13 @@ def main(arguments: list[str]) -> None:
 
 def defaults(arguments: list[str]) -> Options:
     """What the flags start from: the preset, changed by the TOML file. Both have to be known before flags are read."""
-    config = Path(arguments[0]) if arguments and arguments[0].endswith(".toml") else None
+    config = None
+    for argument, before in zip(arguments, ["", *arguments], strict=False):
+        if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
+            config = Path(argument)
     data = read_toml(config) if config else {}
     name = flag(arguments, "--preset") or data.get("preset", "small")
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]
     run = RunConfig(preset=name, model=preset.model, training=preset.training)
@@ -61,7 +67,7 @@ def defaults(arguments: list[str]) -> Options:
 
 
 def flag(arguments: list[str], name: str) -> str | None:
-    for argument, after in zip(arguments, [*arguments[1:], None], strict=True):
+    for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument == name:
             return after
         if argument.startswith(f"{name}="):

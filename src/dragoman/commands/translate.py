@@ -11,7 +11,7 @@ import tyro
 
 from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
-from dragoman.errors import DragomanError
+from dragoman.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -37,30 +37,27 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "translate", arguments)
     from dragoman.translator import LONGEST, Translator
 
+    if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
+        raise UsageError(f"{options.output}: input and output are the same file")
     translator = Translator.load(options.model, options.search)
     interactive = not options.text and options.input is None and sys.stdin.isatty()
     if interactive:
         print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
-    try:
-        with (
-            options.input.open("rb") if options.input else nullcontext(sys.stdin.buffer) as source,
-            options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
-        ):
-            texts = iter(options.text) if options.text else lines(source)
-            for number, translation in enumerate(translator.stream(texts, 1 if interactive else 1024), start=1):
-                target.write(translation.text.encode() + b"\n")
-                if interactive:
-                    target.flush()
-                if translation.parts > 1:
-                    print(
-                        f"line {number}: longer than {LONGEST} tokens, translated in {translation.parts} parts",
-                        file=sys.stderr,
-                    )
-            target.flush()
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise DragomanError(f"{error.filename or 'output'}: {error.strerror}") from None
+    with (
+        options.input.open("rb") if options.input else nullcontext(sys.stdin.buffer) as source,
+        options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
+    ):
+        texts = iter(options.text) if options.text else lines(source)
+        for number, translation in enumerate(translator.stream(texts, 1 if interactive else 1024), start=1):
+            target.write(translation.text.encode() + b"\n")
+            if interactive:
+                target.flush()
+            if translation.parts > 1:
+                print(
+                    f"line {number}: longer than {LONGEST} tokens, translated in {translation.parts} parts",
+                    file=sys.stderr,
+                )
+        target.flush()
 
 
 def lines(source: BinaryIO) -> Iterator[str]:

@@ -31,6 +31,7 @@ def pyplot() -> Any:
         font_manager.fontManager.addfont(str(typeface))
         families.append(font_manager.FontProperties(fname=str(typeface)).get_name())
     matplotlib.rcParams["font.family"] = families
+    matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in a sentence is a dollar sign
     import matplotlib.pyplot as plt
 
     return plt

@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+FIRST_PLACES = 1024  # of a table that is a formula; it grows when a longer sentence comes
+
 
 class Positions(nn.Module):
     """No position information; each scheme overrides one of the three hooks."""
@@ -53,7 +55,7 @@ class Sinusoidal(Positions):
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)
-        self.register_buffer("table", self.formula(max_length, d_model), persistent=False)
+        self.register_buffer("table", self.formula(min(max_length, FIRST_PLACES), d_model), persistent=False)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
         end = start + x.size(1)
@@ -90,7 +92,7 @@ class Rotary(Positions):
         super().__init__(d_model, heads, d_k, max_length)
         if d_k % 2:
             raise ValueError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
-        self.register_buffer("table", sinusoids(max_length, d_k), persistent=False)
+        self.register_buffer("table", sinusoids(min(max_length, FIRST_PLACES), d_k), persistent=False)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
         end = start + x.size(2)

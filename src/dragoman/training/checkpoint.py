@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dragoman.errors import DragomanError
-from dragoman.folder import new_folder, sync, verify, write_model
+from dragoman.folder import load_weights, new_folder, sync, verify, write_model
 from dragoman.model import Model
 from dragoman.tokenizer import Tokenizer
 
@@ -45,6 +45,8 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint, point `last` to it, and `best` too if it is; then remove those that no link leads to."""
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
+    while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
+        folder = folder.with_name(folder.name + "-again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card)
@@ -76,12 +78,12 @@ def moments(model: nn.Module, optimizer: torch.optim.Adam) -> Iterator[tuple[str
             yield f"{name}.{key}", value
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
+def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Adam) -> Progress:
     """Fill model, optimizer and the random state from a checkpoint, and return how far it had come."""
     verify(folder)
     try:
         progress = Progress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-        load_model(model, str(folder / "model.safetensors"))
+        load_weights(model, folder / "model.safetensors")
         tensors = load_file(folder / "state.safetensors")
         torch.set_rng_state(tensors.pop("random"))
         for name, parameter in model.named_parameters():

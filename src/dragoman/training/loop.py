@@ -113,8 +113,9 @@ def train(config: RunConfig, journal: Journal) -> Scores | None:
                 progress.seconds = earlier + time.monotonic() - began
                 run.save()
                 journal.reset()
-            if stop.is_set() and not progress.finished:
+            elif stop.is_set():
                 run.save()
+            if stop.is_set() and not progress.finished:
                 journal.say(f"stopped at step {progress.step:,}; the same command goes on from there")
                 raise KeyboardInterrupt
     journal.say(
@@ -138,8 +139,11 @@ def open_run(config: RunConfig, journal: Journal) -> Run:
     else:
         texts = (text for pair in corpus.pairs for text in pair)
         tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary)
-    pairs = tokenised(corpus, tokenizer, min(settings.max_tokens, settings.batch_tokens), journal)
-    dev = tokenised(dev_corpus, tokenizer, None, journal)
+    longest = config.model.longest
+    pairs = tokenised(
+        corpus, tokenizer, min(settings.max_tokens, settings.batch_tokens, longest or settings.max_tokens), journal
+    )
+    dev = tokenised(dev_corpus, tokenizer, longest, journal)
 
     torch.manual_seed(settings.seed)
     model = build(config.model, len(tokenizer), pad=PAD)
@@ -191,6 +195,11 @@ def update_weights(
     loss = smoothed_cross_entropy(logits, batch.labels[batch.real], settings.label_smoothing)
     (loss / tokens).backward()
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), settings.clip or float("inf")))
+    if not math.isfinite(norm):
+        raise DragomanError(
+            f"the gradient is {norm}: training has diverged, and the last checkpoint is kept; "
+            f"a lower training.learning_rate than {settings.learning_rate:g} may help"
+        )
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
@@ -203,6 +212,11 @@ def validate(run: Run) -> None:
     progress, settings, began = run.progress, run.config.training, time.monotonic()
     run.model.eval()
     loss = mean_loss(run.model, run.dev, settings.batch_tokens)
+    if not math.isfinite(loss):
+        raise DragomanError(
+            f"the loss on the dev pairs is {loss}: training has diverged, and the last checkpoint is kept; "
+            f"a lower training.learning_rate than {settings.learning_rate:g} may help"
+        )
     translator = Translator(run.model, run.tokenizer, SearchConfig(beam=1))
     sources, references = zip(*run.dev_corpus.pairs, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
@@ -267,7 +281,10 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, longest: int | None, journal
                 f"{corpus.name}: left out {len(dropped):,} pairs longer than {longest} tokens ({some_lines(dropped)})"
             )
         if not keep:
-            raise DragomanError(f"{corpus.name}: every pair is longer than {longest} tokens; raise training.max_tokens")
+            raise DragomanError(
+                f"{corpus.name}: every pair is longer than {longest} tokens; "
+                "raise training.max_tokens, training.batch_tokens or model.max_length"
+            )
     return Pairs([sources[i] for i in keep], [targets[i] for i in keep])
 
 
