@@ -29,6 +29,7 @@ from dragoman.folder import MANIFEST, fingerprint, read_model, verify
 from dragoman.model import build
 from dragoman.tokenizer import Tokenizer
 from dragoman.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from dragoman.training.journal import time_left
 from dragoman.training.loop import update_weights
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.optimizer import adam, paper_rate
@@ -593,3 +594,9 @@ def test_a_kill_before_any_operation_on_files_leaves_whole_checkpoints(kills: di
 def test_a_kill_leaves_damage_where_files_are_written_in_place(kills: dict[str, tuple[int, int]]):
     """The control for the tests above."""
     assert kills["in place"][1] > 0
+
+
+def test_the_time_left_is_judged_by_the_speed_of_this_sitting():
+    assert time_left(spent=60, start=0.5, done=0.6) == pytest.approx(240)  # a tenth took a minute, four are left
+    assert time_left(spent=60, start=0.0, done=0.6) == pytest.approx(40)
+    assert time_left(spent=60, start=0.5, done=0.5) == math.inf

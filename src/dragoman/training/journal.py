@@ -66,7 +66,7 @@ class Journal:
         self.loss, self.tokens, self.steps = self.loss + loss, self.tokens + tokens, self.steps + 1
         spent = time.monotonic() - self.since
         mean, speed = self.loss / self.tokens, self.tokens / max(spent, 1e-9)
-        left = (time.monotonic() - self.began) * (1 - done) / done if done > self.done_at_start else math.inf
+        left = time_left(time.monotonic() - self.began, self.done_at_start, done)
         place = f"epoch {epoch + 1}, step {step:,}"
         state = f"loss {mean:.3f}, rate {rate:.2e}, gradient {norm:.2f}, {speed:,.0f} tokens/s, {duration(left)} left"
         self.bar.update(self.task, completed=done, place=place, state=state)
@@ -102,6 +102,11 @@ class Journal:
         (folder / f"step-{step:08d}.txt").write_text(text + "\n", encoding="utf-8")
         if rows:
             self.say(text)
+
+
+def time_left(spent: float, start: float, done: float) -> float:
+    """Seconds to the end, where `spent` seconds have brought the run from the share `start` to the share `done`."""
+    return spent * (1 - done) / (done - start) if done > start else math.inf
 
 
 def duration(seconds: float) -> str:
