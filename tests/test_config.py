@@ -239,10 +239,10 @@ runs = st.builds(
     model=transformers | recurrents,
     training=st.builds(
         TrainingConfig,
-        max_steps=st.none() | st.integers(1, 10**12),
-        minutes=st.none() | st.floats(0, 1e9),
+        max_steps=st.none() | st.integers(1, 2**31 - 1),
+        minutes=st.none() | st.floats(1e-3, 1e9),
         learning_rate=st.floats(1e-9, 1e9),
-        seed=st.integers(0, 2**31),
+        seed=st.integers(0, 2**31 - 1),
     ),
 )
 

@@ -251,13 +251,14 @@ def test_an_odd_width_has_no_two_halves():
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_decoder_begins_where_both_directions_ended(cell):
-    model = little(cell=cell, layers=1)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_decoder_begins_where_both_directions_ended(cell, layers):
+    model = little(cell=cell, layers=layers)
     state = model.start(SOURCE)
     ends = torch.stack([memory[length - 1, :4] for memory, length in zip(state.memory, (5, 3, 2), strict=True)])
     begins = state.memory[:, 0, 4:]
-    assert gap(state.hidden[0][0], torch.cat([ends, begins], -1)) <= 1e-12
-    assert gap(state.hidden[0][0], state.memory[:, -1]) > 1e-3
+    assert gap(state.hidden[0][-1], torch.cat([ends, begins], -1)) <= 1e-12
+    assert gap(state.hidden[0][-1], state.memory[:, -1]) > 1e-3
 
 
 # How the decoder looks at the source.
@@ -397,6 +398,14 @@ def test_dropout_acts_in_training_only(cell):
     assert torch.equal(model(SOURCE, TARGET), model(SOURCE, TARGET))
     model.train()
     assert gap(model(SOURCE, TARGET), model(SOURCE, TARGET)) > 1e-3
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_dropout_follows_both_embeddings_and_stands_before_the_output(cell):
+    model, widths = little(cell=cell, layers=1, dropout=0.5).train(), []
+    model.dropout.register_forward_hook(lambda module, given, out: widths.append(tuple(given[0].shape)))
+    model(SOURCE, TARGET)
+    assert widths == [(3, 5, 8), (3, 4, 8), (3, 4, 8)]
 
 
 @every_kind()

@@ -705,8 +705,10 @@ def test_dropout_in_the_network_comes_on_top():
     assert applications_of_dropout(dropout=0.1, feed_forward=network) == (2 + 2 * 2 + 3 * 3) + (2 + 3)
 
 
-def test_dropout_acts_on_the_output_of_a_sublayer_and_not_on_the_sum():
-    around, x = Residual(replace(LITTLE, norm_first=True, dropout=0.5)).train(), torch.randn(500, 8)
+@both_norms()
+def test_dropout_acts_on_the_output_of_a_sublayer_and_not_on_the_sum(norm_first):
+    around, x = Residual(replace(LITTLE, norm_first=norm_first, dropout=0.5)).train(), torch.randn(500, 8)
+    around.norm = nn.Identity()
     out = around(x, torch.ones_like)
     added = out - x
     assert set(added.round(decimals=9).unique().tolist()) == {0, 2}

@@ -1,5 +1,6 @@
 """The command line: one verb, one file in `commands/`, loaded when it is called."""
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -30,6 +31,9 @@ usage: dragoman COMMAND ...
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # translations are UTF-8, whatever the locale
     try:
         run(arguments)
         sys.stdout.flush()

@@ -19,7 +19,9 @@ import tomli_w
 
 from dragoman.errors import UsageError
 
-MOST_LAYERS, LARGEST_SIZE, MOST_PLACES = 1000, 1_000_000, 10_000_000
+# Bounds for numbers from flags and from strangers' files, far above what makes sense.
+MOST_LAYERS, MOST_THREADS, MOST_BEAMS = 1000, 1024, 1000
+LARGEST_SIZE, MOST_PLACES, LARGEST_NUMBER = 1_000_000, 10_000_000, 2**31 - 1
 
 
 def _at_least(config: Any, least: float, *names: str) -> None:
@@ -186,6 +188,8 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "beam", "extra_length")
+        _at_most(self, MOST_BEAMS, "beam")
+        _at_most(self, LARGEST_SIZE, "extra_length")
         if not math.isfinite(self.length_penalty):
             raise UsageError(f"length_penalty must be a number, not {self.length_penalty}")
 
@@ -221,11 +225,14 @@ class TrainingConfig:
     seed: int = 1
     "of the weights, the order of the data and dropout"
     threads: int | None = None
-    "CPU threads; default: all cores"
+    "CPU threads; default: as PyTorch chooses, one per core"
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "threads")
         _at_least(self, 0, "patience", "samples", "clip", "seed")
+        _at_most(self, LARGEST_NUMBER, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every")
+        _at_most(self, LARGEST_NUMBER, "patience", "samples", "seed")
+        _at_most(self, MOST_THREADS, "threads")
         _rate(self, "label_smoothing")
         for name in ("learning_rate", "minutes"):
             value = getattr(self, name)
@@ -255,6 +262,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 300, "vocabulary")
+        _at_most(self, LARGEST_SIZE, "vocabulary")
 
 
 # From files. A model is told apart by its `kind`, the one key that is not a field.

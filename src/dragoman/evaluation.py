@@ -1,5 +1,6 @@
 """Scores of translations, through sacreBLEU, with the signature that makes them comparable."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,13 +30,17 @@ class Scores:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.bleu}\n{self.chrf}\nexact match {100 * self.exact:.1f} %   of {self.sentences:,} sentences"
+        return f"{self.bleu}\n{self.chrf}\nexact match {100 * self.exact:.1f} %"
 
 
 def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Scores:
-    """BLEU and chrF of a corpus, one reference each. Raises ValueError where the numbers of sentences differ."""
+    """BLEU and chrF of a corpus, one reference each, in Unicode NFC as translations are.
+
+    Raises ValueError where the numbers of sentences differ.
+    """
     if len(translations) != len(references) or not references:
         raise ValueError(f"{len(translations)} translations, {len(references)} references")
+    references = [unicodedata.normalize("NFC", reference) for reference in references]
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     found = [
         Score(name, metric.corpus_score(list(translations), [list(references)]).score, str(metric.get_signature()))

@@ -40,9 +40,19 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync(draft)
         draft.rename(path)
         sync(path.parent)
-    except BaseException:
+    except SafetensorError as error:  # how the library reports a full disk
+        raise DragomanError(f"{path}: could not be written: {error}") from None
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-        raise
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that at every instant the old or the new one is there, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(text, encoding="utf-8")
+    sync(draft)
+    draft.replace(path)
 
 
 def sync(path: Path) -> None:
@@ -94,7 +104,8 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
 
 def find_model(path: Path) -> Path:
     """A model folder, or the best model of a run folder."""
-    return path / "best" if (path / "best").is_dir() else path
+    best = path / "best"
+    return best.resolve() if best.is_dir() else path  # training may move the link while we read
 
 
 def read_model(path: Path) -> tuple[Model, Tokenizer]:

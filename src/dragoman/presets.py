@@ -24,6 +24,7 @@ class Preset(Generic[Kind]):
     vocabulary: int
 
 
+# The two for small corpora and no GPU: pre-norm, rotary positions and small batches learn soonest (docs/benchmarks.md).
 TINY = Preset(
     TransformerConfig(
         d_model=128,
@@ -31,8 +32,10 @@ TINY = Preset(
         decoder_layers=2,
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=512),
+        positions="rotary",
+        norm_first=True,
     ),
-    TrainingConfig(batch_tokens=2048, warmup=500),
+    TrainingConfig(batch_tokens=1024, warmup=400),
     vocabulary=2000,
 )
 
@@ -43,8 +46,10 @@ SMALL = Preset(
         decoder_layers=3,
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=1024),
+        positions="rotary",
+        norm_first=True,
     ),
-    TrainingConfig(batch_tokens=1024, warmup=1600),
+    TrainingConfig(batch_tokens=1024, warmup=800),
     vocabulary=8000,
 )
 
@@ -67,9 +72,9 @@ BIG = Preset(
 # As many parameters as SMALL at the same vocabulary, recurrent.
 LSTM = Preset(RecurrentConfig(d_model=384, layers=2), SMALL.training, vocabulary=8000)
 
-# The built-in phrasebook in about two minutes on two cores: pre-norm and rotary positions learn to copy soonest.
+# The built-in phrasebook in about two minutes on two cores.
 DEMO = Preset(
-    replace(TINY.model, norm_first=True, positions="rotary"),
+    TINY.model,
     TrainingConfig(batch_tokens=1024, warmup=400, epochs=1000, minutes=2.25, validate_every=250, patience=0, samples=2),
     vocabulary=2500,
 )

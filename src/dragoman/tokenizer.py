@@ -87,7 +87,7 @@ class Tokenizer:
         return self.inner.decode([id for id in ids if id > EOS], skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
-        self.inner.save(str(path))
+        path.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

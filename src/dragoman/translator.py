@@ -109,6 +109,7 @@ class Translator:
             bos=BOS,
             eos=EOS,
             max_lengths=limits,
+            n_best=1,
         )
         return [hypotheses[0] for hypotheses in found]
 

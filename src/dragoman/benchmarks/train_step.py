@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from dragoman.training.optimizer import adam
 
 VOCABULARY, SENTENCES, LENGTH = 8000, 64, 30
 SMOOTHING, RATE = 0.1, 1e-4
+MODEL = replace(SMALL.model, positions="sinusoidal", norm_first=False)  # as MarianMT and torch.nn.Transformer are
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def random_batch(spread: int) -> Batch:
 
 
 def ours(batch: Batch) -> Callable[[], int]:
-    model = build(SMALL.model, VOCABULARY)
+    model = build(MODEL, VOCABULARY)
     optimizer = adam(model)
     return lambda: update_weights(model, optimizer, batch, RATE, SMALL.training)[1]
 
@@ -95,7 +96,7 @@ def theirs(model: nn.Module, logits: Callable[[], Tensor], batch: Batch) -> Call
 
 
 def torch_module(batch: Batch) -> Callable[[], int]:
-    model = TorchTransformer(SMALL.model)
+    model = TorchTransformer(MODEL)
     return theirs(model, lambda: model(batch.source, batch.target), batch)
 
 
@@ -117,6 +118,11 @@ class TorchTransformer(nn.Module):
             config.dropout,
             batch_first=True,
         )
+        for module in self.transformer.modules():  # dropout where the paper has it, as in ours, and nowhere else
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+            elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                module.dropout.p = 0.0
 
     def embed(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.embedding.embedding_dim**0.5
@@ -139,7 +145,7 @@ def marian(batch: Batch) -> Callable[[], int]:
     """Hugging Face MarianMTModel of the same shape. Raises ImportError where transformers is not installed."""
     from transformers import MarianConfig, MarianMTModel
 
-    config = SMALL.model
+    config = MODEL
     layers, heads, d_ff = config.encoder_layers, config.attention.heads, config.feed_forward.d_ff
     model = MarianMTModel(
         MarianConfig(

@@ -44,6 +44,9 @@ def main(arguments: list[str]) -> None:
 
     if options.output and not options.output.parent.is_dir():
         raise UsageError(f"{options.output}: no such folder")
+    for file in options.test:
+        if options.output and options.output.exists() and Path(file).exists() and options.output.samefile(file):
+            raise UsageError(f"{options.output}: that is the test set; give the translations another name")
     corpus = read_corpus(options.test)
     for note in corpus.notes():
         print(note, file=sys.stderr)

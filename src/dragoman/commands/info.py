@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
-from dragoman.config import PresetName
+from dragoman.config import LARGEST_SIZE, PresetName
 from dragoman.errors import UsageError
 from dragoman.presets import PRESETS
 
@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> None:
 
     if options.preset:
         preset = PRESETS[options.preset]
-        if options.vocabulary is not None and options.vocabulary < 1:
-            raise UsageError(f"vocabulary must be at least 1, not {options.vocabulary}")
+        if options.vocabulary is not None and not 1 <= options.vocabulary <= LARGEST_SIZE:
+            raise UsageError(f"vocabulary must be from 1 to {LARGEST_SIZE:,}, not {options.vocabulary}")
         with torch.device("meta"):
             model = build(preset.model, options.vocabulary or preset.vocabulary)
     else:

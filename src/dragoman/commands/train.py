@@ -1,6 +1,5 @@
 """dragoman train"""
 
-import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -46,8 +45,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
-    with contextlib.ExitStack() as stack:
-        journal = stack.enter_context(Journal(Path(run.out), Console(stderr=True), options.quiet))
+    with Journal(Path(run.out), Console(stderr=True), options.quiet) as journal:
         train(run, journal)
 
 

@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "translate", arguments)
     from dragoman.translator import LONGEST, Translator
 
+    if options.text and options.input:
+        raise UsageError("give text or --input, not both")
     if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
         raise UsageError(f"{options.output}: input and output are the same file")
     translator = Translator.load(options.model, options.search)

@@ -59,13 +59,22 @@ def greedy_search(
 
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq, source: Tensor, *, beams: int, alpha: float, bos: int, eos: int, max_lengths: Tensor
+    model: Seq2Seq,
+    source: Tensor,
+    *,
+    beams: int,
+    alpha: float,
+    bos: int,
+    eos: int,
+    max_lengths: Tensor,
+    n_best: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `beams` hypotheses of every sentence, best first; arguments as for `greedy_search`.
+    """The best `n_best` hypotheses of every sentence (default: as many as beams), best first.
 
-    A sentence is over when no open hypothesis can still overtake the worst of its `beams` finished ones; those cut off
-    at the greatest length compete with the others.
+    Other arguments as for `greedy_search`. A sentence is over when no open hypothesis can still overtake the worst of
+    its `n_best` finished ones; those cut off at the greatest length compete with the others.
     """
+    wanted = n_best or beams
     sentences, device = source.size(0), source.device
     state = model.start(source).select(torch.arange(sentences, device=device).repeat_interleave(beams))
     sentence = torch.arange(sentences, device=device)  # which sentence each live group of K rows is
@@ -97,7 +106,7 @@ def beam_search(
                     if score[g, k] > -math.inf:
                         ids, open_score = tokens[g * beams + k, 1:].tolist(), score[g, k].item()
                         finished[s].append(Hypothesis(ids, open_score / length_penalty(length, alpha), False))
-            elif not over(finished[s], top, beams, alpha, limits[s]):
+            elif not over(finished[s], top, wanted, alpha, limits[s]):
                 going.append(g)
         if len(going) < groups:
             group = torch.tensor(going, dtype=torch.long, device=device)
@@ -105,17 +114,17 @@ def beam_search(
             tokens = tokens.view(groups, beams, -1)[group].flatten(0, 1)
         if going:
             state = state.select(rows.view(-1))
-    return [sorted(hypotheses, key=lambda h: -h.score)[:beams] for hypotheses in finished]
+    return [sorted(hypotheses, key=lambda h: -h.score)[:wanted] for hypotheses in finished]
 
 
-def over(finished: list[Hypothesis], best_open: float, beams: int, alpha: float, longest: int) -> bool:
-    """Whether no open hypothesis can still beat the worst of the best K finished ones.
+def over(finished: list[Hypothesis], best_open: float, wanted: int, alpha: float, longest: int) -> bool:
+    """Whether no open hypothesis can still beat the worst of the best finished ones that are wanted.
 
     A log-probability only falls, and the penalty that divides it is greatest at the greatest length, or now, if
     alpha is negative.
     """
-    if len(finished) < beams:
+    if len(finished) < wanted:
         return False
-    worst = sorted(hypothesis.score for hypothesis in finished)[-beams]
+    worst = sorted(hypothesis.score for hypothesis in finished)[-wanted]
     most = max(length_penalty(longest, alpha), 1.0)
     return worst >= best_open / most

@@ -33,9 +33,10 @@ def walk(to: str, out: Path, minutes: float) -> None:
     """Run the whole demonstration into the folder `out`; results go to standard output, progress to standard error."""
     language = LANGUAGES[to]
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
-    out.mkdir(parents=True, exist_ok=True)
+    corpus = out / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
-        write_pairs(out / f"{name}.tsv", pairs)
+        write_pairs(corpus / f"{name}.tsv", pairs)
     print(
         f"1. Corpus: {len(templates())} sentence templates, English to {language}, filled with dates, prices, "
         f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out.",
@@ -44,8 +45,8 @@ def walk(to: str, out: Path, minutes: float) -> None:
 
     print(f"2. Training for {minutes:g} minutes.", flush=True)
     config = RunConfig(
-        train=(str(out / "train.tsv"),),
-        dev=(str(out / "dev.tsv"),),
+        train=(str(corpus / "train.tsv"),),
+        dev=(str(corpus / "dev.tsv"),),
         out=str(out),
         vocabulary=DEMO.vocabulary,
         model=DEMO.model,
@@ -58,9 +59,7 @@ def walk(to: str, out: Path, minutes: float) -> None:
     sources, references = zip(*book.test, strict=True)
     scores = evaluate([translation.text for translation in translator.translate(sources)], references)
     print("3. Held-out sentences: known templates with values they never had in training.")
-    print(scores.bleu)
-    print(scores.chrf)
-    print(f"exact match {100 * scores.exact:.1f} %", flush=True)
+    print(scores, flush=True)
 
     print("4. Translations:")
     for source, translation in zip(TYPED, translator.translate(TYPED), strict=True):

@@ -12,7 +12,9 @@ from dragoman.model.transformer import Transformer
 class State(Protocol):
     """What a model remembers of its hypotheses; row i belongs to hypothesis i."""
 
-    def select(self, rows: Tensor) -> Self: ...
+    def select(self, rows: Tensor) -> Self:
+        """The state of hypotheses `rows`, in that order."""
+        ...
 
 
 class Seq2Seq(Protocol):

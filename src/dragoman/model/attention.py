@@ -2,8 +2,9 @@
 
 Shapes: B batch, H heads, T queries, S keys, K = d_k, V = d_v, M = d_model, N real tokens of a batch (packing.py).
 
-One rule for masks: True = may attend. A float mask is added to the scores instead (relative positions), with -inf where
-attention is not allowed. A query that may attend nowhere gets zeros, and finite gradients.
+One rule for masks: True, or an integer that is not 0, = may attend. A float mask is added to the scores instead
+(relative positions), with -inf where attention is not allowed. A query that may attend nowhere gets zeros, and finite
+gradients.
 
 A kernel is `kernel(query, key, value, mask, dropout) -> output`. It is linear in the values. A layer's `kernel` is a
 plain attribute: whoever wants to watch, or to try another kernel, replaces it from outside.
@@ -29,14 +30,13 @@ def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V).
     Raises ValueError, naming both shapes, where they do not fit.
     """
-    check_shapes(query, key, value, mask)
-    mask = None if mask is None else torch.atleast_2d(mask)
+    mask = checked(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
 def explicit(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """The same as `fused`, written as the paper writes it."""
-    check_shapes(query, key, value, mask)
+    mask = checked(query, key, value, mask)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
@@ -57,7 +57,7 @@ class Additive(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
         """query (B, H, T, K), key (B, H, S, K), value (B, H, S, V) -> (B, H, T, V)."""
-        check_shapes(query, key, value, mask)
+        mask = checked(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)
         return F.dropout(masked_softmax(scores, mask), dropout) @ value
@@ -75,22 +75,23 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+def checked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
+    """The mask, as bool or float. Raises ValueError, naming both shapes, where the four do not fit."""
     if query.size(-1) != key.size(-1):
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
         raise ValueError(f"each key needs one value: keys are {tuple(key.shape)}, values {tuple(value.shape)}")
     for one, other in ((query, key), (key, value)):
-        if not broadcastable(one.shape[:-2], other.shape[:-2]):
+        if one.shape[:-2] != other.shape[:-2] and not broadcastable(one.shape[:-2], other.shape[:-2]):
             raise ValueError(f"batches do not fit: {tuple(one.shape)} and {tuple(other.shape)}")
-    if mask is not None:
-        if mask.dtype != torch.bool and not mask.is_floating_point():
-            raise ValueError(f"a mask is bool (True = may attend) or float (added to the scores), not {mask.dtype}")
-        scores = (*query.shape[:-1], key.size(-2))
-        if mask.dim() > len(scores) or any(
-            m not in (1, s) for m, s in zip(reversed(mask.shape), reversed(scores), strict=False)
-        ):
-            raise ValueError(f"mask {tuple(mask.shape)} does not fit scores {scores}")
+    if mask is None:
+        return None
+    scores = torch.Size((*query.shape[:-1], key.size(-2)))
+    if mask.dim() > len(scores) or any(
+        m not in (1, s) for m, s in zip(reversed(mask.shape), reversed(scores), strict=False)
+    ):
+        raise ValueError(f"mask {tuple(mask.shape)} does not fit scores {tuple(scores)}")
+    return torch.atleast_2d(mask if mask.is_floating_point() else mask.bool())
 
 
 def broadcastable(one: torch.Size, other: torch.Size) -> bool:

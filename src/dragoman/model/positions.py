@@ -60,7 +60,8 @@ class Sinusoidal(Positions):
     def embed(self, x: Tensor, start: int) -> Tensor:
         end = start + x.size(1)
         if end > self.table.size(0):
-            self.table = self.formula(2 * end, self.table.size(1)).to(self.table)
+            with torch.inference_mode(False):  # the table outlives a search that made it grow
+                self.table = self.formula(2 * end, self.table.size(1)).to(self.table)
         return x + self.table[start:end]
 
 
@@ -97,7 +98,8 @@ class Rotary(Positions):
     def rotate(self, x: Tensor, start: int) -> Tensor:
         end = start + x.size(2)
         if end > self.table.size(0):
-            self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
+            with torch.inference_mode(False):  # the table outlives a search that made it grow
+                self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
         sin, cos = self.table[start:end].unflatten(-1, (-1, 2)).unbind(-1)
         even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)

@@ -82,7 +82,8 @@ class Recurrence(nn.Module):
         if real is None:
             states, after = cell(x, before)
         else:
-            lengths = real.sum(1).clamp(min=1).cpu()  # a sentence of nothing is read as one padding token
+            # Up to the last real token; a sentence of nothing is read as one padding token.
+            lengths = (real * torch.arange(1, real.size(1) + 1, device=real.device)).amax(1).clamp(min=1).cpu()
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             states, after = cell(packed, before)
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=x.size(1))

@@ -22,6 +22,8 @@ from dragoman.folder import load_weights, new_folder, sync, verify, write_model
 from dragoman.model import Model
 from dragoman.tokenizer import Tokenizer
 
+UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
+
 
 @dataclass
 class Progress:
@@ -33,7 +35,8 @@ class Progress:
     seconds: float = 0.0
     target_tokens: int = 0
     best_bleu: float = -1.0
-    best_loss: float = float("inf")
+    best_loss: float = UNKNOWN_LOSS
+    loss_of_best: float = UNKNOWN_LOSS  # the dev loss where BLEU was best
     best_step: int = 0
     worse: int = 0  # validations in a row without a better BLEU or loss
     finished: str = ""  # why, in words; empty while there is more to do
@@ -54,12 +57,13 @@ def save_checkpoint(
         save_file(tensors, draft / "state.safetensors")
         state = json.dumps(dataclasses.asdict(progress), indent=1)
         (draft / "state.json").write_text(state + "\n", encoding="utf-8")
-    point(run / "last", folder)
+    # `best` first: a run that goes on from `last` believes that `best` is what its state says.
     if progress.best_step == progress.step or not (run / "best").exists():
         point(run / "best", folder)
+    point(run / "last", folder)
     kept = {os.path.realpath(run / "last"), os.path.realpath(run / "best")}
-    for old in folder.parent.iterdir():
-        if os.path.realpath(old) not in kept:
+    for old in [*folder.parent.glob("step-*"), *folder.parent.glob(".step-*.draft")]:
+        if old.is_dir() and os.path.realpath(old) not in kept:
             shutil.rmtree(old)
 
 
@@ -87,7 +91,9 @@ def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Adam) -> 
         tensors = load_file(folder / "state.safetensors")
         torch.set_rng_state(tensors.pop("random"))
         for name, parameter in model.named_parameters():
-            optimizer.state[parameter] = {key: tensors[f"{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+            if f"{name}.step" in tensors:  # a parameter that never had a gradient has no moments
+                keys = ("step", "exp_avg", "exp_avg_sq")
+                optimizer.state[parameter] = {key: tensors[f"{name}.{key}"] for key in keys}
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint does not fit the run: {error}") from None
     return progress

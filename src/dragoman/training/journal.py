@@ -52,6 +52,7 @@ class Journal:
     def reset(self) -> None:
         self.loss = self.tokens = self.steps = 0.0
         self.since = time.monotonic()
+        self.latest: dict[str, float] = {}
 
     def say(self, text: str) -> None:
         self.write("train.log", text)
@@ -73,17 +74,15 @@ class Journal:
         if not self.bar.live.is_started and time.monotonic() - self.spoken > PLAIN_EVERY:
             self.spoken = time.monotonic()
             self.say(f"{place}: {100 * done:.0f} %, {state}")
+        self.latest = {"rate": rate, "gradient_norm": norm, "tokens_per_second": round(speed, 1)}
         if self.steps >= CURVE_EVERY:
-            self.record(
-                "step",
-                step=step,
-                epoch=epoch,
-                loss=mean,
-                rate=rate,
-                gradient_norm=norm,
-                tokens_per_second=round(speed, 1),
-            )
-            self.reset()
+            self.flush(step, epoch)
+
+    def flush(self, step: int, epoch: int) -> None:
+        """Record what was gathered since the last entry, and start anew."""
+        if self.tokens:
+            self.record("step", step=step, epoch=epoch, loss=self.loss / self.tokens, **self.latest)
+        self.reset()
 
     def start_clock(self, done: float) -> None:
         """Remember where this sitting starts, so that the time left is judged by its own speed."""

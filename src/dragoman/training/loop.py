@@ -20,6 +20,7 @@ from dragoman.config import RunConfig, SearchConfig, TrainingConfig, as_dict, re
 from dragoman.corpus import Corpus, read_corpus, some_lines
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation import Scores, evaluate
+from dragoman.folder import replace_file
 from dragoman.model import Model, build
 from dragoman.presets import PRESETS
 from dragoman.tokenizer import EOS, PAD, Tokenizer
@@ -30,7 +31,7 @@ from dragoman.training.optimizer import adam, paper_rate
 from dragoman.translator import Translator
 
 # Settings that a run may change when it goes on; all others make it another run.
-MAY_CHANGE = {"epochs", "max_steps", "minutes", "validate_every", "patience", "samples", "threads"}
+MAY_CHANGE = {"train", "out", "epochs", "max_steps", "minutes", "validate_every", "patience", "samples", "threads"}
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def train(config: RunConfig, journal: Journal) -> Scores | None:
                 progress.finished = progress.finished or patience_spent(progress, settings)
                 progress.seconds = earlier + time.monotonic() - began
                 run.save()
-                journal.reset()
+                journal.flush(progress.step, progress.epoch)
             elif stop.is_set():
                 run.save()
             if stop.is_set() and not progress.finished:
@@ -161,7 +162,7 @@ def open_run(config: RunConfig, journal: Journal) -> Run:
             f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters, "
             f"{torch.get_num_threads()} threads"
         )
-    (folder / "config.toml").write_text(write_toml(config), encoding="utf-8")
+    replace_file(folder / "config.toml", write_toml(config))
     return Run(config, folder, corpus, pairs, dev_corpus, dev, tokenizer, model, optimizer, progress, journal)
 
 
@@ -221,11 +222,12 @@ def validate(run: Run) -> None:
     sources, references = zip(*run.dev_corpus.pairs, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
     run.scores = scores = evaluate(translations, references)
-    better = scores.bleu.value > progress.best_bleu
+    # Where BLEU says nothing, as in the first epochs or for scripts without spaces, the loss decides.
+    better = (scores.bleu.value, -loss) > (progress.best_bleu, -progress.loss_of_best)
     progress.worse = 0 if better or loss < progress.best_loss else progress.worse + 1
     progress.best_loss = min(loss, progress.best_loss)
     if better:
-        progress.best_bleu, progress.best_step = scores.bleu.value, progress.step
+        progress.best_bleu, progress.loss_of_best, progress.best_step = scores.bleu.value, loss, progress.step
     run.journal.record(
         "validation",
         step=progress.step,

@@ -17,7 +17,7 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """One tensor of the size of the logits, reused for the gradient; PyTorch's own loss makes and adds several."""
+    """Two tensors of the size of the logits, one each way; PyTorch's own loss makes and adds several."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -32,7 +32,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         log_p, labels = ctx.saved_tensors
-        gradient = log_p.exp()  # softmax - smoothed label, times the incoming gradient
+        gradient = log_p.exp()  # becomes softmax - smoothed label, times the incoming gradient
         gradient.sub_(ctx.smoothing / log_p.size(1)).mul_(grad)
         gradient.scatter_add_(1, labels[:, None], (grad * (ctx.smoothing - 1)).expand(len(labels), 1))
         return gradient, None, None
