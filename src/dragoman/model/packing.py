@@ -1,6 +1,6 @@
 """Leaving the padding out of the work.
 
-A batch is a rectangle, sentences are not: with random batches a third of the places are padding. Everything in a
+A batch is a rectangle, sentences are not: the shorter ones are filled up with padding. Everything in a
 Transformer except attention treats tokens one by one, so the layers work on the packed form, the real tokens in one row
 after another, and only attention sees the rectangle.
 
