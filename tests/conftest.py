@@ -4,6 +4,7 @@ import dataclasses
 import io
 import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 from rich.console import Console
+from torch import Tensor
 
 from dragoman.config import (
     AttentionConfig,
@@ -85,6 +87,22 @@ def run_training(config: RunConfig) -> Notebook:
     with Notebook(Path(config.out)) as notebook:
         notebook.returned = train(config, notebook)
     return notebook
+
+
+@pytest.fixture
+def seeded_double_precision() -> Iterator[None]:
+    """For equalities to 1e-12."""
+    before = torch.get_default_dtype()
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+def gap(a: Tensor, b: Tensor) -> float:
+    """The largest difference of two tensors of one shape."""
+    assert a.shape == b.shape
+    return float((a - b).abs().max().detach())
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -16,18 +17,7 @@ from dragoman.training.optimizer import adam, paper_rate
 SMOOTHINGS = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
 
 
-@pytest.fixture(autouse=True)
-def seeded_double_precision():
-    before = torch.get_default_dtype()
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
-def gap(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    return float((a - b).abs().max().detach())
+pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def some(tokens: int = 6, words: int = 5) -> tuple[Tensor, Tensor]:

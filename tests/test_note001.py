@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import gap
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
@@ -41,11 +42,6 @@ LITTLE = TransformerConfig(
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
-
-
-def gap(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    return float((a - b).abs().max().detach())
 
 
 def little(**changes) -> Transformer:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -20,18 +21,7 @@ TARGET = torch.tensor([[1, 8, 9, 0], [1, 4, 7, 10], [1, 0, 0, 0]])
 REAL = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
 
 
-@pytest.fixture(autouse=True)
-def seeded_double_precision():
-    before = torch.get_default_dtype()
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
-def gap(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    return float((a - b).abs().max().detach())
+pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def model_called(name: str) -> nn.Module:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from conftest import gap
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -18,18 +19,7 @@ from dragoman.model.transformer import Transformer
 HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
 
 
-@pytest.fixture(autouse=True)
-def seeded_double_precision():
-    before = torch.get_default_dtype()
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
-def gap(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    return float((a - b).abs().max().detach())
+pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def scheme(name: str, d_model: int = D_MODEL, d_k: int = D_K, max_length: int = PLACES):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -43,18 +44,7 @@ LITTLE = TransformerConfig(
 )
 
 
-@pytest.fixture(autouse=True)
-def seeded_double_precision():
-    before = torch.get_default_dtype()
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
-def gap(a: Tensor, b: Tensor) -> float:
-    assert a.shape == b.shape
-    return float((a - b).abs().max().detach())
+pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def little(words: int = WORDS, target_words: int | None = None, **changes) -> Transformer:
