@@ -1,8 +1,10 @@
 """Shared by all tests: one thread, the same random examples each time, and small things made in code."""
 
 import dataclasses
+import hashlib
 import io
 import itertools
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 from rich.console import Console
+from safetensors.torch import load_file
 from torch import Tensor
 
 from dragoman.config import (
@@ -21,9 +24,11 @@ from dragoman.config import (
     RunConfig,
     TrainingConfig,
     TransformerConfig,
+    write_toml,
 )
 from dragoman.corpus import Pair
 from dragoman.tokenizer import Tokenizer
+from dragoman.training.checkpoint import Progress
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
 
@@ -67,10 +72,10 @@ def write_tsv(path: Path, pairs: list[Pair]) -> str:
 class Notebook(Journal):
     """A journal that keeps what it is told."""
 
-    def __init__(self, run: Path):
-        super().__init__(run, Console(file=io.StringIO()), quiet=True)
+    def __init__(self, run: Path, active: bool = True):
+        super().__init__(run, Console(file=io.StringIO()), quiet=True, active=active)
         self.losses: list[float] = []
-        self.returned: object = None
+        self.returned: Progress | None = None
         self.said: list[str] = []
 
     def step(self, *place: int, **values: Any) -> None:
@@ -123,8 +128,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> tuple
 
 
 def run_config(corpus: tuple[str, str], out: Path, **training: Any) -> RunConfig:
-    """A run of a few steps, about four batches to an epoch."""
-    few = TrainingConfig(batch_tokens=1500, warmup=20, max_steps=12, validate_every=6, patience=0, threads=1)
+    """A run of a few steps, about four batches to an epoch; everything is fixed that decides the last bits."""
+    few = TrainingConfig(
+        batch_tokens=1500,
+        warmup=20,
+        max_steps=12,
+        validate_every=6,
+        patience=0,
+        threads=1,
+        micro_batches=1,
+        precision="float32",
+        device="cpu",
+    )
     return RunConfig(
         train=(corpus[0],),
         dev=(corpus[1],),
@@ -133,6 +148,37 @@ def run_config(corpus: tuple[str, str], out: Path, **training: Any) -> RunConfig
         model=TINY,
         training=dataclasses.replace(few, **training),
     )
+
+
+def settings_file(config: RunConfig) -> str:
+    """The same run as `dragoman train` takes it; the file lies beside the run folder."""
+    path = Path(config.out).with_suffix(".toml")
+    path.write_text(write_toml(config), encoding="utf-8")
+    return str(path)
+
+
+def with_training(config: RunConfig, **changes: Any) -> RunConfig:
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, **changes))
+
+
+def state(out: Path) -> str:
+    """A fingerprint of weights and moments: two runs that have the same are at the same place, bit for bit."""
+    digest = hashlib.sha256()
+    for name in ("model.safetensors", "state.safetensors"):
+        for key, tensor in sorted(load_file(out / "last" / name).items()):
+            digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def progress(out: Path) -> dict[str, Any]:
+    """How far a run has come, without what a clock has measured."""
+    found = json.loads((out / "last" / "state.json").read_text(encoding="utf-8"))
+    return {name: value for name, value in found.items() if name != "seconds"}
+
+
+def events(out: Path, event: str) -> list[dict[str, Any]]:
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [found for found in map(json.loads, lines) if found["event"] == event]
 
 
 @pytest.fixture(scope="session")

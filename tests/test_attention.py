@@ -158,6 +158,36 @@ def test_fused_and_explicit_have_the_same_gradients():
     assert all(gap(a, b) > 1e-3 for a, b in zip(ours, unmasked, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["none", "bool", "float"])
+def test_fused_in_half_the_bits_is_close(dtype, kind):
+    """On a CPU these take a way of their own."""
+    inputs = random_inputs(queries=9, keys=9)
+    masks = {"none": None, "bool": causal_mask(9), "float": torch.randn(9, 9).masked_fill(~causal_mask(9), -math.inf)}
+    mask, toward = masks[kind], torch.randn(2, 2, 9, 6)
+    exact = fused(*inputs, mask)
+    halves = [x.detach().to(dtype).requires_grad_() for x in inputs]
+    rounded = fused(*halves, mask if kind != "float" else mask.to(dtype))
+    assert rounded.dtype == dtype
+    assert gap(rounded.double(), exact) < 0.05
+    assert gap(rounded.double(), exact) > 1e-6
+    assert gap(rounded.double(), fused(*inputs, causal_mask(9).mT)) > 0.5
+    ours, theirs = (
+        torch.autograd.grad(out, given, toward.to(out.dtype)) for out, given in ((rounded, halves), (exact, inputs))
+    )
+    assert all(gap(a.double(), b) < 0.05 * float(b.abs().max()) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_query_that_may_attend_nowhere_gets_zeros_in_half_the_bits(dtype):
+    mask = causal_mask(9).clone()
+    mask[4] = False
+    out = fused(*(x.to(dtype) for x in random_inputs(queries=9, keys=9)), mask)
+    assert not out[:, :, 4].any()
+    assert out[:, :, 3].any()
+    assert out.isfinite().all()
+
+
 @pytest.mark.parametrize("kernel", [fused, explicit])
 def test_dot_product_equals_equation_1_written_by_hand(kernel):
     query, key, value = random_inputs()

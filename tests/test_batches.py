@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.batches import Batch, plan, source_batch
+from dragoman.batches import Batch, Plan, Repeat, plan, source_batch, split
 from dragoman.tokenizer import BOS, EOS, PAD
 
 LONGEST = 40
@@ -31,7 +32,7 @@ def tokens(lengths: np.ndarray, batch: np.ndarray) -> int:
     return int((lengths[batch].max(axis=0) * len(batch)).max())
 
 
-def as_lists(batches: list[np.ndarray]) -> list[list[int]]:
+def as_lists(batches: Plan) -> list[list[int]]:
     return [batch.tolist() for batch in batches]
 
 
@@ -87,7 +88,7 @@ def test_every_epoch_has_as_many_batches(lengths: np.ndarray, size: int, seed: i
     assert len(plan(lengths, size, seed, epoch)) == len(plan(lengths, size, 0, 0))
 
 
-def overlaps(lengths: np.ndarray, batches: list[np.ndarray]) -> int:
+def overlaps(lengths: np.ndarray, batches: Plan | list[np.ndarray]) -> int:
     """How many batches have a sentence that is longer than the shortest one of the next longer batch."""
     widths = sorted((lengths[batch].max(axis=1).min(), lengths[batch].max(axis=1).max()) for batch in batches)
     return sum(below > least for (_, below), (least, _) in itertools.pairwise(widths))
@@ -111,6 +112,95 @@ def test_a_sentence_longer_than_a_batch_raises():
 
 def test_a_sentence_as_long_as_a_batch_is_a_batch():
     assert as_lists(plan(np.array([(40, 40)]), 40, 0, 0)) == [[0]]
+
+
+def test_planning_a_million_pairs_takes_no_time():
+    lengths = np.random.default_rng(0).integers(1, 100, (1_000_000, 2), dtype=np.int32)
+    began = time.process_time()
+    assert sum(map(len, plan(lengths, 4096, 1, 0))) == len(lengths)
+    assert time.process_time() - began < 2
+
+
+# Weights.
+
+
+def counts(lengths: np.ndarray, seed: int, epochs: range, repeats: list[Repeat]) -> np.ndarray:
+    """How often each pair comes in those epochs together."""
+    batches = (batch for epoch in epochs for batch in plan(lengths, 200, seed, epoch, repeats))
+    return np.bincount(np.concatenate(list(batches)), minlength=len(lengths))
+
+
+def test_weight_one_is_every_pair_once():
+    lengths = corpus()
+    for repeats in ([Repeat(0, 300, 1.0)], [Repeat(0, 100, 1.0), Repeat(100, 300, 1.0)]):
+        assert as_lists(plan(lengths, 200, 1, 2, repeats)) == as_lists(plan(lengths, 200, 1, 2))
+
+
+@given(st.sampled_from([2.0, 3.0, 0.5, 0.25, 1.5, 0.1, 2.3]), st.integers(2, 40), seeds, st.integers(0, 30))
+def test_over_any_epochs_each_pair_comes_equally_often(weight: float, pairs: int, seed: int, first: int):
+    found = counts(corpus(pairs), seed, range(first, first + 7), [Repeat(0, pairs, weight)])
+    assert found.max() - found.min() <= 1
+    assert abs(found.sum() - 7 * weight * pairs) <= 1
+
+
+def test_half_of_a_corpus_comes_in_one_epoch_and_the_other_half_in_the_next():
+    lengths, halves = corpus(), [Repeat(0, 300, 0.5)]
+    first, second = (counts(lengths, 1, range(epoch, epoch + 1), halves) for epoch in (0, 1))
+    assert first.sum() == second.sum() == 150
+    assert (first + second == 1).all()
+    # Which half it is, the seed decides; the next two epochs bring the same halves.
+    assert (counts(lengths, 1, range(2, 3), halves) == first).all()
+    assert (counts(lengths, 2, range(0, 1), halves) != first).any()
+
+
+def test_a_fresh_choice_in_each_epoch_would_leave_pairs_out():
+    """The control for the tests above."""
+    found = sum(
+        np.isin(np.arange(300), np.random.default_rng(epoch).permutation(300)[:150]).astype(int) for epoch in range(2)
+    )
+    assert np.min(found) == 0
+
+
+def test_each_corpus_has_its_own_weight():
+    repeats = [Repeat(0, 100, 2.0), Repeat(100, 200, 0.5), Repeat(200, 300, 1.0)]
+    found = counts(corpus(), 1, range(2), repeats)
+    assert [set(found[start:stop].tolist()) for start, stop, _ in repeats] == [{4}, {1}, {2}]
+
+
+@given(corpora.filter(len), sizes, seeds, seeds)
+def test_weights_break_no_limit(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    batches = plan(lengths, size, seed, epoch, [Repeat(0, len(lengths), 2.5)])
+    assert all(0 < tokens(lengths, batch) <= size for batch in batches)
+
+
+@given(st.integers(1, 50), st.integers(1, 9))
+def test_a_batch_is_split_into_consecutive_parts_of_like_size(pairs: int, parts: int):
+    found = split(np.arange(pairs), parts)
+    assert np.concatenate(found).tolist() == list(range(pairs))
+    assert len(found) == parts
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+# Batches.
+
+
+def test_a_batch_is_the_same_from_lists_and_from_arrays():
+    rows = [[5, 6, 7], [], [8]]
+    lists, arrays = (Batch.of(some, some[::-1]) for some in (rows, [np.array(row, np.uint16) for row in rows]))
+    for name in ("source", "target", "labels", "real"):
+        assert torch.equal(getattr(lists, name), getattr(arrays, name))
+    assert lists.source.dtype == lists.target.dtype == lists.labels.dtype == torch.int64
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6))
+def test_tokens_are_those_of_the_targets_with_their_ends(rows: list[tuple[list[int], list[int]]]):
+    batch = Batch.of([source for source, _ in rows], [target for _, target in rows])
+    assert batch.tokens == sum(len(target) + 1 for _, target in rows)
+
+
+def test_a_batch_goes_to_a_device_as_a_whole():
+    moved = Batch.of([[5]], [[6, 7]]).to(torch.device("meta"))
+    assert {t.device.type for t in (moved.source, moved.target, moved.labels, moved.real)} == {"meta"}
 
 
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6))

@@ -80,7 +80,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
-    ("fly", 2, "no command 'fly'; there are demo, train, translate"),
+    ("fly", 2, "no command 'fly'; there are demo, check, train"),
     ("--fly", 2, "no command '--fly'"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),
@@ -90,7 +90,7 @@ BAD = [
     ("train --train one-column.tsv --dev {dev}", 1, "one-column.tsv:1: no tab"),
     ("train --train latin1.tsv --dev {dev}", 1, "latin1.tsv:2: not UTF-8 at byte 1"),
     ("train --train three two --dev {dev}", 1, "three has 3 lines, two has 2"),
-    ("train --train a b c --dev {dev}", 1, "not 3 files"),
+    ("train --train a b c --dev {dev}", 2, "not 3 files"),
     ("train --train . --dev {dev}", 1, ".: "),
     ("train --train {train} --dev {dev} --vocabulary 90000", 2, "larger than this text supports"),
     ("train --train {train} --dev {dev} --vocabulary 5", 2, "vocabulary must be at least 300"),

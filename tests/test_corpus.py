@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.corpus import read_corpus, read_lines
+from dragoman.corpus import LeftOut, corpora, filled, read_corpus, stream
+from dragoman.corpus.lines import lines
 from dragoman.errors import DragomanError
 
 BOM = "\ufeff"
@@ -33,6 +34,10 @@ untabbed = st.text(st.characters(codec="utf-8", exclude_characters="\n\t"), max_
 every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 
 
+def read_lines(path: Path) -> list[str | None]:
+    return list(lines(str(path), lambda fault: None))
+
+
 def write(path: Path, data: str | bytes) -> str:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return str(path)
@@ -40,17 +45,17 @@ def write(path: Path, data: str | bytes) -> str:
 
 @every_file_anew
 @given(st.lists(sentences | untabbed), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", BOM]))
-def test_lines_come_back_as_they_were_written(tmp_path: Path, lines: list[str], end: str, mark: str):
-    path = write(tmp_path / "text", mark + "".join(line + end for line in lines))
-    if not mark and lines:
-        lines[0] = lines[0].removeprefix(BOM)
-    assert read_lines(Path(path)) == [line if end == "\r\n" else line.removesuffix("\r") for line in lines]
+def test_lines_come_back_as_they_were_written(tmp_path: Path, texts: list[str], end: str, mark: str):
+    path = write(tmp_path / "text", mark + "".join(line + end for line in texts))
+    if not mark and texts:
+        texts[0] = texts[0].removeprefix(BOM)
+    assert read_lines(Path(path)) == [line if end == "\r\n" else line.removesuffix("\r") for line in texts]
 
 
 @every_file_anew
 @given(st.lists(sentences))
-def test_there_are_as_many_lines_as_line_feeds(tmp_path: Path, lines: list[str]):
-    path = Path(write(tmp_path / "text", "".join(line + "\n" for line in lines)))
+def test_there_are_as_many_lines_as_line_feeds(tmp_path: Path, texts: list[str]):
+    path = Path(write(tmp_path / "text", "".join(line + "\n" for line in texts)))
     assert len(read_lines(path)) == path.read_bytes().count(b"\n")
 
 
@@ -72,7 +77,12 @@ def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path:
     corpus = read_corpus([source, target])
     assert corpus.pairs == [pairs[number - 1] for number in full]
     assert corpus.lines == full
-    assert sorted(corpus.lines + corpus.empty) == list(range(1, len(pairs) + 1))
+    (origin,) = corpora([source, target])
+    rows = list(stream(origin))
+    assert [row.number for row in rows] == list(range(1, len(pairs) + 1))
+    left_out = LeftOut(origin)
+    assert [row.number for row in filled(iter(rows), left_out)] == full
+    assert sum(left_out.counts.values()) == len(pairs) - len(full)
 
 
 def test_dropping_empty_lines_on_each_side_alone_would_shift(tmp_path: Path):

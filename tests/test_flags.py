@@ -7,10 +7,16 @@ import pytest
 from dragoman.cli import COMMANDS, main
 
 TRAIN = """
---preset --train --dev --out --vocabulary --quiet
---training.batch-tokens --training.clip --training.epochs --training.label-smoothing --training.learning-rate
---training.max-steps --training.max-tokens --training.minutes --training.patience --training.samples --training.seed
---training.threads --training.validate-every --training.warmup
+--preset --train --dev --out --init-from --vocabulary --quiet
+--training.batch-tokens --training.micro-batches --training.max-tokens --training.bpe-dropout
+--training.epochs --training.max-steps --training.minutes
+--training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
+--training.label-smoothing --training.clip
+--training.validate-every --training.save-every --training.keep --training.stop-on --training.patience
+--training.samples --training.tensorboard --training.no-tensorboard
+--training.precision --training.checkpoint-activations --training.no-checkpoint-activations
+--training.shard --training.no-shard --training.deterministic --training.no-deterministic
+--training.device --training.rank-timeout --training.seed --training.threads
 """
 TRANSFORMER = """
 --model.d-model --model.encoder-layers --model.decoder-layers --model.dropout --model.positions --model.max-length
@@ -28,13 +34,20 @@ SEARCH = "--beam --length-penalty --extra-length"
 
 FLAGS = {
     "demo": "--to --out --minutes",
+    "check": "--dev --test --write-clean --max-ratio --max-length --json",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
-    "translate": f"-m --model -i --input -o --output {SEARCH}",
+    "translate": f"-m --model --tag -i --input -o --output {SEARCH}",
+    "plot": "--out --against",
+    "average": "--out --last",
     "evaluate": f"-m --model --tokenize --output --json {SEARCH}",
     "info": "--preset --vocabulary --json",
     "inspect": f"-m --model --translation --out --layer --head --pieces {SEARCH}",
-    "benchmark": "--threads --rounds",
+    "benchmark": "",
+    "benchmark training": "--threads --rounds --shapes --corpus --peers",
+    "benchmark memory": "--threads --pairs --steps",
+    "benchmark quality": "--train --dev --test --minutes --preset --out --threads",
+    "benchmark decoding-length": "--threads --rounds",
 }
 
 

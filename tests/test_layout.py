@@ -15,7 +15,7 @@ LAYERS = [
     {"batches", "presets"},
     {"model"},
     {"decoding", "folder"},
-    {"translator", "evaluation"},
+    {"dataset", "translator", "evaluation"},
     {"training", "inspection"},
     {"demo", "benchmarks"},
     {"commands"},

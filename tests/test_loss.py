@@ -1,6 +1,4 @@
-"""The loss with smoothed labels, the learning rate, and the optimizer. N tokens, V words."""
-
-import math
+"""The output matrix and the loss with smoothed labels, in one. N tokens, M numbers each, V words."""
 
 import pytest
 import torch
@@ -8,91 +6,156 @@ import torch.nn.functional as F
 from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.optimizer import adam, paper_rate
+from dragoman.training import loss as module
+from dragoman.training.loss import output_loss
 
 SMOOTHINGS = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-
+BIASES = pytest.mark.parametrize("with_bias", [False, True])
 
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
+Given = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
-def some(tokens: int = 6, words: int = 5) -> tuple[Tensor, Tensor]:
-    return torch.randn(tokens, words, requires_grad=True), torch.randint(words, (tokens,))
+
+def some(tokens: int = 6, size: int = 3, words: int = 5, with_bias: bool = True) -> Given:
+    """vectors (N, M), weight (V, M), bias (V,) and labels (N,)."""
+    bias = torch.randn(words, requires_grad=True) if with_bias else None
+    vectors, weight = (torch.randn(rows, size, requires_grad=True) for rows in (tokens, words))
+    return vectors, weight, bias, torch.randint(words, (tokens,))
+
+
+def reference(given: Given, smoothing: float) -> Tensor:
+    vectors, weight, bias, labels = given
+    logits = F.linear(vectors, weight, bias)
+    return F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+
+
+def gradients(loss: Tensor, given: Given) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, [tensor for tensor in given[:3] if tensor is not None]))
+
+
+def of_logits(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The loss where the vectors are the logits themselves."""
+    return output_loss(logits, torch.eye(logits.size(-1), dtype=logits.dtype), None, labels, smoothing)
 
 
 def smoothed(labels: Tensor, words: int, smoothing: float) -> Tensor:
     return (1 - smoothing) * F.one_hot(labels, words).double() + smoothing / words
 
 
-# Cross-entropy.
+# Against PyTorch, in double precision.
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 8), st.integers(2, 9), st.floats(0, 0.9), st.integers(0, 99))
-def test_the_loss_equals_that_of_pytorch(tokens, words, smoothing, seed):
+@given(st.integers(1, 8), st.integers(1, 6), st.integers(2, 9), st.booleans(), st.floats(0, 0.9), st.integers(0, 99))
+def test_the_loss_equals_that_of_pytorch(tokens, size, words, with_bias, smoothing, seed):
     torch.manual_seed(seed)
-    logits, labels = some(tokens, words)
-    ours = smoothed_cross_entropy(logits, labels, smoothing)
-    assert gap(ours, F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")) <= 1e-12
+    given = some(tokens, size, words, with_bias)
+    assert gap(output_loss(*given, smoothing), reference(given, smoothing)) <= 1e-12
 
 
+@BIASES
 @SMOOTHINGS
-def test_the_gradient_equals_that_of_pytorch(smoothing):
-    logits, labels = some()
-    ours, theirs, other = (
-        torch.autograd.grad(3 * loss, logits)[0]
-        for loss in (
-            smoothed_cross_entropy(logits, labels, smoothing),
-            F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"),
-            F.cross_entropy(logits, labels, label_smoothing=smoothing + 0.1, reduction="sum"),
-        )
+def test_the_gradients_equal_those_of_pytorch(smoothing, with_bias):
+    given = some(with_bias=with_bias)
+    ours, theirs, others = (
+        gradients(3 * loss, given)
+        for loss in (output_loss(*given, smoothing), reference(given, smoothing), reference(given, smoothing + 0.1))
     )
-    assert gap(ours, theirs) <= 1e-12
-    assert gap(ours, other) > 1e-3
+    assert len(ours) == 2 + with_bias
+    assert all(gap(one, other) <= 1e-12 for one, other in zip(ours, theirs, strict=True))
+    assert all(gap(one, other) > 1e-3 for one, other in zip(ours, others, strict=True))
 
 
 def test_another_smoothing_is_another_loss():
-    logits, labels = some()
-    theirs = F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="sum")
-    assert gap(smoothed_cross_entropy(logits, labels, 0.2), theirs) > 1e-3
+    given = some()
+    assert gap(output_loss(*given, 0.2), reference(given, 0.1)) > 1e-3
 
 
 @SMOOTHINGS
 def test_the_gradient_is_the_derivative_of_the_loss(smoothing):
-    logits, labels = some()
-    assert torch.autograd.gradcheck(lambda x: smoothed_cross_entropy(x, labels, smoothing), logits)
+    *tensors, labels = some()
+
+    def ours(*tensors: Tensor) -> Tensor:
+        return output_loss(*tensors, labels, smoothing)
+
+    assert torch.autograd.gradcheck(ours, tensors)
     with pytest.raises(GradcheckError):
-        torch.autograd.gradcheck(lambda x: smoothed_cross_entropy(x, labels, smoothing) + x.detach().sum(), logits)
+        torch.autograd.gradcheck(lambda *given: ours(*given) + given[0].detach().sum(), tensors)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 7, 100])
+@BIASES
+def test_the_size_of_a_piece_changes_nothing(monkeypatch, rows, with_bias):
+    given = some(tokens=7, with_bias=with_bias)
+    whole, other = output_loss(*given, 0.1), some(tokens=7)[0]
+    monkeypatch.setitem(module.LOGITS, "cpu", 5 * rows)
+    pieces = output_loss(*given, 0.1)
+    assert gap(pieces, whole) <= 1e-12
+    together = zip(gradients(pieces, given), gradients(whole, given), strict=True)
+    assert all(gap(one, all_) <= 1e-12 for one, all_ in together)
+    assert gap(output_loss(other, *given[1:], 0.1), whole) > 1e-3
+
+
+def test_no_more_logits_exist_than_allowed(monkeypatch):
+    made = []
+    softmax = Tensor.log_softmax
+    monkeypatch.setattr(Tensor, "log_softmax", lambda x, dim: made.append(x.numel()) or softmax(x, dim))
+    given = some(tokens=64)
+    output_loss(*given, 0.1)
+    monkeypatch.setitem(module.LOGITS, "cpu", 50)
+    output_loss(*given, 0.1)
+    assert made[0] == 64 * 5
+    assert made[1:] == [50] * 6 + [20]
+
+
+@SMOOTHINGS
+def test_without_gradients_it_is_the_same(smoothing):
+    """The way of validation."""
+    given = some()
+    with torch.inference_mode():
+        found = output_loss(*given, smoothing)
+    assert not found.requires_grad
+    assert float(found) == float(output_loss(*given, smoothing).detach())
+
+
+def test_only_what_learns_needs_a_gradient():
+    vectors, weight, bias, labels = some()
+    (alone,) = torch.autograd.grad(output_loss(vectors, weight.detach(), bias.detach(), labels, 0.1), vectors)
+    together = gradients(output_loss(vectors, weight, bias, labels, 0.1), (vectors, weight, bias, labels))
+    assert torch.equal(alone, together[0])
+
+
+# What it means.
 
 
 @SMOOTHINGS
 def test_the_gradient_is_what_was_predicted_minus_what_was_right(smoothing):
-    logits, labels = some()
-    smoothed_cross_entropy(logits, labels, smoothing).backward()
+    logits, labels = torch.randn(6, 5, requires_grad=True), torch.randint(5, (6,))
+    of_logits(logits, labels, smoothing).backward()
     assert gap(logits.grad, logits.softmax(-1) - smoothed(labels, 5, smoothing)) <= 1e-12
     assert gap(logits.grad, logits.softmax(-1) - smoothed(labels, 5, smoothing + 0.1)) > 1e-3
 
 
 def test_without_smoothing_it_is_minus_the_log_probability_of_the_labels():
-    logits, labels = some()
+    logits, labels = torch.randn(6, 5), torch.randint(5, (6,))
     log_p = logits.log_softmax(-1)
     by_hand = -sum(log_p[token, label] for token, label in enumerate(labels))
-    assert gap(smoothed_cross_entropy(logits, labels, 0.0), by_hand) <= 1e-12
-    assert gap(smoothed_cross_entropy(logits, labels, 0.1), by_hand) > 1e-3
+    assert gap(of_logits(logits, labels, 0.0), by_hand) <= 1e-12
+    assert gap(of_logits(logits, labels, 0.1), by_hand) > 1e-3
 
 
 def test_of_five_words_the_right_one_gets_92_percent_and_the_others_2():
     label = torch.tensor([3])
     assert smoothed(label, 5, 0.1).tolist() == [pytest.approx([0.02, 0.02, 0.02, 0.92, 0.02])]
     optimum = torch.tensor([[0.02, 0.02, 0.02, 0.92, 0.02]]).log().requires_grad_()
-    smoothed_cross_entropy(optimum, label, 0.1).backward()
+    of_logits(optimum, label, 0.1).backward()
     assert gap(optimum.grad, torch.zeros(1, 5)) <= 1e-12
     over_the_wrong_words_alone = torch.tensor([[0.025, 0.025, 0.025, 0.9, 0.025]]).log().requires_grad_()
-    smoothed_cross_entropy(over_the_wrong_words_alone, label, 0.1).backward()
+    of_logits(over_the_wrong_words_alone, label, 0.1).backward()
     assert gap(over_the_wrong_words_alone.grad, torch.zeros(1, 5)) > 1e-3
 
 
@@ -100,107 +163,62 @@ def test_of_five_words_the_right_one_gets_92_percent_and_the_others_2():
 def test_no_prediction_is_better_than_the_entropy_of_the_smoothed_label(scores):
     label, target = torch.tensor([3]), smoothed(torch.tensor([3]), 5, 0.1)
     floor = -float((target * target.log()).sum())
-    loss = float(smoothed_cross_entropy(torch.tensor([scores], dtype=torch.float64), label, 0.1))
-    divergence = float((target * (target.log() - torch.tensor([scores], dtype=torch.float64).log_softmax(-1))).sum())
+    logits = torch.tensor([scores], dtype=torch.float64)
+    loss = float(of_logits(logits, label, 0.1))
+    divergence = float((target * (target.log() - logits.log_softmax(-1))).sum())
     assert loss >= floor - 1e-12
     assert loss == pytest.approx(floor + divergence, abs=1e-10)
-    assert float(smoothed_cross_entropy(target.log(), label, 0.1)) == pytest.approx(floor, abs=1e-12)
-    assert float(smoothed_cross_entropy(target.log(), label, 0.0)) < floor
+    assert float(of_logits(target.log(), label, 0.1)) == pytest.approx(floor, abs=1e-12)
+    assert float(of_logits(target.log(), label, 0.0)) < floor
 
 
 def test_the_loss_is_a_sum_over_tokens():
-    logits, labels = some()
-    parts = smoothed_cross_entropy(logits[:2], labels[:2], 0.1) + smoothed_cross_entropy(logits[2:], labels[2:], 0.1)
-    assert gap(parts, smoothed_cross_entropy(logits, labels, 0.1)) <= 1e-12
-    assert gap(parts, smoothed_cross_entropy(logits, labels, 0.1) / 6) > 1e-3
+    vectors, weight, bias, labels = some()
+    parts = [output_loss(vectors[part], weight, bias, labels[part], 0.1) for part in (slice(2), slice(2, None))]
+    whole = output_loss(vectors, weight, bias, labels, 0.1)
+    assert gap(parts[0] + parts[1], whole) <= 1e-12
+    assert gap(parts[0] + parts[1], whole / 6) > 1e-3
 
 
 @SMOOTHINGS
 def test_huge_logits_give_a_finite_loss_and_gradient(smoothing):
     logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]], dtype=torch.float32, requires_grad=True)
-    loss = smoothed_cross_entropy(logits, torch.tensor([0, 0]), smoothing)
+    loss = of_logits(logits, torch.tensor([0, 0]), smoothing)
     loss.backward()
     assert loss.isfinite()
     assert logits.grad.isfinite().all()
     assert logits.detach().exp().isinf().any()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_gradient_has_the_type_of_the_logits(dtype):
-    logits, labels = some()
-    half = logits.detach().to(dtype).requires_grad_()
-    smoothed_cross_entropy(half, labels, 0.1).backward()
-    assert half.grad.dtype == dtype
-    assert gap(half.grad.double(), logits.softmax(-1) - smoothed(labels, 5, 0.1)) < 0.02
-
-
 def test_no_tokens_have_no_loss():
-    logits = torch.zeros(0, 5, requires_grad=True)
-    loss = smoothed_cross_entropy(logits, torch.zeros(0, dtype=torch.long), 0.1)
+    vectors, weight, bias, labels = some(tokens=0)
+    loss = output_loss(vectors, weight, bias, labels, 0.1)
     loss.backward()
     assert float(loss.detach()) == 0
-    assert logits.grad.shape == (0, 5)
+    assert vectors.grad.shape == (0, 3)
+    assert not weight.grad.any()
 
 
-# The learning rate.
+# In half the bits.
 
 
-@pytest.mark.parametrize(("step", "rate"), [(1, 1.7469e-7), (4000, 6.9877e-4), (16000, 3.4939e-4)])
-def test_the_rate_of_the_base_model(step, rate):
-    assert paper_rate(step, d_model=512, warmup=4000) == pytest.approx(rate, rel=1e-4)
-    assert paper_rate(step, d_model=256, warmup=4000) != pytest.approx(rate, rel=1e-4)
-
-
-@given(st.integers(1, 10_000), st.integers(1, 2000), st.integers(1, 2048))
-def test_the_rate_rises_for_the_warmup_and_then_falls(step, warmup, d_model):
-    now, then = (paper_rate(number, d_model, warmup) for number in (step, step + 1))
-    assert (then > now) == (step < warmup)
-    assert paper_rate(warmup, d_model, warmup) >= now
-
-
-@given(st.integers(1, 2000), st.integers(1, 1000))
-def test_the_rate_rises_in_a_straight_line_and_falls_with_the_root(warmup, times):
-    peak = paper_rate(warmup, 512, warmup)
-    assert paper_rate(1, 512, warmup) * warmup == pytest.approx(peak)
-    assert paper_rate(warmup * times, 512, warmup) * math.sqrt(times) == pytest.approx(peak)
-
-
-# The optimizer.
-
-
-def two_steps(optimizer_of, rate: float) -> Tensor:
-    torch.manual_seed(0)
-    model = nn.Linear(3, 2, bias=False)
-    optimizer = optimizer_of(model)
-    for gradient in (torch.ones(2, 3), torch.randn(2, 3)):
-        optimizer.param_groups[0]["lr"] = rate
-        model.weight.grad = gradient
-        optimizer.step()
-    return model.weight.detach()
-
-
-def adam_by_hand(rate: float, betas: tuple[float, float]) -> Tensor:
-    torch.manual_seed(0)
-    weight, mean, square = nn.Linear(3, 2, bias=False).weight.detach(), 0.0, 0.0
-    for step, gradient in enumerate((torch.ones(2, 3), torch.randn(2, 3)), start=1):
-        mean = betas[0] * mean + (1 - betas[0]) * gradient
-        square = betas[1] * square + (1 - betas[1]) * gradient**2
-        corrected, scale = mean / (1 - betas[0] ** step), square / (1 - betas[1] ** step)
-        weight = weight - rate * corrected / (scale.sqrt() + 1e-9)
-    return weight
-
-
-def test_adam_takes_the_steps_of_the_paper():
-    taken = two_steps(adam, 0.1)
-    assert gap(taken, adam_by_hand(0.1, (0.9, 0.98))) <= 1e-12
-    assert gap(taken, adam_by_hand(0.1, (0.9, 0.999))) > 1e-4
-
-
-def test_adam_has_no_rate_of_its_own():
-    assert gap(two_steps(adam, 0.0), adam_by_hand(0.0, (0.9, 0.98))) == 0
-    assert [group["lr"] for group in adam(nn.Linear(3, 2)).param_groups] == [0]
-
-
-def test_the_constants_of_adam_are_those_of_the_paper():
-    (group,) = adam(nn.Linear(3, 2)).param_groups
-    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@BIASES
+def test_autocast_is_close_and_gradients_have_the_type_of_their_tensors(dtype, with_bias):
+    given = some(tokens=40, size=8, words=30, with_bias=with_bias)
+    exact = gradients(reference(given, 0.1), given)
+    tensors = tuple(None if t is None else t.detach().float().requires_grad_() for t in given[:3])
+    with torch.autocast("cpu", dtype):
+        loss = output_loss(tensors[0].to(dtype), *tensors[1:], given[3], 0.1)
+    assert loss.dtype == torch.float32
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(float(reference(given, 0.1).detach()), rel=0.01)
+    found = [tensor.grad for tensor in tensors if tensor is not None]
+    assert {gradient.dtype for gradient in found} == {torch.float32}
+    for ours, theirs in zip(found, exact, strict=True):
+        assert gap(ours.double(), theirs) < 0.05 * float(theirs.abs().max())
+    # The controls: the products were rounded, and another label is further away.
+    assert float(loss.detach()) != pytest.approx(float(reference(given, 0.1).detach()), rel=1e-6)
+    others = gradients(reference((*given[:3], (given[3] + 1) % 30), 0.1), given)
+    for ours, theirs in zip(found[:2], others[:2], strict=True):
+        assert gap(ours.double(), theirs) > 0.5 * float(theirs.abs().max())

@@ -395,7 +395,16 @@ def test_dropout_follows_both_embeddings_and_stands_before_the_output(cell):
     model, widths = little(cell=cell, layers=1, dropout=0.5).train(), []
     model.dropout.register_forward_hook(lambda module, given, out: widths.append(tuple(given[0].shape)))
     model(SOURCE, TARGET)
-    assert widths == [(3, 5, 8), (3, 4, 8), (3, 4, 8)]
+    assert widths == [(3, 5, 8), (3, 4, 8), (12, 8)]
+
+
+@every_kind()
+def test_the_vectors_before_the_output_matrix_are_those_of_the_logits(config):
+    model, real = Recurrent(config, WORDS, pad=PAD).eval(), TARGET != PAD
+    vectors = model.vectors(TARGET, model.start(SOURCE), real)
+    assert vectors.shape == (11, 8)
+    assert gap(model.output(vectors), model(SOURCE, TARGET)[real]) <= 1e-12
+    assert gap(model.output(vectors), model(SOURCE, TARGET).flatten(0, 1)[1:]) > 1e-3
 
 
 @every_kind()

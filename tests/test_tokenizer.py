@@ -2,11 +2,14 @@
 
 import contextlib
 import copy
+import itertools
 import json
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,9 +17,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman import tokenizer as module
 from dragoman.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise
+from dragoman.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise, sample
 
 LITERALS = [*SPECIAL, "<0x41>", "<0x0A>", "<0xFF>", "<unk>", "a</s>b", " </s>", "<s><pad></s>"]
 ODD = [
@@ -175,6 +179,226 @@ def test_the_library_of_the_format_reads_our_file_the_same(tokenizer: Tokenizer,
         ids = theirs.encode(text, add_special_tokens=False).ids
         assert ids == tokenizer.encode(text)
         assert theirs.decode(ids, skip_special_tokens=False) == text
+
+
+# A sample of a large corpus.
+
+
+def test_a_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "SAMPLE", 1000)
+    texts = [str(number) for number in range(10_000)]
+    found = sample(iter(texts))
+    assert found == sample(texts)
+    assert len(set(found)) == len(found) == 1000
+    tenths = Counter(int(text) // 1000 for text in found)
+    assert all(60 < tenths[tenth] < 140 for tenth in range(10))  # four standard deviations around 100
+    # Sources and targets take turns: neither may be preferred.
+    assert 420 < sum(int(text) % 2 for text in found) < 580
+
+
+def test_a_corpus_of_the_size_of_the_sample_is_taken_whole(monkeypatch: pytest.MonkeyPatch):
+    texts = [str(number) for number in range(50)]
+    monkeypatch.setattr(module, "SAMPLE", 50)
+    assert sample(texts) == texts
+    monkeypatch.setattr(module, "SAMPLE", 49)
+    assert len(sample(texts)) == 49
+
+
+def test_of_a_very_long_text_the_beginning_is_learned_from():
+    learned = Tokenizer.train(["dog " * 250 + "cat " * 100_000] * 2)
+    assert " dog" in learned.pieces
+    assert " cat" not in learned.pieces
+
+
+# Tags.
+
+
+@pytest.fixture(scope="module")
+def tagged(pairs: list[Pair]) -> Tokenizer:
+    return Tokenizer.train(
+        [text for pair in pairs for text in pair] + ["<tag:med> <tag:news>"] * 99, tags=("med", "news")
+    )
+
+
+def test_tags_follow_the_bytes_and_come_back_from_the_file(tagged: Tokenizer, tmp_path: Path):
+    assert tagged.tags == {"med": len(RESERVED), "news": len(RESERVED) + 1}
+    tagged.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").tags == tagged.tags
+
+
+def test_a_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
+    text = "The dog sees 2 cats."
+    assert tagged.encode(text, "news") == [tagged.tags["news"], *tagged.encode(text)]
+    assert tagged.encode_all([text, ""], "med") == [tagged.encode(text, "med"), [tagged.tags["med"]]]
+    assert tagged.decode(tagged.encode(text, "news")) == text
+
+
+@settings(max_examples=300)
+@given(
+    text=st.lists(st.sampled_from(["<tag:med>", "<tag:", "med", ">", " ", "<", "tag", ":", "n", *LITERALS])).map(
+        "".join
+    )
+)
+def test_no_text_becomes_a_tag(tagged: Tokenizer, text: str):
+    ids = tagged.encode(text)
+    assert not set(ids) & tagged.silent
+    assert tagged.decode(ids) == text
+
+
+def test_an_unknown_tag_names_the_known_ones(tagged: Tokenizer, tokenizer: Tokenizer):
+    with pytest.raises(DragomanError, match=r"unknown tag 'legal': there are med, news"):
+        tagged.encode("a", "legal")
+    with pytest.raises(DragomanError, match=r"unknown tag 'legal': this model was trained without tags"):
+        tokenizer.encode("a", "legal")
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a>", "x" * 41, "a\n"])
+def test_a_tag_that_is_no_name_is_refused(tag: str):
+    with pytest.raises(UsageError, match="a tag is 1 to 40 letters"):
+        Tokenizer.train(["a"], tags=(tag,))
+
+
+def test_a_vocabulary_without_room_beside_the_tags_is_refused():
+    with pytest.raises(UsageError, match=r"vocabulary 300 is too small: tags and bytes need 309"):
+        Tokenizer.train(["a"], 300, tags=[f"t{n}" for n in range(50)])
+
+
+def test_the_library_of_the_format_reads_a_file_with_tags(tagged: Tokenizer, tmp_path: Path):
+    tagged.save(tmp_path / "tokenizer.json")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert theirs.token_to_id("<tag:med>") == tagged.tags["med"]
+    assert theirs.encode("a <tag:med> b", add_special_tokens=False).ids == tagged.encode("a <tag:med> b")
+
+
+# More subwords for new text.
+
+NEW = ["Die Überprüfung der Überprüfungen", "überprüft ☃ ☃ 물고기", "The doghouse and the cathouse of 2024"] * 20
+
+
+@pytest.fixture(scope="module")
+def extended(tokenizer: Tokenizer) -> Tokenizer:
+    return tokenizer.extended(NEW, len(tokenizer) + 40, tags=("sea",))
+
+
+def test_an_extended_tokenizer_keeps_every_id_and_merge(tokenizer: Tokenizer, extended: Tokenizer):
+    assert extended.pieces[: len(tokenizer)] == tokenizer.pieces
+    assert extended.merges[: len(tokenizer.merges)] == tokenizer.merges
+    assert len(extended) == len(tokenizer) + 40
+    assert extended.tags == {"sea": len(tokenizer)}
+
+
+def test_an_extended_tokenizer_needs_fewer_pieces_for_the_new_text(tokenizer: Tokenizer, extended: Tokenizer):
+    before, after = (sum(map(len, some.encode_all(NEW))) for some in (tokenizer, extended))
+    assert after < before / 2
+    assert {"☃", "물", " Überprüfung"} <= set(extended.pieces)
+    assert {"☃", "물", " Überprüfung"}.isdisjoint(tokenizer.pieces)
+
+
+def test_new_subwords_are_made_of_old_ones(tokenizer: Tokenizer, extended: Tokenizer, pairs: list[Pair]):
+    """A text of the old corpus is cut as before, or some of its pieces have grown together."""
+    for text in [text for pair in pairs[:50] for text in pair]:
+        old, new = ([some.pieces[id] for id in some.encode(text)] for some in (tokenizer, extended))
+        ends = [set(itertools.accumulate(map(len, pieces))) for pieces in (old, new)]
+        assert ends[1] <= ends[0]
+
+
+@settings(max_examples=300)
+@given(text=texts | st.lists(st.sampled_from([*NEW[:3], "물", "ü", "house", " "])).map("".join))
+def test_every_text_comes_back_from_an_extended_tokenizer(extended: Tokenizer, text: str):
+    assert extended.decode(extended.encode(text)) == normalise(text)
+    assert extended.encode_with_dropout(text, 0.0, Random(1)) == extended.encode(text)
+
+
+def test_an_extended_tokenizer_is_loaded_and_the_same_each_time(
+    tokenizer: Tokenizer, extended: Tokenizer, tmp_path: Path
+):
+    extended.save(tmp_path / "a.json")
+    assert Tokenizer.load(tmp_path / "a.json").encode_all(NEW) == extended.encode_all(NEW)
+    assert tokenizer.extended(NEW, len(tokenizer) + 40, tags=("sea",)).merges == extended.merges
+
+
+def test_no_subword_reaches_over_a_word_or_into_bytes(tokenizer: Tokenizer):
+    found = tokenizer.extended(["ab 漢字 cd 漢字 ef"] * 9 + ["漢"] * 99, 10_000)
+    for piece in found.pieces[len(tokenizer) :]:
+        assert "0x" not in piece
+        assert " " not in piece[1:]
+    assert {" 漢", "漢字"} & set(found.pieces)
+    few = tokenizer.extended([HAN] * 9, len(tokenizer) + 20)  # ten of the characters; the others stay bytes
+    assert len(few) == len(tokenizer) + 20
+    assert "0x" not in "".join(few.pieces[len(tokenizer) :])
+
+
+def test_an_extension_without_room_is_refused(tokenizer: Tokenizer):
+    with pytest.raises(UsageError, match=rf"vocabulary 300 is too small: the subwords there are need {len(tokenizer)}"):
+        tokenizer.extended(NEW, 300)
+    assert tokenizer.extended(NEW, len(tokenizer)).pieces == tokenizer.pieces
+
+
+# BPE-dropout.
+
+
+@settings(max_examples=500)
+@given(text=texts)
+def test_without_dropout_pieces_are_those_of_the_library(tokenizer: Tokenizer, text: str):
+    assert tokenizer.encode_with_dropout(text, 0.0, Random(1)) == tokenizer.encode(text)
+
+
+def test_without_dropout_pieces_are_those_of_the_library_on_real_text(tokenizer: Tokenizer, pairs: list[Pair]):
+    for text in [text for pair in pairs for text in pair]:
+        assert tokenizer.encode_with_dropout(text, 0.0, Random(1)) == tokenizer.encode(text)
+
+
+@given(text=texts, rate=st.sampled_from([0.1, 0.5, 1.0]), seed=st.integers(0, 3))
+def test_dropout_changes_no_text(tokenizer: Tokenizer, text: str, rate: float, seed: int):
+    ids = tokenizer.encode_with_dropout(text, rate, Random(seed))
+    assert tokenizer.decode(ids) == normalise(text)
+    assert ids == tokenizer.encode_with_dropout(text, rate, Random(seed))
+    assert not set(ids) & tokenizer.silent
+
+
+@given(text=texts)
+def test_where_every_merge_is_left_out_characters_stand_alone(tokenizer: Tokenizer, text: str):
+    text = normalise(text)
+    known = set(tokenizer.pieces)
+    expected = [piece for c in text for piece in ([c] if c in known else [f"<0x{b:02X}>" for b in c.encode()])]
+    ids = tokenizer.encode_with_dropout(text, 1.0, Random(1))
+    assert [tokenizer.pieces[id] for id in ids] == ([" ", *expected] if text else [])
+
+
+def outcomes(pieces: tuple[str, ...], ranks: dict[tuple[str, str], int], rate: float) -> Counter[tuple[str, ...]]:
+    """The probability of each way to cut, from the definition: at each step each possible merge is left out by itself,
+    and the best of the others is made.
+    """
+    possible = sorted((ranks[pair], place) for place, pair in enumerate(itertools.pairwise(pieces)) if pair in ranks)
+    found: Counter[tuple[str, ...]] = Counter()
+    found[pieces] += rate ** len(possible)  # type: ignore[assignment]
+    for number, (_, place) in enumerate(possible):
+        merged = (*pieces[:place], pieces[place] + pieces[place + 1], *pieces[place + 2 :])
+        for way, probability in outcomes(merged, ranks, rate).items():
+            found[way] += rate**number * (1 - rate) * probability  # type: ignore[assignment]
+    return found
+
+
+def test_dropout_cuts_as_often_in_each_way_as_the_definition_says():
+    merges = [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "a"), ("aa", "b"), ("c", "a")]
+    pieces = [*RESERVED, " ", "a", "b", "c", *(left + right for left, right in merges)]
+    learned = Tokenizer({piece: id for id, piece in enumerate(dict.fromkeys(pieces))}, merges)
+    random, draws = Random(1), 20_000
+    found = Counter(
+        tuple(learned.pieces[id] for id in learned.encode_with_dropout("aabca", 0.3, random)) for _ in range(draws)
+    )
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    expected = outcomes((" ", *"aabca"), ranks, 0.3)
+    assert abs(sum(expected.values()) - 1) < 1e-12
+    assert len(expected) > 8
+
+    def distance(rate: float) -> float:
+        """Half the sum of the differences of two distributions: 0 where they are equal, 1 where they are apart."""
+        other = outcomes((" ", *"aabca"), ranks, rate)
+        return sum(abs(found[way] / draws - other[way]) for way in {*found, *other}) / 2
+
+    assert distance(0.3) < 0.02
+    assert distance(0.25) > 0.03  # the control
 
 
 # Files from strangers.

@@ -1,14 +1,9 @@
 """Training: a run that was stopped, however it was stopped, goes on as if nothing had happened."""
 
 import dataclasses
-import hashlib
 import json
-import math
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,22 +12,34 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import TINY, TINY_RECURRENT, run_config, run_training, toy_pairs, write_tsv
+from conftest import (
+    TINY,
+    TINY_RECURRENT,
+    Notebook,
+    events,
+    progress,
+    run_config,
+    run_training,
+    state,
+    toy_pairs,
+    with_training,
+    write_tsv,
+)
 from safetensors.torch import load_file, save_file
 
 from dragoman.batches import Batch
-from dragoman.config import RecurrentConfig, RunConfig, SearchConfig
+from dragoman.config import RecurrentConfig, RunConfig, SearchConfig, read_toml
 from dragoman.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation import evaluate
 from dragoman.folder import MANIFEST, fingerprint, read_model, verify
 from dragoman.model import build
 from dragoman.tokenizer import Tokenizer
-from dragoman.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from dragoman.training.journal import time_left
-from dragoman.training.loop import update_weights
-from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.optimizer import adam, paper_rate
+from dragoman.training import fit
+from dragoman.training.checkpoint import Progress, save_checkpoint
+from dragoman.training.ranks import Ranks
+from dragoman.training.step import Learner
+from dragoman.training.validation import Validation, better
 from dragoman.translator import Translator
 
 Corpus = tuple[str, str]
@@ -40,28 +47,15 @@ Corpus = tuple[str, str]
 STEPS = 12  # of a whole run here; an epoch has 3
 
 
-def state(out: Path) -> str:
-    """A fingerprint of all that the next step depends on: weights, moments, random state."""
-    digest = hashlib.sha256()
-    for name in ("model.safetensors", "state.safetensors"):
-        for key, tensor in sorted(load_file(out / "last" / name).items()):
-            digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    """All files, except the lock, which says nothing."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def signed_again(folder: Path) -> None:
     files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
     (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
-
-
-def events(out: Path, event: str) -> list[dict[str, Any]]:
-    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [found for found in map(json.loads, lines) if found["event"] == event]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +87,21 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(
     assert state(tmp_path / "run") == whole.state
 
 
-@pytest.mark.parametrize("lost", ["random", "exp_avg"])
+@pytest.mark.parametrize("lost", ["exp_avg", "batch", "epoch"])
 def test_a_run_resumed_without_all_of_its_state_is_another(corpus: Corpus, tmp_path: Path, whole: Whole, lost: str):
     """The control for the test above."""
     run_training(run_config(corpus, tmp_path / "run", max_steps=5))
     folder = (tmp_path / "run" / "last").resolve()
-    tensors = load_file(folder / "state.safetensors")
-    torch.manual_seed(99)
-    for name in tensors:
-        if name.endswith(lost):
-            tensors[name] = torch.get_rng_state() if name == "random" else torch.zeros_like(tensors[name])
-    save_file(tensors, folder / "state.safetensors")
+    if lost == "exp_avg":
+        tensors = load_file(folder / "state.safetensors")
+        save_file(
+            {name: torch.zeros_like(tensor) if name.endswith(lost) else tensor for name, tensor in tensors.items()},
+            folder / "state.safetensors",
+        )
+    else:
+        saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        assert saved[lost] > 0
+        (folder / "state.json").write_text(json.dumps({**saved, lost: 0}), encoding="utf-8")
     signed_again(folder)
     losses = run_training(run_config(corpus, tmp_path / "run")).losses
     assert losses != whole.losses[5:]
@@ -169,7 +167,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
 def test_a_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole):
     before, links = tree(whole.out / "checkpoints"), [(whole.out / name).readlink() for name in ("best", "last")]
     notebook = run_training(run_config(corpus, whole.out))
-    assert notebook.returned is None
+    assert notebook.returned is not None
+    assert notebook.returned.step == STEPS
     assert notebook.losses == []
     assert notebook.said[-1].startswith("finished: all 12 steps done")
     assert tree(whole.out / "checkpoints") == before
@@ -188,10 +187,6 @@ def started(corpus: Corpus, tmp_path: Path, whole: Whole) -> RunConfig:
     settings = (out / "config.toml").read_text(encoding="utf-8")
     (out / "config.toml").write_text(settings.replace(str(whole.out), str(out)), encoding="utf-8")
     return config
-
-
-def with_training(config: RunConfig, **changes: Any) -> RunConfig:
-    return dataclasses.replace(config, training=dataclasses.replace(config.training, **changes))
 
 
 @pytest.mark.parametrize(
@@ -241,21 +236,15 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     assert len(run_training(with_training(config, max_steps=2)).losses) == 1
 
 
-def test_a_checkpoint_of_another_model_does_not_fit(whole: Whole, tokenizer: Tokenizer):
-    model = build(dataclasses.replace(TINY, d_model=18), 400)
+def test_a_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path: Path):
+    """As where somebody has copied folders about."""
+    other = dataclasses.replace(run_config(started.train + started.dev, tmp_path / "other"), model=TINY_RECURRENT)
+    run_training(other)
+    folder = (Path(started.out) / "last").resolve()
+    shutil.rmtree(folder)
+    shutil.copytree((tmp_path / "other" / "last").resolve(), folder)
     with pytest.raises(DragomanError, match="does not fit the run"):
-        load_checkpoint(whole.out / "last", model, adam(model))
-
-
-@pytest.mark.parametrize("file", ["state.json", "state.safetensors", "model.safetensors"])
-def test_a_damaged_checkpoint_is_refused_by_name(started: RunConfig, file: str):
-    path = Path(started.out) / "last" / file
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(DragomanError, match="damaged") as error:
         run_training(started)
-    assert file in str(error.value)
 
 
 # What a run leaves behind.
@@ -312,10 +301,21 @@ def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_
         run_training(run_config(corpus, tmp_path / "run", max_tokens=3))
 
 
-def test_a_run_that_cannot_start_leaves_no_folder(corpus: Corpus, tmp_path: Path):
-    with pytest.raises(DragomanError):
+def test_a_run_that_cannot_start_leaves_nothing_but_its_lock(corpus: Corpus, tmp_path: Path):
+    with pytest.raises(DragomanError, match=r"missing\.tsv"):
         run_training(run_config(("missing.tsv", corpus[1]), tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_time_and_tokens_go_on_over_sittings(corpus: Corpus, tmp_path: Path, whole: Whole):
+    for stop in (7, STEPS):
+        run_training(run_config(corpus, tmp_path / "run", max_steps=stop))
+    found = events(tmp_path / "run", "step")
+    assert [event["step"] for event in found] == [6, 7, 12]
+    expected = {event["step"]: event["target_tokens"] for event in events(whole.out, "step")}
+    assert {event["step"]: event["target_tokens"] for event in found if event["step"] in expected} == expected
+    assert [event["seconds"] for event in found] == sorted(event["seconds"] for event in found)
+    assert progress(tmp_path / "run")["target_tokens"] == expected[STEPS] > expected[6] > 0
 
 
 def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path, tmp_path: Path):
@@ -326,13 +326,24 @@ def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path,
         read_model(moved / link)
 
 
-def test_only_the_best_and_the_last_checkpoint_are_kept(tmp_path: Path, tokenizer: Tokenizer):
-    model = build(TINY, len(tokenizer))
-    for step, best in ((1, 1), (2, 1), (3, 1), (4, 4), (5, 4)):
-        save_checkpoint(tmp_path, model, tokenizer, adam(model), Progress(step=step, best_step=best), "")
-        kept = {f"step-{number:08d}" for number in (best, step)}
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer: Tokenizer, keep: int):
+    model, saved = build(TINY, len(tokenizer)), []
+    for step, best in ((1, 1), (2, 1), (3, 1), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)):
+        save_checkpoint(tmp_path, model, tokenizer, {}, Progress(step=step, best_step=best), "", keep)
+        saved.append(step)
+        kept = {f"step-{number:08d}" for number in {best, *saved[-keep:]}}
         assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == kept
-        assert [(tmp_path / link).resolve().name for link in ("best", "last")] == sorted(kept)[:1] + sorted(kept)[-1:]
+        links = [(tmp_path / link).resolve().name for link in ("best", "last")]
+        assert links == [f"step-{best:08d}", f"step-{step:08d}"]
+
+
+def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_path: Path, whole: Whole):
+    run_training(run_config(corpus, tmp_path / "run", save_every=5, keep=100))
+    names = [path.name for path in sorted((tmp_path / "run" / "checkpoints").iterdir())]
+    assert names == [f"step-{step:08d}" for step in (5, 6, 10, 12)]
+    assert sorted(path.name for path in (whole.out / "checkpoints").iterdir()) == [names[1], names[3]]
+    assert state(tmp_path / "run") == whole.state
 
 
 def test_a_run_ends_after_its_minutes(corpus: Corpus, tmp_path: Path):
@@ -373,230 +384,160 @@ def test_a_recurrent_model_is_trained_and_resumed_the_same_way(corpus: Corpus, t
     assert states[0] == states[1]
 
 
-# A step.
+# What is the best.
 
 
-def pairs_as_batch(tokenizer: Tokenizer, pairs: list[Pair]) -> Batch:
-    return Batch.of(
-        tokenizer.encode_all([source for source, _ in pairs]), tokenizer.encode_all([target for _, target in pairs])
-    )
+def measured(loss: float, bleu: float, chrf: float) -> Validation:
+    scores = evaluate(["a"], ["b"])
+    values = {"bleu": bleu, "chrf": chrf}
+    changed = {name: dataclasses.replace(getattr(scores, name), value=value) for name, value in values.items()}
+    return Validation(loss, dataclasses.replace(scores, **changed), [])
 
 
-@pytest.mark.parametrize("config", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
-def test_one_batch_of_all_has_the_gradient_of_its_parts_together(tokenizer: Tokenizer, pairs: list[Pair], config: Any):
-    torch.manual_seed(0)
-    model = build(config, len(tokenizer)).double().eval()
-    some = sorted(pairs[:20], key=lambda pair: len(pair[1]))
-
-    def gradient(parts: list[list[Pair]], tokens: list[int]) -> torch.Tensor:
-        model.zero_grad()
-        for part, count in zip(parts, tokens, strict=True):
-            batch = pairs_as_batch(tokenizer, part)
-            logits = model(batch.source, batch.target, batch.real)
-            (smoothed_cross_entropy(logits, batch.labels[batch.real], 0.1) / count).backward()
-        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-
-    parts = [some[:5], some[5:]]
-    tokens = [int(pairs_as_batch(tokenizer, part).real.sum()) for part in parts]
-    together = gradient([some], [sum(tokens)])
-    torch.testing.assert_close(gradient(parts, [sum(tokens)] * 2), together, rtol=1e-10, atol=1e-12)
-    # The control: a mean of the means of batches of different size is something else.
-    means = gradient(parts, [2 * count for count in tokens])
-    assert not torch.allclose(means, together, rtol=1e-3, atol=1e-5)
+@pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
+@pytest.mark.parametrize("improved", ["loss", "bleu", "chrf"])
+def test_the_best_is_what_the_run_stops_on(stop_on: str, improved: str):
+    before, now = {"loss": 2.0, "bleu": 10.0, "chrf": 30.0}, {"loss": 1.9, "bleu": 11.0, "chrf": 31.0}
+    worse = {"loss": 2.1, "bleu": 9.0, "chrf": 29.0}
+    _, best = better(measured(**before), stop_on, -1e9, 1e9)
+    found = {**worse, improved: now[improved]}
+    gain, score = better(measured(**found), stop_on, best, before["loss"])
+    assert gain == (stop_on == improved)
+    assert abs(score) == found[stop_on]
 
 
-def test_a_step_lowers_the_loss_of_its_batch(tokenizer: Tokenizer, pairs: list[Pair], corpus: Corpus, tmp_path: Path):
-    torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, dropout=0.0), len(tokenizer))
-    optimizer, settings = adam(model), run_config(corpus, tmp_path).training
-    batch = pairs_as_batch(tokenizer, pairs[:20])
-    losses = [update_weights(model, optimizer, batch, 1e-3, settings)[0] for _ in range(5)]
-    assert losses == sorted(losses, reverse=True)
-    assert len(set(losses)) == 5
+@pytest.mark.parametrize("stop_on", ["bleu", "chrf"])
+@pytest.mark.parametrize("loss", [1.9, 2.0, 2.1])
+def test_where_scores_are_equal_the_loss_decides(stop_on: str, loss: float):
+    _, best = better(measured(2.0, 0.0, 0.0), stop_on, -1e9, 1e9)
+    assert better(measured(loss, 0.0, 0.0), stop_on, best, 2.0)[0] == (loss < 2.0)
 
 
-def test_a_gradient_longer_than_the_limit_is_shortened_to_it(tokenizer: Tokenizer, pairs: list[Pair], corpus: Corpus):
-    seen = []
-    for clip in (0.0, 0.01):
-        torch.manual_seed(0)
-        model = build(dataclasses.replace(TINY, dropout=0.0), len(tokenizer))
-        settings = run_config(corpus, Path(), clip=clip).training
-        plain = torch.optim.SGD(model.parameters(), lr=0.0)  # moves by the gradient itself
-        before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
-        norm = update_weights(model, plain, pairs_as_batch(tokenizer, pairs[:9]), 1.0, settings)[2]  # type: ignore[arg-type]
-        moved = (torch.cat([p.detach().flatten() for p in model.parameters()]) - before).norm().item()
-        seen.append((norm, moved))
-    assert seen[0][0] == seen[1][0] > 0.01
-    assert seen[0][1] == pytest.approx(seen[0][0], rel=1e-3)
-    assert seen[1][1] == pytest.approx(0.01, rel=1e-3)
+@pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
+def test_the_link_to_the_best_is_that_of_the_metrics(corpus: Corpus, tmp_path: Path, stop_on: Any):
+    run_training(run_config(corpus, tmp_path / "run", stop_on=stop_on, max_steps=40, validate_every=4, keep=100))
+    found = events(tmp_path / "run", "validation")
+    best = min(found, key=lambda event: (event["loss"] if stop_on == "loss" else -event[stop_on], event["loss"]))
+    assert (tmp_path / "run" / "best").resolve().name == f"step-{best['step']:08d}"
+    assert progress(tmp_path / "run")["best_step"] == best["step"]
+    name = {"loss": "dev loss", "bleu": "BLEU", "chrf": "chrF2"}[stop_on]
+    assert f"best {name} " in (tmp_path / "run" / "train.log").read_text(encoding="utf-8").splitlines()[-1]
 
 
-@pytest.mark.parametrize("step", [1, 100, 4000, 4001, 100_000])
-def test_the_learning_rate_is_that_of_the_paper(step: int):
-    """Equation 3, in two pieces: a line up to the warm-up, then one over the square root."""
-    expected = step / 4000**1.5 if step <= 4000 else 1 / math.sqrt(step)
-    assert paper_rate(step, 512, 4000) == pytest.approx(expected / math.sqrt(512), rel=1e-12)
+# Where a run starts from.
 
 
-# Kills. One process is started; it forks children that save, and kills them.
-
-KILLS = """
-import json, os, random, shutil, signal, sys, time
-from pathlib import Path
-
-import torch
-
-torch.set_num_threads(1)
-
-from conftest import TINY, toy_pairs
-from dragoman.errors import DragomanError
-from dragoman.folder import fingerprint, verify, write_model
-from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
-from dragoman.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from dragoman.training.optimizer import adam
-
-tokenizer = Tokenizer.train([text for pair in toy_pairs() for text in pair], 400)
-model = build(TINY, 400)
-optimizer = adam(model)
-model(torch.tensor([[3, 2]]), torch.tensor([[1, 3]])).sum().backward()
-optimizer.step()
+def last_loss(out: Path) -> float:
+    return float(events(out, "validation")[-1]["loss"])
 
 
-def save(run, step):
-    with torch.no_grad():
-        model.output.weight.fill_(step)
-    save_checkpoint(run, model, tokenizer, optimizer, Progress(step=step, best_step=step), "")
+def started_from(corpus: Corpus, model: Path, out: Path, vocabulary: int | None = None, **training: Any) -> Path:
+    config = run_config(corpus, out, **{"max_steps": 1, "learning_rate": 1e-30, **training})
+    run_training(dataclasses.replace(config, init_from=str(model), vocabulary=vocabulary))
+    return out
 
 
-def save_in_place(run, step):
-    with torch.no_grad():
-        model.output.weight.fill_(step)
-    (run / "last").mkdir(parents=True, exist_ok=True)
-    write_model(run / "last", model, tokenizer, "")
-    manifest = {f.name: fingerprint(f) for f in (run / "last").iterdir() if f.name != "manifest.json"}
-    (run / "last" / "manifest.json").write_text(json.dumps(manifest))
+def test_fine_tuning_starts_where_the_model_is(corpus: Corpus, tmp_path: Path, trained: Path):
+    """Its first step is so small here that it changes nothing."""
+    out = started_from(corpus, trained, tmp_path / "tuned")
+    best = next(e for e in events(trained, "validation") if e["step"] == progress(trained)["best_step"])
+    assert last_loss(out) == best["loss"]
+    assert read_toml(out / "config.toml")["model"] == read_toml(trained / "config.toml")["model"]
+    run_training(run_config(corpus, tmp_path / "fresh", max_steps=1, learning_rate=1e-30))
+    assert last_loss(tmp_path / "fresh") > last_loss(out) + 0.5
 
 
-def whole(run, links):
-    try:
-        for link in links:
-            verify(run / link)
-            if links != ["last"]:
-                progress = load_checkpoint(run / link, model, optimizer)
-                assert (model.output.weight == progress.step).all(), "weights of another step"
-        return True
-    except DragomanError as error:
-        print(error, file=sys.stderr)
-        return False
+def test_fine_tuning_is_resumed_without_the_model_it_started_from(corpus: Corpus, tmp_path: Path, trained: Path):
+    model = tmp_path / "model"
+    shutil.copytree((trained / "best").resolve(), model)
+    settings = {"learning_rate": 1.0}
+    whole = started_from(corpus, model, tmp_path / "whole", max_steps=6, **settings)
+    for stop in (4, 6):
+        started_from(corpus, model, tmp_path / "parts", max_steps=stop, **settings)
+    assert state(tmp_path / "parts") == state(whole)
 
 
-def forked(work):
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return child
+def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
+    corpus: Corpus, tmp_path: Path, trained: Path, pairs: list[Pair]
+):
+    others = write_tsv(tmp_path / "others.tsv", [(f"Zebras {s} quickly", f"얼룩말 {t} 빨리") for s, t in pairs[:150]])
+    out = started_from((others, corpus[1]), trained, tmp_path / "tuned", vocabulary=450)
+    (old, old_words), (new, new_words) = read_model(trained), read_model(out)
+    assert len(old_words) == 400 < len(new_words) <= 450
+    assert new_words.pieces[:400] == old_words.pieces
+    values = dict(old.named_parameters())
+    for name, parameter in new.named_parameters():
+        assert torch.equal(parameter[: len(values[name])], values[name]), name
+    assert new.output.weight[400:].abs().amax(1).min() > 0
+    # The same ids have almost the same loss: new words take only their share of the probability.
+    source, target = old_words.encode(pairs[195][0]), old_words.encode(pairs[195][1])
+    batch = Batch.of([source], [target])
+    with torch.inference_mode():
+        losses = [
+            float(F.cross_entropy(model(batch.source, batch.target)[0], batch.labels[0]))
+            for model in (old, new, build(new.config, len(new_words)))
+        ]
+    assert losses[0] < losses[1] < losses[0] + 0.3 < losses[2]
 
 
-def killed_at_random(run, save):
-    def work():
-        step = 2
-        while True:
-            save(run, step)
-            step += 1
-
-    child = forked(work)
-    time.sleep(random.uniform(0.02, 0.15))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return True
+def test_a_vocabulary_is_not_made_smaller(corpus: Corpus, tmp_path: Path, trained: Path):
+    """A smaller number asks for nothing new."""
+    out = started_from(corpus, trained, tmp_path / "tuned", vocabulary=350)
+    assert len(read_model(out)[1]) == 400
 
 
-def killed_before(run, step, at):
-    # Before the operation on the file system that is number `at`. False: there are not as many.
-    count = 0
-
-    def watch(event, arguments):
-        nonlocal count
-        if event in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree"):
-            count += 1
-            if count == at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def work():
-        sys.addaudithook(watch)
-        save(run, step)
-
-    return os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1]) != 0
+# BPE-dropout.
 
 
-random.seed(1)
-for how, save_it, links in [
-    ("random", save, ["last", "best"]),
-    ("next step", save, ["last", "best"]),
-    ("same step", save, ["last", "best"]),
-    ("in place", save_in_place, ["last"]),
-]:
-    counts = {True: 0, False: 0}
-    first = Path(sys.argv[1]) / how
-    save_it(first, 1)
-    for at in range(1, 1000):
-        run = Path(sys.argv[1]) / "run"
-        shutil.copytree(first, run, symlinks=True)
-        if how in ("random", "in place"):
-            more = at <= 10 and killed_at_random(run, save_it)
-        else:
-            more = killed_before(run, 2 if how == "next step" else 1, at)
-        if not more:
-            shutil.rmtree(run)
-            break
-        counts[whole(run, links)] += 1
-        if save_it is save and at % 4 == 0:  # and what was left half done is swept away by the next save
-            save(run, 1000)
-            assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00001000"]
-            assert whole(run, links)
-        shutil.rmtree(run)
-    print(how, counts[True], counts[False], sep=":")
-"""
+def test_a_run_with_bpe_dropout_stopped_and_resumed_is_the_run_uninterrupted(
+    corpus: Corpus, tmp_path: Path, whole: Whole
+):
+    losses = {}
+    for name, stops in (("whole", [STEPS]), ("parts", [2, 5, STEPS])):
+        configs = [run_config(corpus, tmp_path / name, bpe_dropout=0.1, max_steps=stop) for stop in stops]
+        losses[name] = [loss for config in configs for loss in run_training(config).losses]
+    assert losses["parts"] == losses["whole"]
+    assert state(tmp_path / "parts") == state(tmp_path / "whole")
+    assert len(set(losses["whole"]) & set(whole.losses)) == 0  # the control: other pieces were seen
 
 
-@pytest.fixture(scope="module")
-def kills(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
-    """For each way to save and to kill: how often whole checkpoints were left, and how often not."""
-    path = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)])
-    ran = subprocess.run(
-        [sys.executable, "-c", KILLS, str(tmp_path_factory.mktemp("kills"))],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    rows = [line.split(":") for line in ran.stdout.splitlines()]
-    return {how: (int(good), int(bad)) for how, good, bad in rows}
+# As many tokens as fit.
 
 
-def test_a_kill_at_any_moment_leaves_whole_checkpoints(kills: dict[str, tuple[int, int]]):
-    assert kills["random"] == (10, 0)
+def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
+    config = run_config(corpus, tmp_path / "run", batch_tokens="auto", max_steps=1)
+    notebook = run_training(config)
+    found = read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"]
+    assert found in [2**power for power in range(10, 18)]
+    assert any(f"batches of {found:,} tokens" in text for text in notebook.said)
+    again = run_training(with_training(config, max_steps=2))
+    assert len(again.losses) == 1
+    assert not any("first trial" in text for text in again.said)
+    assert read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"] == found
 
 
-@pytest.mark.parametrize("step", ["next step", "same step"])
-def test_a_kill_before_any_operation_on_files_leaves_whole_checkpoints(kills: dict[str, tuple[int, int]], step: str):
-    """The same step is saved a second time where Ctrl-C was pressed during a validation."""
-    good, bad = kills[step]
-    assert good > 20
-    assert bad == 0
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([100, 200, 204, 900], 2048),  # 2 % faster is not worth it
+        ([100, 200, 300, 0.0], 4096),  # what is larger does not fit
+        ([100, 90], 1024),
+        ([0.0], 1024),
+        ([2.0**power for power in range(20)], 2**17),
+    ],
+)
+def test_a_batch_is_doubled_while_that_pays(
+    monkeypatch: pytest.MonkeyPatch, rates: list[float], expected: int, tmp_path: Path, corpus: Corpus
+):
+    tried: list[int] = []
 
+    def rate(learner: Learner, tokens: int, vocabulary: int) -> float:
+        tried.append(tokens)
+        return rates[len(tried) - 1]
 
-def test_a_kill_leaves_damage_where_files_are_written_in_place(kills: dict[str, tuple[int, int]]):
-    """The control for the tests above."""
-    assert kills["in place"][1] > 0
-
-
-def test_the_time_left_is_judged_by_the_speed_of_this_sitting():
-    assert time_left(spent=60, start=0.5, done=0.6) == pytest.approx(240)  # a tenth took a minute, four are left
-    assert time_left(spent=60, start=0.0, done=0.6) == pytest.approx(40)
-    assert time_left(spent=60, start=0.5, done=0.5) == math.inf
+    monkeypatch.setattr(fit, "tokens_per_second", rate)
+    config = run_config(corpus, tmp_path)
+    with Notebook(tmp_path) as notebook:
+        assert fit.batch_tokens_that_fit(config, 400, Ranks(torch.device("cpu")), notebook) == expected
+    assert tried == [1024 * 2**power for power in range(len(tried))]
+    assert max(tried) <= 2**17

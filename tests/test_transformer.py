@@ -17,6 +17,7 @@ from dragoman.errors import UsageError
 from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
 from dragoman.model.attention import explicit, fused
+from dragoman.model.dropout import Dropout
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions, Relative, sinusoids
 from dragoman.model.transformer import (
@@ -28,7 +29,6 @@ from dragoman.model.transformer import (
     Transformer,
 )
 from dragoman.presets import BASE, BIG
-from dragoman.training.loss import smoothed_cross_entropy
 
 PAD, WORDS = 0, 11
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [5, 3, 2, 0, 0], [7, 2, 0, 0, 0]])
@@ -365,7 +365,7 @@ def loss_of(model: Transformer, names: list[str], *parameters: Tensor) -> Tensor
     source, target = torch.tensor([[3, 4, 2], [4, 2, 0]]), torch.tensor([[1, 3, 4], [1, 4, 0]])
     real = torch.tensor([[True, True, True], [True, True, False]])
     logits = torch.func.functional_call(model, dict(zip(names, parameters, strict=True)), (source, target, real))
-    return smoothed_cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), 0.1)
+    return F.cross_entropy(logits, torch.tensor([3, 4, 2, 4, 2]), reduction="sum", label_smoothing=0.1)
 
 
 def tiny_for_gradcheck(norm_first: bool, score: str) -> tuple[Transformer, list[str], list[Tensor]]:
@@ -671,6 +671,19 @@ def test_dropout_acts_in_training_only(changes):
     assert gap(model(SOURCE, TARGET), model(SOURCE, TARGET)) > 1e-3
 
 
+@pytest.mark.parametrize("output_bias", [False, True])
+@both_norms()
+def test_the_vectors_before_the_output_matrix_are_those_of_the_logits(norm_first, output_bias):
+    model, real = little(norm_first=norm_first, output_bias=output_bias), TARGET != PAD
+    if output_bias:
+        nn.init.normal_(model.output.bias)
+    vectors = model.vectors(TARGET, model.start(SOURCE), real)
+    assert vectors.shape == (11, 8)
+    assert gap(F.linear(vectors, model.output.weight, model.output.bias), model(SOURCE, TARGET, real)) == 0
+    assert gap(model(SOURCE, TARGET, real), model(SOURCE, TARGET)[real]) <= 1e-12
+    assert gap(model(SOURCE, TARGET, real), model(SOURCE, TARGET).flatten(0, 1)[1:]) > 1e-3
+
+
 def test_no_dropout_changes_nothing_in_training():
     model = little()
     assert torch.equal(model.train()(SOURCE, TARGET), model.eval()(SOURCE, TARGET))
@@ -679,7 +692,7 @@ def test_no_dropout_changes_nothing_in_training():
 def applications_of_dropout(**changes) -> int:
     model, calls = little(encoder_layers=2, decoder_layers=3, **changes).train(), []
     for module in model.modules():
-        if isinstance(module, nn.Dropout) and module.p > 0:
+        if isinstance(module, Dropout) and module.rate > 0:
             module.register_forward_hook(lambda *_: calls.append(1))
     model(SOURCE, TARGET)
     return len(calls)

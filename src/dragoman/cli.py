@@ -10,8 +10,11 @@ from dragoman.errors import DragomanError, UsageError
 
 COMMANDS = {
     "demo": "learn a phrasebook in a few minutes, translate, draw: everything, end to end",
+    "check": "what is wrong with sentence pairs, and where",
     "train": "learn to translate from your sentence pairs",
     "translate": "translate lines of text with a model",
+    "plot": "draw the curves of training runs",
+    "average": "one model from the mean weights of several checkpoints",
     "evaluate": "BLEU and chrF of a model on a test set",
     "info": "what a model or a preset consists of, and what it costs",
     "inspect": "draw what the model looked at while it translated",
@@ -33,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # translations are UTF-8, whatever the locale
+            # Translations are UTF-8, whatever the locale; names of files may be anything.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         run(arguments)
         sys.stdout.flush()

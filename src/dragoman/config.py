@@ -22,6 +22,7 @@ from dragoman.errors import UsageError
 # Bounds for numbers from flags and from strangers' files, far above what makes sense.
 MOST_LAYERS, MOST_THREADS, MOST_BEAMS = 1000, 1024, 1000
 LARGEST_SIZE, MOST_PLACES, LARGEST_NUMBER = 1_000_000, 10_000_000, 2**31 - 1
+MOST_RATE = 0.5
 
 
 def _at_least(config: Any, least: float, *names: str) -> None:
@@ -198,46 +199,91 @@ class SearchConfig:
 class TrainingConfig:
     """Training, section 5."""
 
-    batch_tokens: int = 4096
-    "most tokens in a batch, padding included, on the source side and on the target side"
+    batch_tokens: int | Literal["auto"] = 4096
+    "most tokens in a batch, padding included, on each side; one batch is one update; auto: what fits and pays"
+    micro_batches: int | None = None
+    "parts in which a batch is worked off, shared out among processes; default: one for each process"
     max_tokens: int = 256
     "longest sentence used for training, in tokens; pairs with a longer side are left out, and counted"
+    bpe_dropout: float = 0.0
+    "share of merges that are left out at random, so that words are seen in different pieces; for small corpora"
     epochs: int = 100
     "most passes over the corpus"
     max_steps: int | None = None
     "most steps"
     minutes: float | None = None
     "most minutes of training"
-    warmup: int = 4000
-    "steps over which the learning rate rises; then it falls with the square root of the step"
+    schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
+    "how the learning rate goes on after the warm-up; cosine and linear fall to zero at max_steps"
     learning_rate: float = 1.0
-    "factor on the paper's learning rate, d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)"
+    "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); the others: the highest rate"
+    warmup: int = 4000
+    "steps over which the learning rate rises"
+    beta2: float = 0.98
+    "how slowly Adam forgets the size of gradients"
+    weight_decay: float = 0.0
+    "share of each matrix that a step takes away, times the learning rate (AdamW)"
+    ema: float = 0.0
+    "validate and save a moving average of the weights that keeps this share of itself at each step, such as 0.999"
     label_smoothing: float = 0.1
     "share of the target probability that is spread over all words"
     clip: float = 1.0
     "longest gradient (Euclidean norm); longer ones are scaled down; 0: no limit"
     validate_every: int | None = None
     "steps between two validations; default: an epoch, but from 100 to 1,000 steps"
+    save_every: int | None = None
+    "steps between two checkpoints; default: at validations"
+    keep: int = 5
+    "newest checkpoints that stay on disk, beside the best one"
+    stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
+    "what makes a checkpoint the best, and what patience waits for"
     patience: int = 10
-    "stop after so many validations without a better BLEU; 0: never"
+    "stop after so many validations that were no better; 0: never"
     samples: int = 3
     "dev sentences whose translations are shown at each validation"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    "numbers in matrix products; auto: bfloat16 where the machine computes faster with it"
+    checkpoint_activations: bool = False
+    "keep only the borders of layers for the way back and compute the rest again: less memory, a third more time"
+    shard: bool = False
+    "under torchrun: spread weights, gradients and moments over the processes (FSDP), for models too large for one"
+    deterministic: bool = False
+    "the same bits on any number of processes: gradients are added up in a fixed order, one thread each"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    "where to compute"
+    rank_timeout: float = 10.0
+    "minutes after which a process that does not answer is an error"
+    tensorboard: bool = False
+    "write the curves for TensorBoard, too"
     seed: int = 1
     "of the weights, the order of the data and dropout"
     threads: int | None = None
     "CPU threads; default: as PyTorch chooses, one per core"
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "threads")
-        _at_least(self, 0, "patience", "samples", "clip", "seed")
-        _at_most(self, LARGEST_NUMBER, "batch_tokens", "max_tokens", "epochs", "max_steps", "warmup", "validate_every")
-        _at_most(self, LARGEST_NUMBER, "patience", "samples", "seed")
-        _at_most(self, MOST_THREADS, "threads")
-        _rate(self, "label_smoothing")
-        for name in ("learning_rate", "minutes"):
+        counts = "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "save_every", "keep"
+        _at_least(self, 1, *counts, "micro_batches", "threads")
+        _at_least(self, 0, "patience", "samples", "clip", "seed", "weight_decay")
+        _at_most(self, LARGEST_NUMBER, *counts, "patience", "samples", "seed")
+        _at_most(self, MOST_THREADS, "threads", "micro_batches")
+        if self.batch_tokens != "auto":
+            _at_least(self, 1, "batch_tokens")
+            _at_most(self, LARGEST_NUMBER, "batch_tokens")
+        for name in ("label_smoothing", "bpe_dropout", "beta2", "ema"):
+            _rate(self, name)
+        for name in ("learning_rate", "minutes", "rank_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} must be above 0, not {value}")
+        if self.schedule in ("cosine", "linear") and not self.max_steps:
+            raise UsageError(f"schedule = '{self.schedule}' falls to zero at training.max_steps: how many are those?")
+        if self.schedule != "paper" and self.learning_rate > MOST_RATE:
+            raise UsageError(
+                f"learning_rate {self.learning_rate:g} is too high for schedule = '{self.schedule}', "
+                "where it is the highest rate itself: 0.001 is a good start"
+            )
+        if self.shard and self.deterministic:
+            raise UsageError("shard and deterministic exclude each other: sharded gradients have no fixed order")
 
 
 PresetName = Literal["tiny", "small", "base", "big", "lstm"]
@@ -250,9 +296,11 @@ class RunConfig:
     preset: PresetName = "small"
     "where the settings start from"
     train: tuple[str, ...] = ()
-    "sentence pairs to learn from: one TSV file (source TAB target), or a source file and a target file"
+    "sentence pairs to learn from: TSV, JSONL, Parquet, TMX, PO, or a source file and a target file (docs/corpora.md)"
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
+    init_from: str = ""
+    "a model or run folder whose weights and subwords are the start: fine-tuning"
     out: str = ""
     "folder for the run: checkpoints, metrics, samples"
     vocabulary: int | None = None
@@ -343,20 +391,26 @@ def _of_kind(current: Any, data: Any, where: str) -> Any:
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    options = typing.get_args(hint) if union else (hint,)
     for option in options:
         if typing.get_origin(option) is Literal:
             if value in typing.get_args(option):
                 return value
-            expected = ", ".join(str(name) for name in typing.get_args(option))
-            raise UsageError(f"{where}: '{value}' is not one of {expected}")
+            if not union:
+                expected = ", ".join(str(name) for name in typing.get_args(option))
+                raise UsageError(f"{where}: '{value}' is not one of {expected}")
         if typing.get_origin(option) is tuple and isinstance(value, list | tuple | str):
             items = (value,) if isinstance(value, str) else tuple(value)
             if all(isinstance(item, str) for item in items):
                 return items
         if _fits(value, option):
             return float(value) if option is float else value
-    expected = " or ".join(getattr(option, "__name__", str(option)) for option in options if option is not type(None))
+    expected = " or ".join(
+        ", ".join(map(repr, typing.get_args(option))) if typing.get_origin(option) is Literal else option.__name__
+        for option in options
+        if option is not type(None)
+    )
     raise UsageError(f"{where}: expected {expected}, found {json.dumps(value, default=str)}")
 
 

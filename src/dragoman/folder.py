@@ -111,11 +111,17 @@ def find_model(path: Path) -> Path:
 def read_model(path: Path) -> tuple[Model, Tokenizer]:
     """The model and the tokenizer of a model folder or run folder, ready to translate.
 
-    Raises DragomanError naming the file where something is missing, damaged or does not fit. Shapes are compared with
-    the file's header before any weight is allocated.
+    Raises DragomanError naming the file where something is missing, damaged or does not fit.
     """
     folder = find_model(path)
     verify(folder)
+    return load_model(folder)
+
+
+def load_model(folder: Path) -> tuple[Model, Tokenizer]:
+    """As `read_model`, from a folder that was verified. Shapes are compared with the file's header before any weight is
+    allocated.
+    """
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     try:

@@ -12,8 +12,11 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import tokenizers
@@ -26,16 +29,27 @@ SPECIAL = ["<pad>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 RESERVED = [*SPECIAL, *BYTES]
 
-# Letters with their marks and the space before them; single digits; other marks; white space.
+# Letters with their marks and the space before them; single digits; other marks; white space. Merges stay within such a
+# word, so no text can become a reserved entry or a tag: those mix letters and other marks.
 WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
+TAG = re.compile(
+    r"<tag:([\w.-]{1,40})>"
+)  # an entry of its own, put in front of a source to name its language or domain
+
 ALPHABET_SHARE = 0.5  # of the vocabulary, at most, goes to single characters; rarer ones are spelled in bytes
+
+# Subwords are learned from so many texts at most, drawn from all alike, and from so many characters of each: more would
+# change little, and these fit into memory.
+SAMPLE, SAMPLE_LENGTH = 1_000_000, 1000
+
+SYMBOLS = 0x10000  # from here on, characters stand for pieces where merges of merges are learned
 
 
 class Tokenizer:
-    """Text to ids and back. Ids 0, 1, 2 are padding, start and end; 3 to 258 are the bytes; then the subwords."""
+    """Text to ids and back. Ids 0, 1, 2 are padding, start and end; 3 to 258 are the bytes; then tags and subwords."""
 
     def __init__(self, vocabulary: dict[str, int], merges: Sequence[tuple[str, str]]):
         """Raises ValueError where the vocabulary is not the numbers 0, 1, 2, ... or lacks the reserved entries."""
@@ -46,45 +60,143 @@ class Tokenizer:
         self.merges = list(merges)
         self.inner = _pipeline(models.BPE(vocab=vocabulary, merges=self.merges, byte_fallback=True))
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+        self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
+        self.silent = {PAD, BOS, EOS, *self.tags.values()}
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000) -> "Tokenizer":
-        """Learn subwords from `texts`.
+    def train(
+        cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000, tags: Sequence[str] = ()
+    ) -> "Tokenizer":
+        """Learn subwords from `texts`, or from SAMPLE of them where there are more.
 
         With `vocabulary`, exactly so many entries; raises UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
-        texts = [normalise(text) for text in texts]
-        characters = Counter(character for text in texts for character in text)
-        characters[" "] += len(texts)  # the one that the pipeline puts in front
-        frequent = [character for character, _ in sorted(characters.items(), key=lambda item: (-item[1], item[0]))]
-        room = (vocabulary or suggested) - len(RESERVED)
+        reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags))]
+        texts = sample(texts)
+        characters = count_characters(texts)
+        room = (vocabulary or suggested) - len(reserved)
+        if room < 1:
+            raise UsageError(
+                f"vocabulary {vocabulary or suggested:,} is too small: tags and bytes need {len(reserved):,}"
+            )
         alphabet = max(1, int(ALPHABET_SHARE * room))
-        pieces, merges = learn(texts, room, frequent[:alphabet])
-        if len(pieces) < room and alphabet < len(frequent):  # room is left: for more of the characters
-            pieces, merges = learn(texts, room, frequent[: alphabet + room - len(pieces)])
-        supported = len(RESERVED) + len(pieces)
+        pieces, merges = learn(texts, room, characters[:alphabet])
+        if len(pieces) < room and alphabet < len(characters):  # room is left: for more of the characters
+            pieces, merges = learn(texts, room, characters[: alphabet + room - len(pieces)])
+        supported = len(reserved) + len(pieces)
         if vocabulary and supported < vocabulary:
             raise UsageError(
                 f"vocabulary {vocabulary:,} is larger than this text supports: "
                 f"it yields {supported:,} subwords; choose {supported:,} or fewer"
             )
-        return cls({piece: id for id, piece in enumerate([*RESERVED, *pieces])}, merges)
+        return cls(numbered([*reserved, *pieces]), merges)
 
-    def encode(self, text: str) -> list[int]:
-        return self.encode_all([text])[0]
+    def extended(self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> "Tokenizer":
+        """The same ids and merges, and behind them tags that are new, and characters and subwords of `texts`: up to
+        `vocabulary` entries in all.
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids without start and end. The library spreads many texts over the processor's cores."""
-        encodings = self.inner.encode_batch([normalise(text) for text in texts], add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        Old merges come first, so that new subwords are made of old ones. Raises UsageError where there is no room.
+        """
+        pieces = [*self.pieces, *(tag_piece(tag) for tag in dict.fromkeys(tags) if tag not in self.tags)]
+        room = vocabulary - len(pieces)
+        if room < 0:
+            raise UsageError(f"vocabulary {vocabulary:,} is too small: the subwords there are need {len(pieces):,}")
+        texts = sample(texts)
+        known = set(self.pieces)
+        new = [character for character in count_characters(texts, least=2) if character not in known]
+        pieces += new[: int(ALPHABET_SHARE * room)]
+        base = Tokenizer(numbered(pieces), self.merges)
+        learner = tokenizers.Tokenizer(models.BPE())
+        learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        alphabet = [chr(SYMBOLS + id) for id in range(len(pieces))]
+        found, merges = trained(learner, base._symbols(texts), vocabulary, alphabet)
+
+        def spelled(symbols: str) -> str:
+            return "".join(pieces[ord(symbol) - SYMBOLS] for symbol in symbols)
+
+        entries = numbered(dict.fromkeys([*pieces, *map(spelled, found)]))  # two ways to the same subword are one entry
+        added = [(spelled(left), spelled(right)) for left, right in merges]
+        return Tokenizer(entries, list(dict.fromkeys([*self.merges, *added])))
+
+    def _symbols(self, texts: Sequence[str]) -> Iterator[str]:
+        """Each text with one character for each of its pieces, and a space between words and in place of bytes."""
+        for start in range(0, len(texts), 1000):
+            for encoding in self.inner.encode_batch(texts[start : start + 1000], add_special_tokens=False):
+                words: list[str] = []
+                for id, (word, after) in zip(encoding.ids, pairwise([*encoding.word_ids, None]), strict=True):
+                    words.append(chr(SYMBOLS + id) if id >= len(RESERVED) else " ")
+                    if after != word:
+                        words.append(" ")
+                yield "".join(words)
+
+    def encode(self, text: str, tag: str = "") -> list[int]:
+        return self.encode_all([text], tag)[0]
+
+    def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:
+        """Ids without start and end, the tag in front. The library spreads many texts over the processor's cores.
+
+        Raises DragomanError where the tag was not learned.
+        """
+        front = self.front(tag)
+        encodings = self.inner.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
+        return [front + encoding.ids for encoding in encodings]
+
+    def front(self, tag: str) -> list[int]:
+        if tag and tag not in self.tags:
+            known = f"there are {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
+            raise DragomanError(f"unknown tag '{tag}': {known}")
+        return [self.tags[tag]] if tag else []
+
+    def encode_with_dropout(self, text: str, rate: float, random: Random) -> list[int]:
+        """BPE-dropout (Provilkov et al. 2020): at each step, each merge that could be made is left out with
+        probability `rate`. With 0 this is `encode`; with 1 every character stands alone.
+
+        The library can do this, too, but cannot be given a seed.
+        """
+        normal = self.inner.normalizer.normalize_str(normalise(text))
+        words = self.inner.pre_tokenizer.pre_tokenize_str(normal)
+        return [id for word, _ in words for id in self._merged(word, rate, random)]
+
+    def resegmented(self, ids: Sequence[int], rate: float, random: Random) -> list[int]:
+        """Other ids for the text of `ids`, cut anew with dropout; a tag stays in front."""
+        tag = [id for id in ids[:1] if id in self.silent]
+        return tag + self.encode_with_dropout(self.decode(ids), rate, random)
+
+    def _merged(self, word: str, rate: float, random: Random) -> list[int]:
+        ids = [id for character in word for id in self._spelled(character)]
+        possible = [self._merges.get(pair) for pair in pairwise(ids)]
+        # By rank, from the left where ranks are equal: the first merge that is not left out is made.
+        while choices := sorted((merge, place) for place, merge in enumerate(possible) if merge):
+            chosen = next((choice for choice in choices if random.random() >= rate), None)
+            if not chosen:
+                break
+            (_, joined), place = chosen
+            ids[place : place + 2] = [joined]
+            near = slice(max(place - 1, 0), place + 2)
+            possible[near] = [self._merges.get(pair) for pair in pairwise(ids[near])]
+        return ids
+
+    def _spelled(self, character: str) -> list[int]:
+        id = self._ids.get(character)
+        return [id] if id is not None else [len(SPECIAL) + byte for byte in character.encode()]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return numbered(self.pieces)
+
+    @cached_property
+    def _merges(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """(left id, right id) -> (rank, id of both together)"""
+        ids = self._ids
+        return {(ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(self.merges)}
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids; padding, start and end are left out, bytes that are no UTF-8 become U+FFFD."""
-        return self.inner.decode([id for id in ids if id > EOS], skip_special_tokens=False)
+        """Text of ids; padding, start, end and tags are left out, bytes that are no UTF-8 become U+FFFD."""
+        return self.inner.decode([id for id in ids if id not in self.silent], skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
         path.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
@@ -105,7 +217,12 @@ class Tokenizer:
 
 def learn(texts: Sequence[str], room: int, alphabet: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """At most `room` pieces, the alphabet included, and the merges that make them."""
-    learner = _pipeline(models.BPE(byte_fallback=True))
+    return trained(_pipeline(models.BPE(byte_fallback=True)), texts, room, alphabet)
+
+
+def trained(
+    learner: tokenizers.Tokenizer, texts: Iterable[str], room: int, alphabet: list[str]
+) -> tuple[list[str], list[tuple[str, str]]]:
     # The alphabet is chosen by us: among equally frequent characters the library would choose by chance.
     trainer = trainers.BpeTrainer(
         vocab_size=room,
@@ -117,10 +234,37 @@ def learn(texts: Sequence[str], room: int, alphabet: list[str]) -> tuple[list[st
     )
     learner.train_from_iterator(texts, trainer)
     found = json.loads(learner.to_str())["model"]
-    # A merge may by chance spell a reserved entry, as in a text about "</s>"; it is not learned.
-    reserved = set(RESERVED)
-    merges = [(left, right) for left, right in found["merges"] if left + right not in reserved]
-    return [piece for piece in sorted(found["vocab"], key=found["vocab"].get) if piece not in reserved], merges
+    return sorted(found["vocab"], key=found["vocab"].get), [(left, right) for left, right in found["merges"]]
+
+
+def sample(texts: Iterable[str]) -> list[str]:
+    """All texts, or SAMPLE of them, each with the same chance and the same ones each time; normalised and cut."""
+    random, texts = Random(0), iter(texts)
+    found = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]
+    for number, text in enumerate(texts, start=SAMPLE + 1):
+        place = int(number * random.random())
+        if place < SAMPLE:
+            found[place] = normalise(text[:SAMPLE_LENGTH])
+    return found
+
+
+def count_characters(texts: Sequence[str], least: int = 1) -> list[str]:
+    """The characters that are in `texts` at least so often, from the most frequent to the rarest."""
+    characters = Counter(chain.from_iterable(texts))
+    characters[" "] += len(texts)  # the one that the pipeline puts in front
+    ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
+    return [character for character, count in ordered if count >= least]
+
+
+def numbered(pieces: Iterable[str]) -> dict[str, int]:
+    return {piece: id for id, piece in enumerate(pieces)}
+
+
+def tag_piece(tag: str) -> str:
+    piece = f"<tag:{tag}>"
+    if not TAG.fullmatch(piece):
+        raise UsageError(f"a tag is 1 to 40 letters, digits, '-', '_' or '.', not {tag!r}")
+    return piece
 
 
 def normalise(text: str) -> str:

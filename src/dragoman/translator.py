@@ -39,25 +39,31 @@ class Translator:
         """Raises DragomanError naming the file where the model folder is missing or damaged."""
         return cls(*read_model(Path(folder)), search)
 
-    def translate(self, texts: Sequence[str]) -> list[Translation]:
-        """One translation per text, in order. Blank text stays as it is; line breaks inside a text become spaces."""
-        return list(self.stream(texts, len(texts) or 1))
+    def translate(self, texts: Sequence[str], tags: Sequence[str] | None = None) -> list[Translation]:
+        """One translation per text, in order. Blank text stays as it is; line breaks inside a text become spaces.
 
-    def stream(self, texts: Iterable[str], chunk: int = 1024) -> Iterator[Translation]:
-        """The same for any number of texts, `chunk` of them in memory at a time."""
+        `tags`, one for each text, are those that the model was trained with; '' for none. Raises DragomanError naming
+        the tags that there are.
+        """
+        return self._translate_block(list(texts), tags or [""] * len(texts))
+
+    def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
+        """The same for any number of texts with one tag, `chunk` of them in memory at a time."""
         texts = iter(texts)
         while block := list(islice(texts, chunk)):
-            yield from self._translate_block(block)
+            yield from self._translate_block(block, [tag] * len(block))
 
-    def _translate_block(self, texts: list[str]) -> list[Translation]:
+    def _translate_block(self, texts: list[str], tags: Sequence[str]) -> list[Translation]:
         written = [index for index, text in enumerate(texts) if text.strip()]
         ids = self.tokenizer.encode_all([texts[index] for index in written])
         owners: list[int] = []
         parts: list[Ids] = []
         for index, sentence in zip(written, ids, strict=True):
-            for start in range(0, len(sentence), self.longest):
+            tag = self.tokenizer.front(tags[index])
+            longest = self.longest - len(tag)
+            for start in range(0, len(sentence), longest):
                 owners.append(index)
-                parts.append(sentence[start : start + self.longest])
+                parts.append(tag + sentence[start : start + longest])
         found: dict[int, list[Hypothesis]] = {index: [] for index in written}
         for index, hypothesis in zip(owners, self.search_ids(parts), strict=True):
             found[index].append(hypothesis)

@@ -29,6 +29,9 @@ class Contender:
         """Half the distance from the slowest to the fastest round, as a share of the median."""
         return (max(self.rates) - min(self.rates)) / 2 / self.median
 
+    def __str__(self) -> str:
+        return f"{self.median:,.0f} ± {100 * self.spread:.0f} %"
+
 
 def compete(contenders: list[Contender], rounds: int) -> None:
     """Time every contender once per round, in turn, after one round that does not count."""
@@ -46,3 +49,9 @@ def machine() -> str:
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads"
+
+
+def markdown(columns: list[str], rows: list[list[str]]) -> str:
+    """A table; the columns after the first hold numbers."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

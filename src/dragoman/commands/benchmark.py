@@ -1,34 +1,106 @@
 """dragoman benchmark"""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
 from dragoman.commands import parse
+from dragoman.config import PresetName
 from dragoman.errors import UsageError
+
+# Each benchmark is a module of dragoman.benchmarks whose `benchmark` takes these fields and returns its text.
 
 
 @dataclass(frozen=True)
-class Options:
-    """Measure speed on this machine; prints a table in Markdown. Run nothing beside it.
+class Training:
+    """Target tokens per second of whole training steps, beside other toolkits. Run nothing beside it.
 
-    $ dragoman benchmark train-step
+    $ dragoman benchmark training --threads 2
+    $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
+    """
+
+    module: ClassVar = "training"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 3
+    "how often each contender is timed"
+    shapes: tuple[Literal["tiny", "small", "base"], ...] = ("tiny", "small", "base")
+    "sizes of the model"
+    corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
+    "sentence pairs to take batches from; default: random ones, with lengths as real text has them"
+    peers: tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...] = (
+        "marianmt",
+        "torch",
+        "marian",
+        "joeynmt",
+        "eole",
+    )
+    "whom to measure against; those that are not installed are left out"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """BLEU and chrF after the same minutes of training: dragoman, an LSTM, and Hugging Face MarianMT of the same shape.
+
+    $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
+    """
+
+    module: ClassVar = "quality"
+    train: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to learn from"
+    dev: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to validate on"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to translate and score"
+    minutes: float
+    "of training, for each"
+    preset: PresetName = "small"
+    "of dragoman"
+    out: str = "runs/quality"
+    "folder for the runs"
+    threads: int = 1
+    "CPU threads"
+
+
+@dataclass(frozen=True)
+class DecodingLength:
+    """Milliseconds per output token, by how long the output is.
+
     $ dragoman benchmark decoding-length --threads 2
     """
 
-    name: tyro.conf.Positional[Literal["train-step", "decoding-length"]]
-    "what to measure: a training step beside other toolkits; the cost of a token by output length"
+    module: ClassVar = "decoding_length"
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "how often each contender is timed"
+    "how often each length is timed"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of training on corpora of made-up sentences, and the time to tokenise them and to plan an epoch.
+
+    $ dragoman benchmark memory --pairs 500000
+    """
+
+    module: ClassVar = "memory"
+    threads: int = 1
+    "CPU threads"
+    pairs: tuple[int, ...] = (500_000, 1_000_000, 5_000_000)
+    "how many pairs, one run each"
+    steps: int = 20
+    "of training"
+
+
+Benchmark = Training | Quality | DecodingLength | Memory
 
 
 def main(arguments: list[str]) -> None:
-    options = parse(Options, "benchmark", arguments)
-    if options.threads < 1 or options.rounds < 1:
-        raise UsageError("threads and rounds must be at least 1")
-    module = import_module(f"dragoman.benchmarks.{options.name.replace('-', '_')}")
-    print(module.benchmark(options.threads, options.rounds))
+    options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
+    fields = asdict(options)
+    for name in ("threads", "rounds", "minutes"):
+        if fields.get(name, 1) <= 0:
+            raise UsageError(f"{name} must be above 0")
+    print(import_module(f"dragoman.benchmarks.{options.module}").benchmark(**fields))

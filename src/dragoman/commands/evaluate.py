@@ -23,8 +23,8 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE [FILE]")]
-    "a TSV file, or a source file and a target file"
+    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
+    "sentence pairs in any form that training reads (docs/corpora.md)"
     search: Search = SearchConfig()
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     "how BLEU splits text into words"
@@ -37,14 +37,14 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "evaluate", arguments)
     if not options.test:
-        raise UsageError("name a test set: one TSV file, or a source file and a target file")
-    from dragoman.corpus import read_corpus
+        raise UsageError("name a test set: a file with sentence pairs, or a source file and a target file")
+    from dragoman.corpus import corpora, read_corpus
     from dragoman.evaluation import evaluate
     from dragoman.translator import Translator
 
     if options.output and not options.output.parent.is_dir():
         raise UsageError(f"{options.output}: no such folder")
-    for file in options.test:
+    for file in (file for origin in corpora(options.test) for file in origin.files):
         if options.output and options.output.exists() and Path(file).exists() and options.output.samefile(file):
             raise UsageError(f"{options.output}: that is the test set; give the translations another name")
     corpus = read_corpus(options.test)
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         print(note, file=sys.stderr)
     sources, references = zip(*corpus.pairs, strict=True)
     translator = Translator.load(options.model, options.search)
-    translations = [translation.text for translation in translator.translate(sources)]
+    translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
     if options.output:
         options.output.write_text("".join(text + "\n" for text in translations), encoding="utf-8")
     scores = evaluate(translations, references, options.tokenize)

@@ -1,5 +1,6 @@
 """dragoman train"""
 
+import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -16,15 +17,17 @@ from dragoman.presets import PRESETS
 class Options:
     """Learn to translate from sentence pairs.
 
-    Needs pairs to learn from and pairs to validate on: TSV files (source TAB target), or a source file and a target
-    file. Ctrl-C stops and saves; the same command again goes on. Settings come from the preset, then from CONFIG.toml,
-    then from flags.
+    Needs pairs to learn from and pairs to validate on: TSV files (source TAB target), JSONL, Parquet, TMX, PO, or a
+    source file and a target file; several of them, with `weight=2` or `tag=news` after each. Ctrl-C stops and saves;
+    the same command again goes on. Settings come from the preset, then from CONFIG.toml, then from flags.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
 
     $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
 
     $ dragoman train run.toml --training.minutes 30
+
+    $ torchrun --nproc_per_node 4 -m dragoman train run.toml
     """
 
     config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
@@ -45,7 +48,9 @@ def main(arguments: list[str]) -> None:
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
-    with Journal(Path(run.out), Console(stderr=True), options.quiet) as journal:
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
+    board = run.training.tensorboard
+    with Journal(Path(run.out), Console(stderr=True), options.quiet, tensorboard=board, active=first) as journal:
         train(run, journal)
 
 

@@ -30,6 +30,8 @@ class Options:
     "file to read; default: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
+    tag: str = ""
+    "the tag that goes in front of every text, for models that were trained with tags"
     search: Search = SearchConfig()
 
 
@@ -50,7 +52,9 @@ def main(arguments: list[str]) -> None:
         options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
     ):
         texts = iter(options.text) if options.text else lines(source)
-        for number, translation in enumerate(translator.stream(texts, 1 if interactive else 1024), start=1):
+        for number, translation in enumerate(
+            translator.stream(texts, 1 if interactive else 1024, options.tag), start=1
+        ):
             target.write(translation.text.encode() + b"\n")
             if interactive:
                 target.flush()

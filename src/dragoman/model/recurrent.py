@@ -15,7 +15,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import RecurrentConfig
 from dragoman.model.attention import Additive, Kernel, fused, padding_mask
+from dragoman.model.dropout import Dropout
 from dragoman.model.embedding import word_matrices
+from dragoman.model.packing import Packing
 
 Hidden = tuple[Tensor, ...]  # one (L * D, B, M / D) per part: h, and c for the LSTM
 
@@ -54,7 +56,7 @@ class Recurrence(nn.Module):
         size = config.d_model // directions
         self.shape = (config.layers * directions, size)
         self.directions, self.parts = directions, 2 if config.cell == "lstm" else 1
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.cells: nn.Module
         if config.cell == "rnn":
             self.cells = nn.ModuleList(
@@ -148,7 +150,7 @@ class Recurrent(nn.Module):
         self.decoder = Recurrence(config, directions=1)
         self.attention = None if config.attention == "none" else GlobalAttention(d_model, config.attention)
         self.combine = nn.Linear(d_model if self.attention is None else 2 * d_model, d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
@@ -166,13 +168,17 @@ class Recurrent(nn.Module):
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) after each of the tokens (B, T); with `real` (B, T) of the real places alone: (N, V)."""
+        logits = self.output(self.vectors(tokens, state, real))
+        return logits if real is not None else logits.unflatten(0, tokens.shape)
+
+    def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
+        """What `step` turns into logits: vectors (N, M) of the real tokens."""
         states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
         if self.attention is not None:
             context = self.attention(states, state.keys, state.memory, state.mask)
             states = torch.cat([states, context], -1)
-        if real is not None:
-            states = states[real]
-        return self.output(self.dropout(self.combine(states).tanh()))
+        packing = Packing.full(tokens) if real is None else Packing(real)
+        return self.dropout(self.combine(packing.pack(states)).tanh())
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         return self.step(target, self.start(source), real)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
 from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask
+from dragoman.model.dropout import Dropout
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions
@@ -30,7 +31,7 @@ class FeedForward(nn.Module):
         self.hidden = nn.Linear(d_model, config.d_ff)
         self.out = nn.Linear(config.d_ff, d_model)
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., M) -> (..., M)."""
@@ -43,7 +44,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -155,7 +156,7 @@ class Transformer(nn.Module):
         self.source_embedding, self.target_embedding, self.output = word_matrices(
             vocabulary, target_vocabulary, d_model, config.share, pad, config.output_bias
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder_positions, self.decoder_positions = (
             POSITIONS[config.positions](
                 d_model, config.attention.heads, config.attention.head_sizes(d_model)[0], config.max_length
@@ -196,6 +197,11 @@ class Transformer(nn.Module):
         With `real` (B, T), bool, the tokens are a whole target, padded: the places that are not real are neither
         computed nor attended to, and the logits are those of the real places alone, in order: (N, V).
         """
+        logits = self.output(self.vectors(tokens, state, real))
+        return logits if real is not None else logits.unflatten(0, tokens.shape)
+
+    def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
+        """What `step` turns into logits: the decoder's last vectors (N, M) of the real tokens."""
         start, new = state.length, tokens.size(1)
         target = Packing.full(tokens) if real is None else Packing(real)
         positions = self.decoder_positions
@@ -210,8 +216,7 @@ class Transformer(nn.Module):
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x = layer(x, target, mask, rotate, state.memory, state.source, cache)
         state.length, state.memory = start + new, None
-        logits = self.output(self.decoder_norm(x))
-        return logits if real is not None else logits.unflatten(0, tokens.shape)
+        return self.decoder_norm(x)
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         """source (B, S) and target (B, T), which begins with the start token -> logits, as `step` gives them."""

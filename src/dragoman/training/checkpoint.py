@@ -5,20 +5,22 @@ not at all; a link is replaced in one rename, so at every instant both lead to a
 """
 
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.errors import DragomanError
-from dragoman.folder import load_weights, new_folder, sync, verify, write_model
+from dragoman.folder import load_model, new_folder, sync, verify, write_model
 from dragoman.model import Model
 from dragoman.tokenizer import Tokenizer
 
@@ -27,44 +29,64 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class Progress:
-    """How far a run has come; with the weights, the moments and the random state, all that a run is."""
+    """How far a run has come; with the weights and the moments, all that a run is."""
 
-    step: int = 0
+    step: int = 0  # updates of the weights
     epoch: int = 0
     batch: int = 0  # batches done in this epoch
     seconds: float = 0.0
     target_tokens: int = 0
-    best_bleu: float = -1.0
-    best_loss: float = UNKNOWN_LOSS
-    loss_of_best: float = UNKNOWN_LOSS  # the dev loss where BLEU was best
+    skipped: int = 0  # batches in a row that changed nothing, because of a loss that is no number or of memory
+    validated: int = 0  # the step of the last validation
+    best_score: float = -UNKNOWN_LOSS  # of what the run stops on, higher is better
+    best_loss: float = UNKNOWN_LOSS  # the dev loss where that was
     best_step: int = 0
-    worse: int = 0  # validations in a row without a better BLEU or loss
+    worse: int = 0  # validations in a row that were no better
     finished: str = ""  # why, in words; empty while there is more to do
     data: str = ""  # fingerprint of the training pairs
+    scores: list[str] = field(default_factory=list)  # of the last validation, for the card
+    shown: list[str] = field(default_factory=list)  # the sample translations of the last validation
+    machine: dict[str, Any] = field(default_factory=dict)  # what decides the last bits: threads, versions
+
+
+@contextmanager
+def only_one(run: Path) -> Iterator[None]:
+    """Raises DragomanError where another process trains into the same folder. The lock goes with the process."""
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DragomanError(f"{run}: another process is training into this folder; choose another --out") from None
+        yield
 
 
 def save_checkpoint(
-    run: Path, model: Model, tokenizer: Tokenizer, optimizer: torch.optim.Adam, progress: Progress, card: str
+    run: Path, model: Model, tokenizer: Tokenizer, state: dict[str, Tensor], progress: Progress, card: str, keep: int
 ) -> None:
-    """Write a checkpoint, point `last` to it, and `best` too if it is; then remove those that no link leads to."""
+    """Write a checkpoint, point `last` to it, and `best` too if it is; then remove all but the newest `keep`."""
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
         folder = folder.with_name(folder.name + "-again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card)
-        tensors = {"random": torch.get_rng_state(), **dict(moments(model, optimizer))}
-        save_file(tensors, draft / "state.safetensors")
-        state = json.dumps(dataclasses.asdict(progress), indent=1)
-        (draft / "state.json").write_text(state + "\n", encoding="utf-8")
+        save_file(state, draft / "state.safetensors")
+        text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
+        (draft / "state.json").write_text(text + "\n", encoding="utf-8")
     # `best` first: a run that goes on from `last` believes that `best` is what its state says.
     if progress.best_step == progress.step or not (run / "best").exists():
         point(run / "best", folder)
     point(run / "last", folder)
-    kept = {os.path.realpath(run / "last"), os.path.realpath(run / "best")}
+    kept = {folder.resolve(), (run / "best").resolve(), *(path.resolve() for path in checkpoints(run)[:keep])}
     for old in [*folder.parent.glob("step-*"), *folder.parent.glob(".step-*.draft")]:
-        if old.is_dir() and os.path.realpath(old) not in kept:
+        if old.is_dir() and old.resolve() not in kept:
             shutil.rmtree(old)
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """The checkpoints of a run, the newest first."""
+    return sorted((run / "checkpoints").glob("step-*"), reverse=True)
 
 
 def point(link: Path, folder: Path) -> None:
@@ -75,25 +97,41 @@ def point(link: Path, folder: Path) -> None:
     sync(link.parent)
 
 
-def moments(model: nn.Module, optimizer: torch.optim.Adam) -> Iterator[tuple[str, Tensor]]:
-    """Adam's state, named after the parameters."""
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state[parameter].items():
-            yield f"{name}.{key}", value
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read from one."""
+
+    folder: Path
+    model: Model
+    tokenizer: Tokenizer
+    state: dict[str, Tensor]
+    progress: Progress
 
 
-def load_checkpoint(folder: Path, model: Model, optimizer: torch.optim.Adam) -> Progress:
-    """Fill model, optimizer and the random state from a checkpoint, and return how far it had come."""
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Raises DragomanError naming the file that is missing, damaged or of another kind."""
     verify(folder)
+    model, tokenizer = load_model(folder)
     try:
         progress = Progress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-        load_weights(model, folder / "model.safetensors")
-        tensors = load_file(folder / "state.safetensors")
-        torch.set_rng_state(tensors.pop("random"))
-        for name, parameter in model.named_parameters():
-            if f"{name}.step" in tensors:  # a parameter that never had a gradient has no moments
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                optimizer.state[parameter] = {key: tensors[f"{name}.{key}"] for key in keys}
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
-        raise DragomanError(f"{folder}: this checkpoint does not fit the run: {error}") from None
-    return progress
+        state = load_file(folder / "state.safetensors")
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
+        raise DragomanError(f"{folder}: this checkpoint cannot be gone on from: {error}") from None
+    return Checkpoint(folder, model, tokenizer, state, progress)
+
+
+def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint of a run that is whole, and a sentence for each newer one that is not.
+
+    Raises DragomanError where there are checkpoints and none is whole.
+    """
+    notes: list[str] = []
+    found = checkpoints(run)
+    for folder in found:
+        try:
+            return load_checkpoint(folder), notes
+        except DragomanError as error:
+            notes.append(f"{error}; going back to the checkpoint before it")
+    if found:
+        raise DragomanError(f"{run}: none of its {len(found)} checkpoints is whole: {notes[0].rsplit(';', 1)[0]}")
+    return None, notes

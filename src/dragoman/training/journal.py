@@ -1,37 +1,61 @@
-"""What a run tells: a progress bar on a terminal, plain lines in a log, one JSON object per event in metrics.jsonl."""
+"""What a run tells: figures in place on a terminal, plain lines in a log, JSON objects in metrics.jsonl."""
 
 import json
 import math
+import resource
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console
+import torch
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 
-PLAIN_EVERY = 10.0  # seconds between two lines where there is no terminal
+from dragoman.training.tensorboard import Board
+
+PLAIN_EVERY = 10.0  # seconds between two plain lines
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
+MOST_SHOWN = 20.0  # nats: a loss above it is shown as its perplexity here
+
+
+class Display(Progress):
+    """A bar, and under it lines of text that change in place."""
+
+    below: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield Text("\n".join(line for line in self.below if line))
 
 
 class Journal:
-    """Writes to the console (standard error), to `train.log`, `metrics.jsonl` and `samples/` of a run folder."""
+    """Writes to the console (standard error), to `train.log`, `metrics.jsonl` and `samples/` of a run folder.
 
-    def __init__(self, run: Path, console: Console, quiet: bool = False):
-        self.run, self.console, self.quiet = run, console, quiet
+    With `tensorboard`, numbers also go to `tensorboard/`; raises UsageError where the package is missing. A journal
+    that is not `active`, as on all ranks but the main one, counts and computes but writes nothing anywhere.
+    """
+
+    def __init__(
+        self, run: Path, console: Console, quiet: bool = False, *, tensorboard: bool = False, active: bool = True
+    ):
+        self.run, self.console, self.quiet, self.active = run, console, quiet or not active, active
         self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
-        self.bar = Progress(
+        self.board = Board(run / "tensorboard") if tensorboard and active else None
+        self.bar = Display(
             TextColumn("{task.fields[place]}"),
             BarColumn(bar_width=16),
-            TextColumn("{task.fields[state]}"),
+            TextColumn("{task.fields[left]}"),
             console=console,
             transient=True,
-            disable=quiet or not console.is_terminal,
+            disable=self.quiet or not console.is_terminal,
         )
-        self.task = self.bar.add_task("", total=1.0, place="", state="")
-        self.spoken = self.began = time.monotonic()
-        self.done_at_start = 0.0
-        self.reset()
+        self.task = self.bar.add_task("", total=1.0, place="", left="")
+        self.best_so_far = ""
+        self.spoken = time.monotonic()
+        self.start_clock(0.0)
 
     def __enter__(self) -> "Journal":
         self.bar.start()
@@ -41,18 +65,17 @@ class Journal:
         self.bar.stop()
         for file in self.files.values():
             file.close()
+        if self.board:
+            self.board.close()
 
     def write(self, name: str, line: str) -> None:
+        if not self.active:
+            return
         if name not in self.files:
             self.run.mkdir(parents=True, exist_ok=True)
             self.files[name] = (self.run / name).open("a", encoding="utf-8")
         self.files[name].write(line + "\n")
         self.files[name].flush()
-
-    def reset(self) -> None:
-        self.loss = self.tokens = self.steps = 0.0
-        self.since = time.monotonic()
-        self.latest: dict[str, float] = {}
 
     def say(self, text: str) -> None:
         self.write("train.log", text)
@@ -60,37 +83,88 @@ class Journal:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def record(self, event: str, **values: Any) -> None:
+        """One object in `metrics.jsonl`; `values` has the step, which is also where TensorBoard draws the numbers."""
         self.write("metrics.jsonl", json.dumps({"event": event, **values}, ensure_ascii=False))
+        if self.board:
+            self.board.record(event, **values)
 
-    def step(self, step: int, epoch: int, *, loss: float, tokens: int, rate: float, norm: float, done: float) -> None:
-        """One step: `loss` in nats summed over `tokens`; `done` is the share of the run that is behind us."""
+    def best(self, text: str) -> None:
+        """What is best so far, and how much patience is left, in words; shown with the figures from now on."""
+        self.best_so_far = text
+
+    def start_clock(self, done: float, seconds: float = 0.0, target_tokens: int = 0) -> None:
+        """Remember where this sitting starts: its share of the run, and what the sittings before it took."""
+        self.done_at_start, self.target_tokens = done, target_tokens
+        self.began = time.monotonic()
+        self.zero = self.began - seconds  # when the run would have begun without a pause
+        self.reset()
+
+    def reset(self) -> None:
+        self.loss = self.tokens = self.steps = 0.0
+        self.since = time.monotonic()
+        self.latest: dict[str, float] = {}
+
+    def step(
+        self,
+        step: int,
+        epoch: int,
+        *,
+        loss: float,
+        tokens: int,
+        rate: float,
+        norm: float,
+        done: float,
+        total: int | None = None,
+        next_validation: int | None = None,
+    ) -> None:
+        """One step: `loss` in nats summed over `tokens` of the target; `done` is the share of the run behind us.
+
+        `total` is the number of steps in the run, `next_validation` how many steps are left until one; None: unknown.
+        """
+        now = time.monotonic()
         self.loss, self.tokens, self.steps = self.loss + loss, self.tokens + tokens, self.steps + 1
-        spent = time.monotonic() - self.since
-        mean, speed = self.loss / self.tokens, self.tokens / max(spent, 1e-9)
-        left = time_left(time.monotonic() - self.began, self.done_at_start, done)
-        place = f"epoch {epoch + 1}, step {step:,}"
-        state = f"loss {mean:.3f}, rate {rate:.2e}, gradient {norm:.2f}, {speed:,.0f} tokens/s, {duration(left)} left"
-        self.bar.update(self.task, completed=done, place=place, state=state)
-        if not self.bar.live.is_started and time.monotonic() - self.spoken > PLAIN_EVERY:
-            self.spoken = time.monotonic()
-            self.say(f"{place}: {100 * done:.0f} %, {state}")
-        self.latest = {"rate": rate, "gradient_norm": norm, "tokens_per_second": round(speed, 1)}
+        self.target_tokens += tokens
+        spent = max(now - self.since, 1e-9)
+        mean, speed = self.loss / self.tokens, self.tokens / spent
+        until_end = time_left(now - self.began, self.done_at_start, done)
+        until_next = math.inf if next_validation is None else next_validation * spent / self.steps
+        until_validation = min(until_next, until_end)  # a run ends with one
+        place = f"epoch {epoch + 1}, step {step:,}" + (f" of {total:,}" if total else "")
+        left = f"{100 * done:.0f} %, validation in {duration(until_validation)}, end in {duration(until_end)}"
+        figures = (
+            f"loss {mean:.3f}, perplexity {perplexity(mean)}, rate {rate:.2e}, gradient {norm:.2f}, "
+            f"{speed:,.0f} target tokens/s, {memory() / 1e6:,.0f} MB"
+        )
+        self.bar.below = (figures, self.best_so_far)
+        self.bar.update(self.task, completed=done, place=place, left=left)
+        if now - self.spoken > PLAIN_EVERY:
+            self.spoken = now
+            line = "; ".join(part for part in (f"{place}: {figures}", left, self.best_so_far) if part)
+            if self.bar.live.is_started:
+                self.write("train.log", line)
+            else:
+                self.say(line)
+        self.latest = {
+            "rate": rate,
+            "gradient_norm": norm,
+            "tokens_per_second": round(speed, 1),
+            "seconds": round(now - self.zero, 1),
+            "target_tokens": self.target_tokens,
+        }
         if self.steps >= CURVE_EVERY:
             self.flush(step, epoch)
 
     def flush(self, step: int, epoch: int) -> None:
         """Record what was gathered since the last entry, and start anew."""
         if self.tokens:
-            self.record("step", step=step, epoch=epoch, loss=self.loss / self.tokens, **self.latest)
-        self.reset()
-
-    def start_clock(self, done: float) -> None:
-        """Remember where this sitting starts, so that the time left is judged by its own speed."""
-        self.began, self.done_at_start = time.monotonic(), done
+            values = {"loss": self.loss / self.tokens, **self.latest, "memory": memory()}
+            self.record("step", step=step, epoch=epoch, **values)
         self.reset()
 
     def samples(self, step: int, rows: Sequence[tuple[str, str, str, str]]) -> None:
         """The same dev sentences at each validation: source, reference, translation now and before."""
+        if not self.active:
+            return
         lines = []
         for source, reference, now, before in rows:
             lines += [f"  source     {source}", f"  reference  {reference}", f"  now        {now}"]
@@ -101,6 +175,19 @@ class Journal:
         (folder / f"step-{step:08d}.txt").write_text(text + "\n", encoding="utf-8")
         if rows:
             self.say(text)
+
+
+def memory() -> int:
+    """The most bytes that this process has held at once: on the GPU if it uses one, otherwise in main memory."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
+
+
+def perplexity(loss: float) -> str:
+    """Of a loss in nats per token."""
+    return f"{math.exp(min(loss, MOST_SHOWN)):,.1f}"
 
 
 def time_left(spent: float, start: float, done: float) -> float:

@@ -1,354 +1,266 @@
-"""The training loop: next batch, forward, backward, step, tell, validate, save."""
+"""The training loop: next batch, update, tell, validate, save."""
 
-import datetime
-import hashlib
+import contextlib
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import nn
 
-from dragoman.batches import Batch, Ids, plan
-from dragoman.config import RunConfig, SearchConfig, TrainingConfig, as_dict, read_toml, write_toml
-from dragoman.corpus import Corpus, read_corpus, some_lines
-from dragoman.errors import DragomanError, UsageError
-from dragoman.evaluation import Scores, evaluate
-from dragoman.folder import replace_file
-from dragoman.model import Model, build
-from dragoman.presets import PRESETS
-from dragoman.tokenizer import EOS, PAD, Tokenizer
-from dragoman.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from dragoman.batches import Batch, plan, split
+from dragoman.config import RunConfig, TrainingConfig
+from dragoman.errors import DragomanError
+from dragoman.training.checkpoint import Progress, only_one
 from dragoman.training.journal import Journal, duration
-from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.optimizer import adam, paper_rate
-from dragoman.translator import Translator
+from dragoman.training.optimizer import learning_rate
+from dragoman.training.ranks import together
+from dragoman.training.run import Run, open_run, size
+from dragoman.training.step import Outcome
+from dragoman.training.stop import Interrupted, Stop, asked_to_stop
+from dragoman.training.validation import better, validate
 
-# Settings that a run may change when it goes on; all others make it another run.
-MAY_CHANGE = {"train", "out", "epochs", "max_steps", "minutes", "validate_every", "patience", "samples", "threads"}
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Tokenised sentence pairs."""
-
-    sources: list[Ids]
-    targets: list[Ids]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """(n, 2): tokens of source and target, with the end that both get."""
-        return np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
-
-    @property
-    def fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for ids in (*self.sources, *self.targets):
-            digest.update(np.array([*ids, EOS], dtype=np.int64).tobytes())
-        return digest.hexdigest()
-
-    def batch(self, indices: np.ndarray) -> Batch:
-        return Batch.of([self.sources[i] for i in indices], [self.targets[i] for i in indices])
+MOST_SKIPPED = 10  # batches in a row that change nothing
+NAMED = 3  # pairs of a batch that a message names
 
 
-@dataclass
-class Run:
-    """Everything a training run works on."""
-
-    config: RunConfig
-    folder: Path
-    corpus: Corpus
-    pairs: Pairs
-    dev_corpus: Corpus
-    dev: Pairs
-    tokenizer: Tokenizer
-    model: Model
-    optimizer: torch.optim.Adam
-    progress: Progress
-    journal: Journal
-    scores: Scores | None = None  # of the last validation
-    shown: list[str] = field(default_factory=list)  # the sample translations of the last validation
-
-    def save(self) -> None:
-        text = card(self.config, self.corpus, self.scores, self.progress)
-        save_checkpoint(self.folder, self.model, self.tokenizer, self.optimizer, self.progress, text)
-
-
-def train(config: RunConfig, journal: Journal) -> Scores | None:
+def train(config: RunConfig, journal: Journal) -> Progress:
     """Train as `config` says, into the folder `config.out`; go on where an earlier run into that folder stopped.
 
-    Ctrl-C stops after the step in progress and saves; KeyboardInterrupt is then raised. Returns the scores of the last
-    validation, or None if the run had been finished before. Raises DragomanError for corpora and folders that cannot be
-    used.
+    Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143,
+    is raised. Started by torchrun, all processes do this together, and the first one writes. Raises DragomanError for
+    corpora and folders that cannot be used, where training diverges, and where another process is gone.
     """
-    torch.set_num_threads(config.training.threads or torch.get_num_threads())
-    run = open_run(config, journal)
-    settings, progress, lengths = config.training, run.progress, run.pairs.lengths
-    batches = plan(lengths, settings.batch_tokens, settings.seed, progress.epoch)
-    validate_every = settings.validate_every or min(max(len(batches), 100), 1000)
-    earlier, began = progress.seconds, time.monotonic()
-    journal.start_clock(share_done(progress, settings, len(batches)))
-    with ctrl_c() as stop:
-        while not progress.finished:
-            batch = run.pairs.batch(batches[progress.batch])
-            rate = settings.learning_rate * paper_rate(progress.step + 1, config.model.d_model, settings.warmup)
-            loss, tokens, norm = update_weights(run.model, run.optimizer, batch, rate, settings)
-            progress.step, progress.batch = progress.step + 1, progress.batch + 1
-            progress.target_tokens += tokens
-            if progress.batch == len(batches):
-                progress.epoch, progress.batch = progress.epoch + 1, 0
-                batches = plan(lengths, settings.batch_tokens, settings.seed, progress.epoch)
-            progress.seconds = earlier + time.monotonic() - began
-            done = share_done(progress, settings, len(batches))
-            journal.step(progress.step, progress.epoch, loss=loss, tokens=tokens, rate=rate, norm=norm, done=done)
-            progress.finished = limit_reached(progress, settings)
-            if progress.finished or progress.step % validate_every == 0:
-                validate(run)
-                progress.finished = progress.finished or patience_spent(progress, settings)
-                progress.seconds = earlier + time.monotonic() - began
-                run.save()
-                journal.flush(progress.step, progress.epoch)
-            elif stop.is_set():
-                run.save()
-            if stop.is_set() and not progress.finished:
+    with together(config.training) as ranks, contextlib.ExitStack() as stack:
+        if ranks.first:
+            stack.enter_context(only_one(Path(config.out)))
+        loop = Loop(open_run(config, ranks, journal))
+        with asked_to_stop() as stop:
+            loop.go(stop)
+        return loop.progress
+
+
+class Loop:
+    """One sitting of a run: from where it stands to its end, or to where it is asked to stop."""
+
+    def __init__(self, run: Run):
+        self.run, self.progress, self.journal = run, run.progress, run.journal
+        self.settings: TrainingConfig = run.config.training
+        self.plan_epoch()
+        self.validate_every = self.settings.validate_every or min(max(len(self.batches), 100), 1000)
+        self.earlier, self.began = self.progress.seconds, time.monotonic()
+
+    def go(self, stop: Stop) -> None:
+        progress, journal = self.progress, self.journal
+        progress.finished = self.limit_reached()
+        if not progress.finished:
+            self.estimate()
+        journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
+        if progress.best_step:
+            journal.best(f"{self.best()}; {self.verdict()}")
+        stopping = False
+        while True:
+            validated = False
+            if self.validation_is_due() and not stopping:
+                try:
+                    with stop.at_once():
+                        self.validate()
+                    validated = True
+                except Interrupted:  # it is made up for when the run goes on
+                    stopping = True
+            new = self.run.saved != progress.step
+            if validated or (new and (stopping or self.is_due(self.settings.save_every))):
+                self.run.save()
+            if progress.finished and not self.validation_is_due():
+                break
+            if stopping:
                 journal.say(f"stopped at step {progress.step:,}; the same command goes on from there")
-                raise KeyboardInterrupt
-    journal.say(
-        f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
-        f"best BLEU {progress.best_bleu:.1f} at step {progress.best_step:,}; the model is {run.folder / 'best'}"
-    )
-    return run.scores
-
-
-def open_run(config: RunConfig, journal: Journal) -> Run:
-    """Read and tokenise the corpora; build the model, or load the last checkpoint of the folder."""
-    settings, folder = config.training, Path(config.out)
-    resuming = (folder / "last").exists()
-    if resuming:
-        check_same_run(config, folder)
-    corpus, dev_corpus = read_corpus(config.train), read_corpus(config.dev)
-    for note in (*corpus.notes(), *dev_corpus.notes()):
-        journal.say(note)
-    if resuming:
-        tokenizer = Tokenizer.load(folder / "last" / "tokenizer.json")
-    else:
-        texts = (text for pair in corpus.pairs for text in pair)
-        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary)
-    longest = config.model.longest
-    pairs = tokenised(
-        corpus, tokenizer, min(settings.max_tokens, settings.batch_tokens, longest or settings.max_tokens), journal
-    )
-    dev = tokenised(dev_corpus, tokenizer, longest, journal)
-
-    torch.manual_seed(settings.seed)
-    model = build(config.model, len(tokenizer), pad=PAD)
-    optimizer = adam(model)
-    progress = Progress(data=pairs.fingerprint)
-    if resuming:
-        progress = load_checkpoint(folder / "last", model, optimizer)
-        if progress.data != pairs.fingerprint:
-            raise DragomanError(f"{corpus.name}: not the text that {folder} was trained on; choose another --out")
-        progress.finished = limit_reached(progress, settings)
-        journal.say(f"going on from step {progress.step:,} of {folder}")
-    else:
+                raise stop.end(stop.number)
+            stopping = self.advance(stop).stop
         journal.say(
-            f"{len(pairs.sources):,} pairs, {len(tokenizer):,} subwords, "
-            f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters, "
-            f"{torch.get_num_threads()} threads"
+            f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
+            f"{self.best()}; the model is {self.run.folder / 'best'}"
         )
-    replace_file(folder / "config.toml", write_toml(config))
-    return Run(config, folder, corpus, pairs, dev_corpus, dev, tokenizer, model, optimizer, progress, journal)
 
-
-@contextmanager
-def ctrl_c() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that a step is never torn in two; a second Ctrl-C interrupts at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield asked
-        return
-
-    def handle(*_: object) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def update_weights(
-    model: nn.Module, optimizer: torch.optim.Adam, batch: Batch, rate: float, settings: TrainingConfig
-) -> tuple[float, int, float]:
-    """One step on one batch. Returns the loss summed over tokens, the tokens, and the norm of the gradient."""
-    model.train()
-    tokens = int(batch.real.sum())
-    logits = model(batch.source, batch.target, batch.real)
-    loss = smoothed_cross_entropy(logits, batch.labels[batch.real], settings.label_smoothing)
-    (loss / tokens).backward()
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), settings.clip or float("inf")))
-    if not math.isfinite(norm):
-        raise DragomanError(
-            f"the gradient is {norm}: training has diverged, and the last checkpoint is kept; "
-            f"a lower training.learning_rate than {settings.learning_rate:g} may help"
-        )
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss.item(), tokens, norm
-
-
-def validate(run: Run) -> None:
-    """Loss on the dev pairs (without label smoothing) and scores of their greedy translations, told and recorded."""
-    progress, settings, began = run.progress, run.config.training, time.monotonic()
-    run.model.eval()
-    loss = mean_loss(run.model, run.dev, settings.batch_tokens)
-    if not math.isfinite(loss):
-        raise DragomanError(
-            f"the loss on the dev pairs is {loss}: training has diverged, and the last checkpoint is kept; "
-            f"a lower training.learning_rate than {settings.learning_rate:g} may help"
-        )
-    translator = Translator(run.model, run.tokenizer, SearchConfig(beam=1))
-    sources, references = zip(*run.dev_corpus.pairs, strict=True)
-    translations = [translation.text for translation in translator.translate(sources)]
-    run.scores = scores = evaluate(translations, references)
-    # Where BLEU says nothing, as in the first epochs or for scripts without spaces, the loss decides.
-    better = (scores.bleu.value, -loss) > (progress.best_bleu, -progress.loss_of_best)
-    progress.worse = 0 if better or loss < progress.best_loss else progress.worse + 1
-    progress.best_loss = min(loss, progress.best_loss)
-    if better:
-        progress.best_bleu, progress.loss_of_best, progress.best_step = scores.bleu.value, loss, progress.step
-    run.journal.record(
-        "validation",
-        step=progress.step,
-        epoch=progress.epoch,
-        loss=loss,
-        bleu=scores.bleu.value,
-        chrf=scores.chrf.value,
-        exact=scores.exact,
-        signature=scores.bleu.signature,
-        seconds=round(progress.seconds, 1),
-        target_tokens=progress.target_tokens,
-    )
-    if better:
-        verdict = "the best so far"
-    elif progress.worse:
-        verdict = f"no better for {progress.worse} of {settings.patience or 'unlimited'} validations"
-    else:
-        verdict = "the loss still falls"
-    run.journal.say(
-        f"validation at step {progress.step:,}: loss {loss:.3f}, perplexity {math.exp(min(loss, 20)):.1f}, "
-        f"BLEU {scores.bleu.value:.1f}, chrF2 {scores.chrf.value:.1f}, exact {100 * scores.exact:.1f} %, "
-        f"in {duration(time.monotonic() - began)}; {verdict}"
-    )
-    before = run.shown or [""] * settings.samples
-    run.shown = translations[: settings.samples]
-    run.journal.samples(progress.step, list(zip(sources, references, run.shown, before, strict=False)))
-
-
-@torch.inference_mode()
-def mean_loss(model: nn.Module, pairs: Pairs, batch_tokens: int) -> float:
-    """Cross-entropy in nats per target token, end included."""
-    total, tokens = 0.0, 0
-    lengths = pairs.lengths
-    for indices in plan(lengths, max(batch_tokens, int(lengths.max())), 0, 0):
-        batch = pairs.batch(indices)
-        logits = model(batch.source, batch.target, batch.real)
-        total += smoothed_cross_entropy(logits, batch.labels[batch.real], 0.0).item()
-        tokens += int(batch.real.sum())
-    return total / tokens
-
-
-def tokenised(corpus: Corpus, tokenizer: Tokenizer, longest: int | None, journal: Journal) -> Pairs:
-    """The pairs as ids; those with a side longer than `longest` tokens, its end included, are left out and told."""
-    sources = tokenizer.encode_all([source for source, _ in corpus.pairs])
-    targets = tokenizer.encode_all([target for _, target in corpus.pairs])
-    keep = range(len(sources))
-    if longest is not None:
-        keep = [i for i in keep if len(sources[i]) < longest and len(targets[i]) < longest]  # type: ignore[assignment]
-        kept = set(keep)
-        dropped = [line for i, line in enumerate(corpus.lines) if i not in kept]
-        if dropped:
-            journal.say(
-                f"{corpus.name}: left out {len(dropped):,} pairs longer than {longest} tokens ({some_lines(dropped)})"
+    def advance(self, stop: Stop) -> Outcome:
+        """One batch: an update, or a batch skipped and told."""
+        progress, settings, learner = self.progress, self.settings, self.run.learner
+        indices = self.batches[progress.batch]
+        tokens = int(self.run.pairs.lengths[indices, 1].sum())
+        rate = learning_rate(progress.step + 1, self.run.config.model.d_model, settings)
+        seeds = (settings.seed, progress.epoch, progress.batch)
+        outcome = learner.update(self.parts(indices, seeds), tokens, rate, seeds, bool(stop))
+        progress.batch += 1
+        epoch = progress.epoch
+        if outcome.skipped:
+            progress.skipped += 1
+            self.tell_skipped(indices, outcome)
+        else:
+            progress.step, progress.skipped = progress.step + 1, 0
+            progress.target_tokens += tokens
+        if progress.batch == len(self.batches):
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            self.plan_epoch()
+        progress.seconds = self.earlier + time.monotonic() - self.began
+        if not outcome.skipped:
+            self.journal.step(
+                progress.step,
+                epoch,
+                loss=outcome.loss,
+                tokens=tokens,
+                rate=rate,
+                norm=outcome.norm,
+                done=self.share_done(),
+                total=self.settings.max_steps or self.settings.epochs * len(self.batches),
+                next_validation=self.validate_every - progress.step % self.validate_every,
             )
-        if not keep:
+        progress.finished = self.limit_reached()
+        return outcome
+
+    def parts(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
+        """The micro-batches of a batch; those that other processes work off are None, as are empty ones."""
+        ranks, slices = self.run.ranks, split(indices, self.settings.micro_batches or 1)
+        rate = self.settings.bpe_dropout
+        dropout = (self.run.tokenizer, rate, seeds) if rate else None
+        found: list[Batch | None] = [None] * len(slices)
+        for number, part in enumerate(slices):
+            own = number % ranks.size == ranks.rank or (number == 0 and self.settings.shard)
+            if own and len(part):
+                found[number] = self.run.pairs.batch(part, dropout)
+        return found
+
+    def plan_epoch(self) -> None:
+        pairs, settings = self.run.pairs, self.settings
+        self.batches = plan(
+            pairs.lengths, int(settings.batch_tokens), settings.seed, self.progress.epoch, pairs.repeats
+        )
+
+    def estimate(self) -> None:
+        """Go through the largest batch once, without an update: what fits here fits later. Then tell what to expect."""
+        run, settings = self.run, self.settings
+        largest = max(range(len(self.batches)), key=lambda n: int(run.pairs.lengths[self.batches[n]].sum()))
+        indices = self.batches[largest]
+        tokens = int(run.pairs.lengths[indices, 1].sum())
+        began = time.monotonic()
+        outcome = run.learner.gradients(self.parts(indices, (0,)), tokens, (0,))
+        run.learner.layout.clear()
+        if outcome.out_of_memory:
             raise DragomanError(
-                f"{corpus.name}: every pair is longer than {longest} tokens; "
-                "raise training.max_tokens, training.batch_tokens or model.max_length"
+                f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: "
+                f"choose a smaller training.batch_tokens, or more training.micro_batches than {settings.micro_batches}"
             )
-    return Pairs([sources[i] for i in keep], [targets[i] for i in keep])
+        seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
+        weights = 16 * size(run.learner.model) / 1e6  # weights, gradients, two moments
+        self.journal.say(
+            f"{weights:,.0f} MB of weights, gradients and moments; the largest batch fits; "
+            f"{len(self.batches):,} batches in an epoch, about {duration(seconds)}"
+        )
 
-
-def check_same_run(config: RunConfig, run: Path) -> None:
-    """Raises UsageError where the run in that folder was started with other settings than these."""
-    old, new = flat(read_toml(run / "config.toml")), flat(as_dict(config))
-    for name in sorted({*old, *new}):
-        if old.get(name) != new.get(name) and name.rsplit(".", 1)[-1] not in MAY_CHANGE:
-            raise UsageError(
-                f"{run} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
-                "choose another --out, or the same settings to go on"
+    def tell_skipped(self, indices: np.ndarray, outcome: Outcome) -> None:
+        progress, pairs = self.progress, self.run.pairs
+        longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:NAMED]
+        places = ", ".join(pairs.place(int(index)) for index in longest)
+        self.journal.say(
+            f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {outcome.skipped}; "
+            f"{len(indices):,} pairs, the longest at {places}"
+        )
+        self.journal.record("skipped", step=progress.step, epoch=progress.epoch, why=outcome.skipped, places=places)
+        if progress.skipped < MOST_SKIPPED:
+            return
+        if outcome.out_of_memory:
+            advice = "choose a smaller training.batch_tokens, or more training.micro_batches"
+        else:
+            advice = (
+                f"training has diverged; a lower training.learning_rate than {self.settings.learning_rate:g}, a longer "
+                "training.warmup or training.precision float32 may help"
             )
+        raise DragomanError(
+            f"{MOST_SKIPPED} batches in a row changed nothing ({outcome.skipped}): {advice}; "
+            "the last checkpoint is kept"
+        )
 
+    def is_due(self, every: int | None) -> bool:
+        return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
 
-def flat(tree: dict, prefix: str = "") -> dict[str, object]:
-    found: dict[str, object] = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+    def validation_is_due(self) -> bool:
+        progress = self.progress
+        due = bool(progress.finished) or self.is_due(self.validate_every)
+        return due and 0 < progress.step != progress.validated
 
+    def validate(self) -> None:
+        """Loss and scores on the dev pairs, told and recorded; whether they are the best, and patience."""
+        run, progress, settings, began = self.run, self.progress, self.settings, time.monotonic()
+        found = validate(run.learner.whole(), run.tokenizer, run.dev, run.dev_corpus, run.ranks)
+        bleu, chrf = found.scores.bleu, found.scores.chrf
+        gain, score = better(found, settings.stop_on, progress.best_score, progress.best_loss)
+        progress.worse = 0 if gain else progress.worse + 1
+        if gain:
+            progress.best_score, progress.best_loss, progress.best_step = score, found.loss, progress.step
+        before, progress.shown = progress.shown, found.translations[: settings.samples]
+        progress.scores, progress.validated = str(found.scores).split("\n"), progress.step
+        progress.seconds = self.earlier + time.monotonic() - self.began
+        progress.finished = progress.finished or self.patience_spent()
+        self.journal.flush(progress.step, progress.epoch)
+        self.journal.record(
+            "validation",
+            step=progress.step,
+            epoch=progress.epoch,
+            loss=found.loss,
+            bleu=bleu.value,
+            chrf=chrf.value,
+            exact=found.scores.exact,
+            signature=bleu.signature,
+            seconds=round(progress.seconds, 1),
+            target_tokens=progress.target_tokens,
+        )
+        self.journal.say(
+            f"validation at step {progress.step:,}: loss {found.loss:.3f}, "
+            f"perplexity {math.exp(min(found.loss, 20)):.1f}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+            f"exact {100 * found.scores.exact:.1f} %, in {duration(time.monotonic() - began)}; {self.verdict()}"
+        )
+        self.journal.best(f"{self.best()}; {self.verdict()}")
+        rows = zip(
+            *zip(*run.dev_corpus.pairs, strict=True), progress.shown, before or [""] * settings.samples, strict=False
+        )
+        self.journal.samples(progress.step, list(rows))
 
-def share_done(progress: Progress, settings: TrainingConfig, batches: int) -> float:
-    """How much of the run is behind us, from 0 to 1, by the limit that will be reached first."""
-    shares = [(progress.epoch + progress.batch / batches) / settings.epochs]
-    if settings.max_steps:
-        shares.append(progress.step / settings.max_steps)
-    if settings.minutes:
-        shares.append(progress.seconds / (60 * settings.minutes))
-    return min(max(shares), 1.0)
+    def verdict(self) -> str:
+        if not self.progress.worse:
+            return "the best so far"
+        return f"no better for {self.progress.worse} of {self.settings.patience or 'unlimited'} validations"
 
+    def best(self) -> str:
+        """'best BLEU 23.1 at step 1,200', in the terms of what the run stops on."""
+        progress, name = self.progress, {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[self.settings.stop_on]
+        if not progress.best_step:
+            return "not validated yet"
+        value = f"{-progress.best_score:.3f}" if self.settings.stop_on == "loss" else f"{progress.best_score:.1f}"
+        return f"best {name} {value} at step {progress.best_step:,}"
 
-def limit_reached(progress: Progress, settings: TrainingConfig) -> str:
-    """Why the run is over, in words, or nothing."""
-    if settings.max_steps and progress.step >= settings.max_steps:
-        return f"all {settings.max_steps:,} steps done"
-    if progress.epoch >= settings.epochs:
-        return f"all {settings.epochs:,} epochs done"
-    if settings.minutes and progress.seconds >= 60 * settings.minutes:
-        return f"the {settings.minutes:g} minutes are over"
-    return patience_spent(progress, settings)
+    def share_done(self) -> float:
+        """How much of the run is behind us, from 0 to 1, by the limit that will be reached first."""
+        progress, settings = self.progress, self.settings
+        shares = [(progress.epoch + progress.batch / len(self.batches)) / settings.epochs]
+        if settings.max_steps:
+            shares.append(progress.step / settings.max_steps)
+        if settings.minutes:
+            shares.append(progress.seconds / (60 * settings.minutes))
+        return min(max(shares), 1.0)
 
+    def limit_reached(self) -> str:
+        """Why the run is over, in words, or nothing."""
+        progress, settings = self.progress, self.settings
+        over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
+        if self.run.ranks.size > 1 and settings.minutes:  # clocks differ; all must stop at the same step
+            over = self.run.ranks.gather(over)[0]
+        if settings.max_steps and progress.step >= settings.max_steps:
+            return f"all {settings.max_steps:,} steps done"
+        if progress.epoch >= settings.epochs:
+            return f"all {settings.epochs:,} epochs done"
+        if over:
+            return f"the {settings.minutes:g} minutes are over"
+        return self.patience_spent()
 
-def patience_spent(progress: Progress, settings: TrainingConfig) -> str:
-    if settings.patience and progress.worse >= settings.patience:
-        return f"validation has not improved for {progress.worse} checks"
-    return ""
-
-
-def card(config: RunConfig, corpus: Corpus, scores: Scores | None, progress: Progress) -> str:
-    """The model card: what this is, learned from what, and how good."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    lines = [
-        f"# {Path(config.out).name or 'model'}",
-        "",
-        f"Trained on {len(corpus.pairs):,} sentence pairs of {corpus.name}; {progress.step:,} steps, "
-        f"{progress.target_tokens:,} target tokens, {duration(progress.seconds)}. Written on {today}.",
-    ]
-    if scores:
-        lines += [
-            "",
-            f"On {' and '.join(config.dev)}, greedy search:",
-            "",
-            *(f"- {row}" for row in str(scores).split("\n")),
-        ]
-    return "\n".join(lines) + "\n"
+    def patience_spent(self) -> str:
+        if self.settings.patience and self.progress.worse >= self.settings.patience:
+            return f"validation has not improved for {self.progress.worse} checks"
+        return ""

@@ -1,0 +1,119 @@
+"""Whether training takes little memory however large the corpus, and preparing it takes time in proportion to it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from dragoman.batches import plan
+from dragoman.benchmarks import machine
+from dragoman.corpus import Origin, stream
+from dragoman.dataset import Pairs, tokenise
+from dragoman.errors import DragomanError
+from dragoman.folder import read_model
+from dragoman.presets import SMALL
+from dragoman.tokenizer import Tokenizer
+
+WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # words there are; subwords; words of a sentence on average
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+BLOCK = 100_000  # pairs written at once
+DEV = 50
+BYTES = 16  # of a parameter: weight, gradient and two moments, in float32
+
+
+@dataclass(frozen=True)
+class Row:
+    pairs: int
+    tokenise: float  # seconds
+    plan: float
+    file: int  # bytes
+    peak: int
+    model: int  # bytes of weights, gradients and moments
+
+
+def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
+    """A table in Markdown: a row for each number of pairs."""
+    torch.set_num_threads(threads)
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    rows = []
+    for count in pairs:
+        with TemporaryDirectory() as folder:
+            rows.append(measured(count, threads, steps, Path(folder)))
+    lines = [
+        f"Made-up sentences of {LENGTH} words, {VOCABULARY:,} subwords, preset small; peak: the most memory that "
+        f"`dragoman train` held, from reading the corpus over {steps} steps to the last checkpoint.",
+        machine() + ".",
+        "",
+        "| pairs | tokenise, s | pairs/s | plan, s | file, MB | peak, MB | model and optimizer, MB | beside them, MB |",
+        "|---" * 8 + "|",
+        *(
+            f"| {row.pairs:,} | {row.tokenise:.1f} | {row.pairs / row.tokenise:,.0f} | {row.plan:.2f} "
+            f"| {row.file / 1e6:,.0f} | {row.peak / 1e6:,.0f} | {row.model / 1e6:,.0f} "
+            f"| {(row.peak - row.model) / 1e6:,.0f} |"
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def measured(count: int, threads: int, steps: int, folder: Path) -> Row:
+    train, dev = folder / "train.tsv", folder / "dev.tsv"
+    write_corpus(train, count, seed=1)
+    write_corpus(dev, DEV, seed=2)
+    origin = Origin((str(train),))
+    tokenizer = Tokenizer.train((text for row in stream(origin) for text in row[1:]), VOCABULARY)
+    began = time.perf_counter()
+    found, _ = tokenise((origin,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")
+    tokenised = time.perf_counter() - began
+    size = (folder / "train.arrow").stat().st_size
+    planned = planning_time(found)
+    out = folder / "run"
+    command = [sys.executable, "-m", "dragoman", "train", "--quiet", "--preset", "small", "--out", str(out)]
+    command += ["--train", str(train), "--dev", str(dev), "--vocabulary", str(VOCABULARY)]
+    command += ["--training.max-steps", str(steps), "--training.threads", str(threads)]
+    child = subprocess.Popen(command)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise DragomanError(f"training on {count:,} pairs failed; see its message above")
+    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    model = sum(parameter.numel() for parameter in read_model(out)[0].parameters())
+    return Row(count, tokenised, planned, size, peak, BYTES * model)
+
+
+def planning_time(pairs: Pairs) -> float:
+    began = time.perf_counter()
+    plan(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
+    return time.perf_counter() - began
+
+
+def write_corpus(path: Path, pairs: int, seed: int) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for source, target in sentences(pairs, seed):
+            file.write(f"{source}\t{target}\n")
+
+
+def sentences(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Word for word from one made-up language to another; a few words are frequent, as in real text."""
+    source, target = lexicon(0), lexicon(1)
+    random = np.random.default_rng(seed)
+    share = 1 / np.arange(10, WORDS + 10)
+    for start in range(0, pairs, BLOCK):
+        lengths = 1 + random.poisson(LENGTH - 1, min(BLOCK, pairs - start))
+        ends = np.cumsum(lengths)
+        words = random.choice(WORDS, ends[-1], p=share / share.sum()).tolist()
+        for begin, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True):
+            sentence = words[begin:end]
+            yield " ".join([source[word] for word in sentence]), " ".join([target[word] for word in sentence])
+
+
+def lexicon(seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    words = random.choice(SYLLABLES, (WORDS, 5))
+    return ["".join(word[:length]) for word, length in zip(words, random.integers(1, 6, WORDS), strict=True)]

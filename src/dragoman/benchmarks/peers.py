@@ -1,0 +1,161 @@
+"""The same Transformer as others implement it in PyTorch, trained as one writes it with PyTorch's own parts."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from dragoman.batches import Batch
+from dragoman.config import TransformerConfig
+from dragoman.model.positions import sinusoids
+from dragoman.tokenizer import BOS, EOS, PAD
+
+SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
+LONGEST = 512  # places in the tables of positions
+
+Step = Callable[[Batch], int]  # one update; returns the target tokens
+
+
+def padded_step(
+    model: nn.Module,
+    dtype: torch.dtype = torch.float32,
+    kernel: SDPBackend | None = None,
+    rate: Callable[[], float] = lambda: RATE,
+) -> Step:
+    """Padded logits, F.cross_entropy, clipping, fused AdamW; under autocast where `dtype` is not float32."""
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
+    model.train()
+
+    def step(batch: Batch) -> int:
+        with (
+            torch.autocast("cpu", dtype, enabled=dtype != torch.float32),
+            sdpa_kernel(kernel) if kernel else contextlib.nullcontext(),
+        ):
+            logits = model(batch.source, batch.target)
+            loss = smoothed_loss(logits, batch.labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.param_groups[0]["lr"] = rate()
+        optimizer.step()
+        optimizer.zero_grad()
+        return batch.tokens
+
+    return step
+
+
+def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """logits (B, T, V), labels (B, T) -> the mean over real tokens."""
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with embeddings, positions and a tied output around it."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: int):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, config.d_model, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = nn.Buffer(sinusoids(LONGEST, config.d_model))
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.attention.heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.feed_forward.d_ff,
+            config.dropout,
+            batch_first=True,
+        )
+        for module in self.transformer.modules():  # dropout where the paper has it, as in ours, and nowhere else
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+            elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                module.dropout.p = 0.0
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens) * self.embedding.embedding_dim**0.5
+        return self.dropout(x + self.positions[: tokens.size(1)])
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """(B, S), (B, T) -> logits (B, T, V)."""
+        padding = source == PAD
+        x = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(target.size(1)),
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return x @ self.embedding.weight.T
+
+
+class MarianMT(nn.Module):
+    """MarianMTModel of the transformers library. Raises ImportError where that is not installed."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: int, attention: str = "sdpa"):
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        if attention == "sdpa in float32":
+            attention = float32_attention()
+        heads, d_ff = config.attention.heads, config.feed_forward.d_ff
+        self.inner: Any = MarianMTModel(
+            MarianConfig(
+                vocab_size=vocabulary,
+                d_model=config.d_model,
+                encoder_layers=config.encoder_layers,
+                decoder_layers=config.decoder_layers,
+                encoder_ffn_dim=d_ff,
+                decoder_ffn_dim=d_ff,
+                encoder_attention_heads=heads,
+                decoder_attention_heads=heads,
+                pad_token_id=PAD,
+                eos_token_id=EOS,
+                decoder_start_token_id=BOS,
+                forced_eos_token_id=None,
+                activation_function="relu",
+                max_position_embeddings=LONGEST,
+                scale_embedding=True,
+                dropout=config.dropout,
+            )
+        )
+        self.inner.set_attn_implementation(attention)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """(B, S), (B, T) -> logits (B, T, V)."""
+        mask = (source != PAD).long()
+        return self.inner(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False).logits
+
+
+def float32_attention() -> str:
+    """Make attention in float32, inside autocast to bfloat16, known to the transformers library; returns its name."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **more: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return sdpa_attention_forward(module, query.float(), key.float(), value.float(), *rest, **more)
+
+    AttentionInterface.register("sdpa_float32", forward)
+    AttentionMaskInterface.register("sdpa_float32", sdpa_mask)
+    return "sdpa_float32"
+
+
+def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
+    """Ways to train torch.nn.Transformer, by name."""
+    return {
+        kernel.name.split("_")[0].lower(): padded_step(TorchTransformer(config, vocabulary), dtype, kernel)
+        for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+    }
+
+
+def marianmt_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
+    """Ways to train MarianMT, by name. Raises ImportError where transformers is not installed."""
+    kinds = ["sdpa", "eager", *["sdpa in float32"] * (dtype != torch.float32)]
+    return {kind: padded_step(MarianMT(config, vocabulary, kind), dtype) for kind in kinds}

@@ -1,0 +1,79 @@
+"""What a step is made of: its matrix products, what this machine can do of those at most, and where the time goes."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from dragoman.batches import Batch
+from dragoman.inspection.cost import cost
+from dragoman.model.transformer import Transformer
+from dragoman.tokenizer import PAD
+
+TRIAL = 3e10  # operations that a product is tried for, but from 3 to 50 times
+
+
+def operations(model: Transformer, batch: Batch) -> float:
+    """Multiplications and additions in the matrix products of one update on `batch`, real tokens only.
+
+    Forward, and twice as many on the way back. In attention each query meets the keys that it may look at.
+    """
+    sources, targets = (batch.source != PAD).sum(1).double(), batch.real.sum(1).double()
+    per_token, width = cost(model), 4 * model.config.d_model  # scores and weighted values: 2 products of d_model each
+    linear = per_token.source_flops * sources.sum() + per_token.target_flops * targets.sum()
+    encoder = model.config.encoder_layers * width * (sources * sources).sum()
+    back = width * (targets * (targets + 1) / 2).sum()
+    across = width * (targets * sources).sum()
+    return 3 * float(linear + encoder + model.config.decoder_layers * (back + across))
+
+
+def product_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
+    """Operations per second in the matrix products of the model's layers alone, forward and back, for so many tokens.
+
+    The fastest of some trials, weighed by how often the model has each shape.
+    """
+    shapes = Counter(tuple(m.weight.shape) for m in model.modules() if isinstance(m, nn.Linear))
+    done = seconds = 0.0
+    for (wide, deep), count in shapes.items():
+        x, weight, gradient = (torch.randn(n, m).to(dtype) for n, m in ((tokens, deep), (wide, deep), (tokens, wide)))
+        for one, other in ((x, weight.T), (gradient, weight), (gradient.T, x)):
+            work = 2 * tokens * wide * deep
+            trials = min(max(3, int(TRIAL / work)), 50)
+            done += count * work
+            seconds += count * min(duration(torch.mm, one, other) for _ in range(trials))
+    return done / seconds
+
+
+def duration(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+    began = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - began
+
+
+# PyTorch's operations, by what they are for. The first part that has a word of an operation's name has its time.
+PARTS = {
+    "optimizer": ("_fused_adam", "linalg_vector_norm", "_foreach", "aten::zero_"),
+    "attention": ("scaled_dot_product", "aten::bmm", "aten::_softmax", "aten::masked_fill"),
+    "softmax, loss": ("log_softmax", "aten::exp", "aten::gather", "aten::scatter", "aten::sum"),
+    "products": ("aten::mm", "aten::addmm", "linear"),
+    "dropout": ("aten::random_", "aten::ge", "aten::mul"),
+    "norms": ("layer_norm",),
+    "copies": ("copy", "aten::fill_", "aten::index_select", "_Place", "_Pick"),
+}
+OTHER = "other"
+
+
+def shares(step: Callable[[], object]) -> dict[str, float]:
+    """The share of the processor's time in a step, from 0 to 1, that goes into each of PARTS, and into other things."""
+    step()
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        step()
+    found = dict.fromkeys([*PARTS, OTHER], 0.0)
+    for event in seen.key_averages():
+        part = next((part for part, words in PARTS.items() if any(word in event.key for word in words)), OTHER)
+        found[part] += event.self_cpu_time_total
+    total = sum(found.values())
+    return {part: time / total for part, time in found.items()}

@@ -1,0 +1,290 @@
+"""Toolkits that are programs of their own: Marian, JoeyNMT and Eole.
+
+Each has an environment of its own beside ours (`make peers`), trains the same model on the same ids, written as words,
+makes batches in its own way, and tells in its log how many target tokens it has done. Between its turns it is stopped.
+"""
+
+import collections
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.batches import Ids
+from dragoman.benchmarks.peers import CLIP, RATE, SMOOTHING
+from dragoman.config import TransformerConfig
+from dragoman.errors import DragomanError
+
+PEERS = Path(sys.prefix) / "peers"
+LIMIT = 600.0  # seconds for one turn
+NEVER = 1_000_000  # updates
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train, on what, and how. The pairs come in groups of similar length."""
+
+    model: TransformerConfig
+    vocabulary: int
+    sources: list[Ids]
+    targets: list[Ids]
+    batch_tokens: int
+    threads: int
+    bfloat16: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens, ends included."""
+        return sum(len(ids) + 1 for ids in self.targets)
+
+    def words(self) -> list[str]:
+        return [f"w{id}" for id in range(3, self.vocabulary)]
+
+    def write(self, folder: Path) -> None:
+        """text.source and text.target, one sentence per line; dev.* with the first of them; words, one per line."""
+        for side, rows in (("source", self.sources), ("target", self.targets)):
+            lines = [" ".join(f"w{id}" for id in ids) + "\n" for ids in rows]
+            (folder / f"text.{side}").write_text("".join(lines), encoding="ascii")
+            (folder / f"dev.{side}").write_text(lines[0], encoding="ascii")
+        (folder / "words").write_text("".join(f"{word}\n" for word in self.words()), encoding="ascii")
+
+
+@dataclass(frozen=True)
+class Program:
+    """`settings` writes what the program needs into a folder and returns its command; `tokens` finds them in a log."""
+
+    settings: Callable[[Task, Path], list[str]]
+    tokens: str  # a line of the log with the target tokens since the last such line
+    bfloat16: bool = False  # whether it can
+
+
+def marian(task: Task, folder: Path) -> list[str]:
+    model, threads = task.model, task.threads
+    words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.words(), start=2)}}
+    (folder / "words.json").write_text(json.dumps(words), encoding="ascii")
+    flags: dict[str, Any] = {
+        "type": "transformer",
+        "model": "model.npz",
+        "train-sets": ["text.source", "text.target"],
+        "vocabs": ["words.json", "words.json"],
+        "tempdir": ".",
+        "dim-emb": model.d_model,
+        "enc-depth": model.encoder_layers,
+        "dec-depth": model.decoder_layers,
+        "transformer-heads": model.attention.heads,
+        "transformer-dim-ffn": model.feed_forward.d_ff,
+        "transformer-ffn-activation": "relu",
+        "transformer-dropout": model.dropout,
+        "tied-embeddings-all": [],
+        "mini-batch": 1000,
+        "mini-batch-words": task.batch_tokens,
+        "mini-batch-round-up": "false",
+        "maxi-batch": 1000,
+        "maxi-batch-sort": "trg",
+        "max-length": 1000,
+        "optimizer-params": [0.9, 0.98, 1e-9],
+        "learn-rate": RATE,
+        "label-smoothing": SMOOTHING,
+        "clip-norm": CLIP,
+        "cpu-threads": threads,
+        "sync-sgd": [],
+        "disp-freq": "1u",
+        "save-freq": f"{NEVER}u",
+        "after": f"{NEVER}u",
+    }
+    values = ([f"--{name}", *map(str, v if isinstance(v, list) else [v])] for name, v in flags.items())
+    return ["pymarian", "train", *(word for flag in values for word in flag)]
+
+
+def joeynmt(task: Task, folder: Path) -> list[str]:
+    """It does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order."""
+    model = task.model
+    words = ["<unk>", "<pad>", "<s>", "</s>", *task.words()]
+    (folder / "words.joeynmt").write_text("".join(f"{word}\n" for word in words), encoding="ascii")
+    side = {"level": "word", "voc_file": "words.joeynmt", "max_length": 1000, "min_length": 1}
+
+    def stack(layers: int) -> dict[str, Any]:
+        return {
+            "type": "transformer",
+            "num_layers": layers,
+            "num_heads": model.attention.heads,
+            "hidden_size": model.d_model,
+            "ff_size": model.feed_forward.d_ff,
+            "dropout": model.dropout,
+            "layer_norm": "post",
+            "embeddings": {"embedding_dim": model.d_model, "scale": True, "dropout": model.dropout},
+        }
+
+    settings = {
+        "name": "benchmark",
+        "model_dir": "run",
+        "use_cuda": False,
+        "data": {
+            "train": "text",
+            "dev": "dev",
+            "dataset_type": "plain",
+            "src": {"lang": "source", **side},
+            "trg": {"lang": "target", **side},
+        },
+        "testing": {"beam_size": 1, "eval_metrics": []},
+        "training": {
+            "batch_size": task.batch_tokens,
+            "batch_type": "token",
+            "shuffle": False,
+            "normalization": "tokens",
+            "optimizer": "adamw",
+            "adam_betas": [0.9, 0.98],
+            "learning_rate": RATE,
+            "learning_rate_min": 0.0,
+            "learning_rate_warmup": 100,
+            "scheduling": "warmupinversesquareroot",
+            "clip_grad_norm": CLIP,
+            "label_smoothing": SMOOTHING,
+            "epochs": NEVER,
+            "logging_freq": NEVER,
+            "validation_freq": NEVER,
+        },
+        "model": {
+            "tied_embeddings": True,
+            "tied_softmax": True,
+            "encoder": stack(model.encoder_layers),
+            "decoder": stack(model.decoder_layers),
+        },
+    }
+    (folder / "joeynmt.yaml").write_text(json.dumps(settings), encoding="ascii")  # JSON is YAML
+    return ["python", "-m", "joeynmt", "train", "joeynmt.yaml", "--skip-test"]
+
+
+def eole(task: Task, folder: Path) -> list[str]:
+    model = task.model
+    settings = {
+        "save_data": "data",
+        "overwrite": True,
+        "share_vocab": True,
+        "src_vocab": "words",
+        "src_vocab_size": task.vocabulary,
+        "tgt_vocab_size": task.vocabulary,
+        "report_every": 1,
+        "data": {"corpus": {"path_src": "text.source", "path_tgt": "text.target", "transforms": []}},
+        "transforms": [],
+        "model": {
+            "architecture": "transformer",
+            "hidden_size": model.d_model,
+            "layers": model.encoder_layers,
+            "heads": model.attention.heads,
+            "transformer_ff": model.feed_forward.d_ff,
+            "share_embeddings": True,
+            "share_decoder_embeddings": True,
+            "embeddings": {"position_encoding_type": "SinusoidalInterleaved", "word_vec_size": model.d_model},
+        },
+        "training": {
+            "model_path": "model",
+            "world_size": 1,
+            "gpu_ranks": [],
+            "batch_type": "tokens",
+            "batch_size": task.batch_tokens,
+            "bucket_size": len(task.sources),
+            "num_workers": 0,
+            "compute_dtype": "bf16" if task.bfloat16 else "fp32",
+            "train_steps": NEVER,
+            "save_checkpoint_steps": NEVER,
+            "valid_steps": NEVER,
+            "log_attention_entropy": False,
+            "optim": "adamw",
+            "adam_beta2": 0.98,
+            "learning_rate": RATE,
+            "max_grad_norm": CLIP,
+            "label_smoothing": SMOOTHING,
+            "dropout": [model.dropout],
+            "attention_dropout": [0.0],
+            "normalization": "tokens",
+            "param_init_method": "xavier_uniform",
+        },
+    }
+    (folder / "eole.yaml").write_text(json.dumps(settings), encoding="ascii")
+    return ["eole", "train", "-c", "eole.yaml"]
+
+
+PROGRAMS = {
+    "marian": Program(marian, r"Cost \S+ \* ([\d,]+) @"),
+    "joeynmt": Program(joeynmt, r"num\. of tokens: *(\d+)"),
+    "eole": Program(eole, r"bsz: *\d+/ *(\d+)/", bfloat16=True),
+}
+
+
+class Trainer:
+    """A program at work, stopped while it is not its turn."""
+
+    def __init__(self, name: str, command: list[str], folder: Path, tokens: str, threads: int):
+        self.name, self.tokens = name, re.compile(tokens)
+        environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def advance(self, tokens: int) -> int:
+        """Let it go on until it has done so many more target tokens; returns how many it did.
+
+        Raises DragomanError where it ends, or takes longer than LIMIT.
+        """
+        assert self.process.stdout
+        done, last = 0, collections.deque([""], maxlen=1)
+        alarm = threading.Timer(LIMIT, self.signal, [signal.SIGKILL])
+        alarm.start()
+        self.signal(signal.SIGCONT)
+        try:
+            for line in self.process.stdout:
+                last.append(line.strip() or last[0])
+                if found := self.tokens.search(line):
+                    done += int(found[1].replace(",", ""))
+                    if done >= tokens:
+                        self.signal(signal.SIGSTOP)
+                        return done
+        finally:
+            alarm.cancel()
+        raise DragomanError(
+            f"{self.name} ended, or was ended after {LIMIT:.0f} s, before its turn was over: {last[0][:200]}"
+        )
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+@contextlib.contextmanager
+def training(name: str, task: Task, folder: Path) -> Iterator[Callable[[], int]]:
+    """The program at work on `task`, after one pass over it; each call does one more and returns its target tokens.
+
+    Raises DragomanError where the program is not installed or does not get through the first pass.
+    """
+    program, bin = PROGRAMS[name], PEERS / name / "bin"
+    task.write(folder)
+    command, *arguments = program.settings(task, folder)
+    if not (bin / command).exists():
+        raise DragomanError("`make peers` installs it")
+    # Whoever ends us ends the program, too: a stopped one would stay for ever.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    trainer = Trainer(name, [str(bin / command), *arguments], folder, program.tokens, task.threads)
+    try:
+        trainer.advance(task.tokens)
+        yield lambda: trainer.advance(task.tokens)
+    finally:
+        trainer.signal(signal.SIGKILL)
+        trainer.process.communicate()
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,137 @@
+"""How good a translator is after the same minutes of training, beside a recurrent model and another toolkit."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from dragoman.batches import Batch, Ids, source_batch
+from dragoman.benchmarks import machine, markdown
+from dragoman.benchmarks.peers import MarianMT, padded_step
+from dragoman.benchmarks.training import LONGEST, PRECISIONS, grouped
+from dragoman.config import PresetName, RunConfig, TransformerConfig
+from dragoman.corpus import Pair, read_corpus
+from dragoman.errors import UsageError
+from dragoman.evaluation import evaluate
+from dragoman.presets import PRESETS
+from dragoman.tokenizer import PAD, Tokenizer
+from dragoman.training.journal import Journal
+from dragoman.training.loop import train as train_run
+from dragoman.training.step import best_precision
+from dragoman.translator import Translator
+
+HIGHEST_RATE, WARMUP = 1e-3, 800
+BEAM, SENTENCES = 4, 32
+TOLD_EVERY = 200  # steps
+
+
+def benchmark(train: str, dev: str, test: str, minutes: float, preset: PresetName, out: str, threads: int) -> str:
+    """A table in Markdown. Raises DragomanError where a file is missing, UsageError for the preset of the LSTM."""
+    model = PRESETS[preset].model
+    if not isinstance(model, TransformerConfig):
+        raise UsageError(f"the preset {preset} is what the others are compared with: choose another one")
+    torch.set_num_threads(threads)
+    pairs = read_corpus([train]).pairs
+    read_corpus([dev])  # a file that is missing is told before, not after, the first hour
+    sources, references = zip(*read_corpus([test]).pairs, strict=True)
+    rows, notes, signatures = [], [], []
+    presets: tuple[PresetName, ...] = (preset, "lstm")
+    for name in presets:
+        steps, tokens, translator = trained(name, train, dev, minutes, f"{out}/{name}", threads)
+        translations = [translation.text for translation in translator.translate(sources)]
+        rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
+        if name == preset:
+            tokenizer = translator.tokenizer
+    try:
+        steps, tokens, translations = marianmt(model, tokenizer, pairs, sources, minutes)
+        rows.append(("HF MarianMT, same shape", steps, tokens, evaluate(translations, references)))
+    except ImportError:
+        notes.append("HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it.")
+    signatures = [score.signature for score in (rows[0][3].bleu, rows[0][3].chrf)]
+    return "\n".join(
+        [
+            f"{Path(train).name}, {len(pairs):,} pairs; {minutes:g} minutes of training each; scores on "
+            f"{len(references):,} pairs of {Path(test).name}, beam {BEAM}; {' and '.join(signatures)}.",
+            machine() + ".",
+            "",
+            markdown(
+                ["model", "steps", "target tokens", "BLEU", "chrF2"],
+                [
+                    [name, f"{steps:,}", f"{tokens / 1e6:.2f} M", f"{s.bleu.value:.1f}", f"{s.chrf.value:.1f}"]
+                    for name, steps, tokens, s in rows
+                ],
+            ),
+            *notes,
+        ]
+    )
+
+
+def trained(
+    preset: PresetName, train: str, dev: str, minutes: float, out: str, threads: int
+) -> tuple[int, int, Translator]:
+    """Steps, target tokens, and the best checkpoint of a run of dragoman with a preset."""
+    start = PRESETS[preset]
+    settings = replace(start.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
+    config = RunConfig(preset, (train,), (dev,), out=out, model=start.model, training=settings)
+    with Journal(Path(out), Console(stderr=True)) as journal:
+        progress = train_run(config, journal)
+    return progress.step, progress.target_tokens, Translator.load(Path(out) / "best")
+
+
+def marianmt(
+    config: TransformerConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], sources: Sequence[str], minutes: float
+) -> tuple[int, int, list[str]]:
+    """Steps, target tokens and translations of MarianMT, trained as is common for it, on the same subwords.
+
+    Batches grouped by length, AdamW, inverse square root schedule, label smoothing. Raises ImportError where the
+    transformers library is not installed.
+    """
+    sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
+    ids = [pair for pair in sides if max(map(len, pair)) < LONGEST]
+    lengths = np.array([[len(side) + 1 for side in pair] for pair in ids])
+    precision = best_precision(torch.device("cpu"))
+    torch.manual_seed(1)
+    model = MarianMT(config, len(tokenizer), "sdpa" if precision == "float32" else "eager")
+    steps = tokens = 0
+
+    def rate() -> float:
+        return HIGHEST_RATE * min((steps + 1) / WARMUP, math.sqrt(WARMUP / (steps + 1)))
+
+    step = padded_step(model, PRECISIONS[precision], rate=rate)
+    random, console = np.random.default_rng(1), Console(stderr=True)
+    began = time.monotonic()
+    while True:
+        order = random.permutation(len(ids))
+        groups = [order[group] for group in grouped(lengths[order])]
+        for number in random.permutation(len(groups)):
+            tokens += step(Batch.of(*zip(*(ids[i] for i in groups[number]), strict=True)))
+            steps += 1
+            seconds = time.monotonic() - began
+            if steps % TOLD_EVERY == 0:
+                console.print(f"MarianMT: step {steps:,}, {tokens / seconds:,.0f} target tokens/s", highlight=False)
+            if seconds >= 60 * minutes:
+                return steps, tokens, translated(model.eval(), tokenizer, sources)
+
+
+@torch.inference_mode()
+def translated(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    ids: list[Ids] = [sentence[: LONGEST - 1] for sentence in tokenizer.encode_all(list(texts))]
+    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    found: dict[int, str] = {}
+    for start in range(0, len(order), SENTENCES):
+        batch = order[start : start + SENTENCES]
+        source = source_batch([ids[i] for i in batch])
+        outputs = model.inner.generate(
+            input_ids=source,
+            attention_mask=(source != PAD).long(),
+            num_beams=BEAM,
+            max_new_tokens=LONGEST + 50,
+            length_penalty=1.0,
+        )
+        found |= zip(batch, map(tokenizer.decode, outputs.tolist()), strict=True)
+    return [found[i] for i in range(len(ids))]

@@ -1,0 +1,51 @@
+"""dragoman average"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.errors import DragomanError, UsageError
+
+
+@dataclass(frozen=True)
+class Options:
+    """One model whose weights are the mean of several checkpoints; often better than any of them. Prints its name.
+
+    $ dragoman average runs/en-ko --out runs/en-ko-average
+    $ dragoman average runs/en-ko/checkpoints/step-00004000 runs/en-ko/best --out runs/en-ko-average
+    """
+
+    models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN|CHECKPOINT ...")]
+    "run folders, for their last checkpoints; checkpoints and other model folders, for themselves"
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
+    "the new model folder"
+    last: int = 5
+    "how many checkpoints of each run"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "average", arguments)
+    if not options.models:
+        raise UsageError("name a run folder: dragoman average runs/mine --out runs/mine-average")
+    if options.last < 1:
+        raise UsageError(f"last must be at least 1, not {options.last}")
+    from dragoman.training.average import average
+    from dragoman.training.checkpoint import checkpoints
+
+    folders: list[Path] = []
+    for path in options.models:
+        if not (path / "checkpoints").is_dir():
+            folders.append(path)
+            continue
+        found = checkpoints(path)[: options.last]
+        if not found:
+            raise DragomanError(f"{path}: no checkpoints yet")
+        if len(found) < options.last:
+            print(f"{path}: {len(found)} checkpoints, not {options.last}: no more are kept", file=sys.stderr)
+        folders += found
+    average(folders, options.out)
+    print(options.out)

@@ -1,0 +1,168 @@
+"""dragoman check"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.corpus import Origin
+    from dragoman.corpus.check import Finding, Report
+
+Words = tyro.conf.arg(metavar="CORPUS...")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is wrong with sentence pairs, where, and what to do; before any training.
+
+    Exit code 1 if there are errors (training stops at them) or warnings (such pairs do harm), 0 if there are none.
+
+    $ dragoman check pairs.tsv
+
+    $ dragoman check train.en train.ko --dev dev.tsv --test test.tsv --write-clean clean.tsv
+
+    $ dragoman check memory.tmx columns=en,de news.jsonl.gz columns=translation.en,translation.de --json
+    """
+
+    corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
+    "files of pairs (TSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
+    dev: Annotated[tuple[str, ...], Words] = ()
+    "pairs to validate on: checked too, and the corpora must not overlap with them"
+    test: Annotated[tuple[str, ...], Words] = ()
+    "pairs to test on, likewise"
+    write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
+    "write the pairs without errors and warnings to this file"
+    max_ratio: float = 3.0
+    "how many times as long as is usual here one side may be for the other"
+    max_length: int = 2000
+    "most characters of a side"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print one JSON object"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "check", arguments)
+    from dragoman.corpus import corpora
+    from dragoman.corpus.check import check, check_and_clean
+    from dragoman.corpus.judge import Limits
+
+    words = {"train": options.corpora, "dev": options.dev, "test": options.test}
+    sets = {name: corpora(given) for name, given in words.items() if given or name == "train"}
+    if not sets["train"]:
+        raise UsageError("name a corpus: a file of pairs, or a source file and a target file")
+    files = [Path(file) for origins in sets.values() for origin in origins for file in origin.files]
+    for file in files:
+        if not file.is_file():
+            reason = "it is read twice, so it must be a regular file" if file.exists() else "no such file"
+            raise DragomanError(f"{file}: {reason}")
+    limits = Limits(options.max_ratio, options.max_length)
+    clean = options.write_clean
+    written = None
+    if clean:
+        refuse_output(clean, files, sets["train"])
+        report, written = check_and_clean(sets, limits, clean)
+    else:
+        report = check(sets, limits)
+    if options.json:
+        print(json.dumps(as_json(report, clean, written), ensure_ascii=False))
+    else:
+        show(report, clean, written)
+    errors, warnings = report.count("error"), report.count("warning")
+    if errors or warnings:
+        sys.stdout.flush()
+        raise DragomanError(f"found {number(errors, 'error')} and {number(warnings, 'warning')}")
+
+
+def refuse_output(out: Path, files: list[Path], origins: "tuple[Origin, ...]") -> None:
+    if out.suffix != ".tsv":
+        raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
+    if not out.parent.is_dir():
+        raise UsageError(f"{out}: no such folder")
+    if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
+        raise UsageError(f"{out}: that is one of the corpora, or no file; give the clean pairs another name")
+    if len({(origin.tag, origin.weight) for origin in origins}) > 1:
+        raise UsageError("corpora of different tags or weights would become one file: clean them one at a time")
+
+
+def as_json(report: "Report", clean: Path | None, written: int | None) -> dict[str, Any]:
+    from dragoman.corpus.rules import RULES
+
+    return {
+        "corpora": [
+            {
+                "set": part.set,
+                "name": part.origin.name,
+                "rows": part.rows,
+                "pairs": part.pairs,
+                "kept": part.kept,
+            }
+            for part in report.parts
+        ],
+        "errors": report.count("error"),
+        "warnings": report.count("warning"),
+        "findings": [
+            {
+                "id": name,
+                "level": rule.level,
+                "count": report.findings[name].count,
+                "what": rule.what,
+                "advice": rule.advice,
+                "places": report.findings[name].places,
+                "example": report.findings[name].example or None,
+            }
+            for name, rule in RULES.items()
+            if name in report.findings
+        ],
+        "clean": {"file": str(clean), "pairs": written} if clean else None,
+    }
+
+
+def show(report: "Report", clean: Path | None, written: int | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dragoman.corpus.rules import RULES
+
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "left"):
+        table.add_column(justify=justify, no_wrap=justify == "right", overflow="fold")
+    for name, rule in RULES.items():
+        if name in report.findings:
+            finding = report.findings[name]
+            lines = (rule.what, places(finding), f"→ {finding.example or rule.advice}")
+            label = Text.assemble((rule.level, COLOURS[rule.level]), f"\n{name}")
+            table.add_row(label, f"{finding.count:,}", Text("\n".join(lines)), end_section=True)
+            table.add_row()
+    if table.rows:
+        console.print(table)
+    for part in report.parts:
+        print(f"{part.origin.name}: {part.rows:,} lines, {part.kept:,} of them without errors and warnings")
+    if clean:
+        print(f"{clean}: {written:,} pairs written" if written else f"{clean}: not written")
+
+
+def places(finding: "Finding") -> str:
+    """'pairs.tsv:4, 7, 9, ...': the file is named where it changes."""
+    found: list[str] = []
+    last = ""
+    for place in finding.places:
+        file, _, where = place.partition(":")
+        found.append(where if file == last and where else place)
+        last = file
+    return ", ".join(found + ["..."] * (finding.count > len(finding.places)))
+
+
+def number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}

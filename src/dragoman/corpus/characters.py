@@ -1,0 +1,61 @@
+"""What single characters tell: those that text should not have, and the script that letters are written in."""
+
+import unicodedata
+
+import numpy as np
+
+FIRST_SEEN, PLAIN = 0, 1
+KINDS = (
+    "", "plain", "nul", "carriage-return", "line-separator", "byte-order-mark", "replacement-character",
+    "bidi-control", "control-character", "unassigned-character",
+)  # fmt: skip
+KIND = {name: number for number, name in enumerate(KINDS)}
+NAMED = {
+    "\0": "nul",
+    "\r": "carriage-return",
+    "\ufeff": "byte-order-mark",
+    "\ufffd": "replacement-character",
+    **dict.fromkeys("\v\f\x1c\x1d\x1e\x85\u2028\u2029", "line-separator"),
+    **dict.fromkeys("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "bidi-control"),
+}
+
+
+class Alphabet:
+    """Tables from code point to kind and to script, filled in as characters are first seen."""
+
+    def __init__(self) -> None:
+        self.kinds = np.zeros(0x110000, np.uint8)
+        self.scripts = np.zeros(0x110000, np.uint8)  # 0: no letter
+        self.names = [""]  # of the scripts
+
+    def see(self, codes: np.ndarray) -> np.ndarray:
+        """The kinds of code points, and afterwards `scripts` knows them too."""
+        kinds = self.kinds[codes]
+        if not kinds.all():
+            for code in np.unique(codes[kinds == FIRST_SEEN]):
+                self.kinds[code] = KIND[kind_of(chr(code))]
+                self.scripts[code] = self.number(script_of(chr(code)))
+            kinds = self.kinds[codes]
+        return kinds
+
+    def number(self, script: str) -> int:
+        if script not in self.names and len(self.names) < 256:  # Unicode has about 170
+            self.names.append(script)
+        return self.names.index(script) if script in self.names else 0
+
+
+def kind_of(character: str) -> str:
+    if character in NAMED:
+        return NAMED[character]
+    category = unicodedata.category(character)
+    if category == "Cc" and character not in "\t\n":
+        return "control-character"
+    return "unassigned-character" if category in ("Cn", "Co") else "plain"
+
+
+def script_of(character: str) -> str:
+    """'LATIN', 'HANGUL', 'CJK', ...: the first word of a letter's name; '' for what is no letter."""
+    if not character.isalpha():
+        return ""
+    words = unicodedata.name(character, "").replace("-", " ").split()
+    return next((word for word in words if word not in ("FULLWIDTH", "HALFWIDTH", "MODIFIER", "MATHEMATICAL")), "")

@@ -1,0 +1,74 @@
+"""One model from several checkpoints: the mean of their weights, section 6.1."""
+
+import datetime
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from dragoman.config import as_dict
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import new_folder, read_model, weights, write_model
+from dragoman.model import Model
+from dragoman.tokenizer import Tokenizer
+
+
+def average(folders: Sequence[Path], out: Path) -> None:
+    """Write the model folder `out` with the mean weights of the models in `folders`, whose order does not matter.
+
+    Sums are in double precision. Raises UsageError where `out` exists or a folder is named twice, DragomanError where
+    models differ in more than their weights.
+    """
+    if out.exists():
+        raise UsageError(f"{out}: exists already; choose another name with --out")
+    folders = sorted(folder.resolve() for folder in folders)  # a sum depends on its order, if only in its last bits
+    for folder, following in pairwise(folders):
+        if folder == following:
+            raise UsageError(f"{shown(folder)}: named twice; each checkpoint counts once")
+    model, tokenizer = read_model(folders[0])
+    sums = [tensor.double() for _, tensor in weights(model)]
+    for folder in folders[1:]:
+        other, its_tokenizer = read_model(folder)
+        if difference := difference_of(other, its_tokenizer, model, tokenizer):
+            raise DragomanError(f"{shown(folder)}: cannot be averaged with {shown(folders[0])}: {difference}")
+        for total, (_, tensor) in zip(sums, weights(other), strict=True):
+            total += tensor
+    with torch.no_grad():
+        for total, (_, tensor) in zip(sums, weights(model), strict=True):
+            tensor.copy_(total / len(folders))
+    with new_folder(out) as draft:
+        write_model(draft, model, tokenizer, card(out, folders))
+
+
+def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
+    """The first setting in which the models differ, or that their subwords do; nothing where only weights may."""
+    theirs, ours = as_dict(other.config), as_dict(model.config)
+    for name in {**ours, **theirs}:
+        if theirs.get(name) != ours.get(name):
+            return f"its {name} is {theirs.get(name)}, not {ours.get(name)}"
+    same = its_tokenizer.pieces == tokenizer.pieces and its_tokenizer.merges == tokenizer.merges
+    return "" if same else "its tokenizer has other subwords"
+
+
+def card(out: Path, folders: Sequence[Path]) -> str:
+    """The model card: whose mean this is, and what the card of the last of them says."""
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    lines = [
+        f"# {out.name}",
+        "",
+        f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today}.",
+        "",
+        *(f"- {shown(folder)}" for folder in folders),
+        "",
+        f"The card of {folders[-1].name}:",
+        "",
+        *(f"> {line}".rstrip() for line in (folders[-1] / "card.md").read_text(encoding="utf-8").splitlines()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def shown(folder: Path) -> str:
+    """A path from where we are, as people write it."""
+    return os.path.relpath(folder)

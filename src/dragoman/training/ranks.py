@@ -1,0 +1,102 @@
+"""The processes that train together. `torchrun` starts them; without it there is one, and nothing is exchanged."""
+
+import datetime
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dragoman.config import TrainingConfig
+from dragoman.errors import DragomanError, UsageError
+
+# oneDNN, which multiplies bfloat16 on CPUs, keeps a program for each shape that it has met: by default 1,024 of them, a
+# gigabyte or two. Batches have many shapes, and a new program takes half a millisecond.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+
+PREPARATION = datetime.timedelta(days=1)  # how long the others wait while the first one reads the corpora
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among `size` of them: its number, from 0, and where it computes."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+    patient: Any = None  # a process group that waits as long as the preparation takes
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Go on when all are here."""
+        if self.size > 1:
+            dist.barrier(group=self.patient)
+
+    def sum(self, tensor: Tensor) -> None:
+        """Replace `tensor` by its sum over all processes."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+
+    def each(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all processes, in order."""
+        if self.size == 1:
+            return [tensor]
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(found, tensor)
+        return found
+
+    def gather(self, value: Any) -> list[Any]:
+        """What all processes have found, in order: numbers, text, lists of them."""
+        if self.size == 1:
+            return [value]
+        found = [None] * self.size
+        dist.all_gather_object(found, value, group=self.patient)
+        return found
+
+
+def device_of(settings: TrainingConfig) -> torch.device:
+    """Raises UsageError where a GPU is asked for and there is none."""
+    if settings.device == "cpu" or (settings.device == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UsageError("training.device is 'cuda', but PyTorch sees no GPU here")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+@contextmanager
+def together(settings: TrainingConfig) -> Iterator[Ranks]:
+    """Join the processes that torchrun has started. Raises DragomanError where one of them is gone or hangs."""
+    device = device_of(settings)
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if size == 1:
+        yield Ranks(device)
+        return
+    timeout = datetime.timedelta(minutes=settings.rank_timeout)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+    try:
+        patient = dist.new_group(backend="gloo", timeout=PREPARATION)
+        yield Ranks(device, dist.get_rank(), size, patient)
+    except dist.DistError as error:
+        raise gone(error) from None
+    except RuntimeError as error:  # gloo reports a lost connection as a plain one
+        if "gloo" not in str(error).lower() and "connection" not in str(error).lower():
+            raise
+        raise gone(error) from None
+    finally:
+        dist.destroy_process_group()
+
+
+def gone(error: Exception) -> DragomanError:
+    reason = " ".join(str(error).split())
+    return DragomanError(
+        f"another process of this run is gone or does not answer; the last checkpoint is kept ({reason[:300]})"
+    )

@@ -1,0 +1,311 @@
+"""A training run: what it works on, and how it is opened anew or where it stopped."""
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import platform
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
+from dragoman.corpus import Corpus, Origin, corpora, read_corpus, stream
+from dragoman.dataset import Pairs, tokenise
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import find_model, fingerprint, read_model, replace_file
+from dragoman.model import Model, build
+from dragoman.presets import PRESETS
+from dragoman.tokenizer import PAD, Tokenizer
+from dragoman.training.checkpoint import Checkpoint, Progress, newest_checkpoint, point, save_checkpoint
+from dragoman.training.fit import batch_tokens_that_fit
+from dragoman.training.journal import Journal, duration
+from dragoman.training.ranks import Ranks
+from dragoman.training.step import Learner, best_precision
+
+# Settings that a run may change when it goes on; all others make it another run.
+MAY_CHANGE = {
+    *("train", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
+    *("validate_every", "save_every", "keep", "checkpoint_activations", "shard", "rank_timeout", "tensorboard"),
+}
+
+
+@dataclass
+class Run:
+    """Everything a training run works on."""
+
+    config: RunConfig
+    ranks: Ranks
+    pairs: Pairs
+    dev: Pairs
+    dev_corpus: Corpus
+    tokenizer: Tokenizer
+    learner: Learner
+    progress: Progress
+    journal: Journal
+    saved: int = -1  # the step of the last checkpoint
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.out)
+
+    def save(self) -> None:
+        """Called on all processes; the first one writes."""
+        model, state = self.learner.whole(), self.learner.state()
+        if self.ranks.first:
+            text = card(self.config, self.pairs, self.progress)
+            keep = self.config.training.keep
+            save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, text, keep)
+        self.saved = self.progress.step
+
+
+def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
+    """Read and tokenise the corpora; build the model, or load the newest checkpoint of the folder.
+
+    The first process reads and writes; then the others find everything in the run folder, which all must see.
+    """
+    if ranks.first:
+        config = prepare(config, ranks, journal)
+        replace_file(Path(config.out) / "config.toml", write_toml(config))
+    ranks.wait()
+    if not ranks.first:
+        config = update(config, read_toml(Path(config.out) / "config.toml"), "config.toml")
+    settings, folder = config.training, Path(config.out)
+    torch.set_num_threads(settings.threads or torch.get_num_threads())
+    if settings.deterministic and ranks.device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    checkpoint, notes = newest_checkpoint(folder)
+    for note in notes:
+        journal.say(note)
+    data = folder / "data"
+    pairs, dev = Pairs.open(data / "train.arrow"), Pairs.open(data / "dev.arrow")
+    dev_corpus = read_corpus(config.dev)
+    tokenizer = Tokenizer.load(data / "tokenizer.json")
+    learner = Learner(first_model(config, tokenizer), settings, ranks)
+    progress = Progress(data=pairs.fingerprint, machine=machine())
+    if checkpoint:
+        progress = resume(checkpoint, learner, pairs, config, journal)
+        if ranks.first:
+            point(folder / "last", checkpoint.folder)
+    else:
+        journal.say(
+            f"{len(pairs):,} pairs, {len(tokenizer):,} subwords, {size(learner.model):,} parameters, "
+            f"{settings.precision}, {place(ranks)}"
+        )
+    return Run(
+        config,
+        ranks,
+        pairs,
+        dev,
+        dev_corpus,
+        tokenizer,
+        learner,
+        progress,
+        journal,
+        progress.step if checkpoint else -1,
+    )
+
+
+def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> RunConfig:
+    """Check the settings against an earlier part of the run, and tokenise what is not yet. Returns the settings with
+    nothing left open.
+    """
+    folder = Path(config.out)
+    earlier = earlier_config(folder)
+    config = replace(config, training=settled(config.training, earlier, ranks))
+    if config.init_from:
+        config = replace(config, model=read_model(Path(config.init_from))[0].config)
+    if earlier:
+        check_same_run(config, earlier)
+    settings, data = config.training, folder / "data"
+    train, dev = corpora(config.train), corpora(config.dev)
+    for origin in (*train, *dev):
+        for file in origin.files:
+            if not Path(file).is_file():
+                raise DragomanError(f"{file}: no such file")
+    if any(origin.weight != 1 for origin in dev):
+        raise UsageError("weight= is for --train; every dev pair is translated once")
+    tokenizer = subwords(config, train, dev, data / "tokenizer.json", fresh=earlier is None)
+    if settings.batch_tokens == "auto":
+        settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), ranks, journal))
+        config = replace(config, training=settings)
+    longest = config.model.longest
+    most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
+    once(train, tokenizer, most, data / "train.arrow", journal)
+    once(dev, tokenizer, longest, data / "dev.arrow", journal)
+    return config
+
+
+def earlier_config(folder: Path) -> RunConfig | None:
+    """The settings of a run that has a checkpoint."""
+    file = folder / "config.toml"
+    if not any((folder / "checkpoints").glob("step-*")) or not file.exists():
+        return None
+    return update(RunConfig(), read_toml(file), str(file))
+
+
+def settled(settings: TrainingConfig, earlier: RunConfig | None, ranks: Ranks) -> TrainingConfig:
+    """What was left to us: as the earlier part of the run had it, or what suits this machine."""
+    before = earlier.training if earlier else None
+    precision = settings.precision
+    if precision == "auto":
+        precision = before.precision if before else best_precision(ranks.device)  # type: ignore[assignment]
+    batch_tokens = settings.batch_tokens
+    if batch_tokens == "auto" and before:
+        batch_tokens = before.batch_tokens
+    return replace(
+        settings,
+        precision=precision,
+        batch_tokens=batch_tokens,
+        micro_batches=settings.micro_batches or (before.micro_batches if before else ranks.size),
+        threads=settings.threads or (1 if settings.deterministic else None),
+    )
+
+
+def subwords(
+    config: RunConfig, train: tuple[Origin, ...], dev: tuple[Origin, ...], file: Path, fresh: bool
+) -> Tokenizer:
+    """The tokenizer of the run: an earlier part's, that of the model to start from, or one learned from the corpora."""
+    if not fresh and file.exists():
+        return Tokenizer.load(file)
+    texts = (text for origin in train for row in stream(origin) for text in (row.source, row.target))
+    tags = tuple(dict.fromkeys(origin.tag for origin in (*train, *dev) if origin.tag))
+    if config.init_from:
+        tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
+        if config.vocabulary and config.vocabulary > len(tokenizer):
+            tokenizer = tokenizer.extended(texts, config.vocabulary, tags)
+    else:
+        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.draft")
+    tokenizer.save(draft)
+    draft.replace(file)
+    return tokenizer
+
+
+def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None, file: Path, journal: Journal) -> None:
+    """Tokenise corpora into `file`, unless it holds them already; the notes about what was left out are told."""
+    made_of = {
+        "files": [[fingerprint(Path(name))["sha256"] for name in origin.files] for origin in origins],
+        "settings": [[*origin.files, origin.weight, origin.tag, origin.columns] for origin in origins],
+        "tokenizer": hashlib.sha256("\n".join(tokenizer.pieces).encode()).hexdigest(),
+        "longest": longest,
+    }
+    record = file.with_suffix(".json")
+    key = json.loads(json.dumps(made_of))
+    with contextlib.suppress(OSError, ValueError, DragomanError):  # missing or damaged: it is made anew
+        known = json.loads(record.read_text(encoding="utf-8"))
+        if {name: known.get(name) for name in key} == key:
+            Pairs.open(file)
+            for note in known["notes"]:
+                journal.say(note)
+            return
+    record.unlink(missing_ok=True)
+    _, notes = tokenise(origins, tokenizer, longest, file)
+    for note in notes:
+        journal.say(note)
+    replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
+
+
+def first_model(config: RunConfig, tokenizer: Tokenizer) -> Model:
+    """The model before the first step."""
+    torch.manual_seed(config.training.seed)
+    model = build(config.model, len(tokenizer), pad=PAD)
+    if config.init_from:
+        start_from(model, read_model(Path(config.init_from))[0])
+    return model
+
+
+@torch.no_grad()
+def start_from(model: Model, old: Model) -> None:
+    """Copy the weights of `old`. Words that are new keep their random vectors."""
+    values = dict(old.named_parameters())
+    for name, parameter in model.named_parameters():
+        value = values[name]
+        if parameter.shape[1:] != value.shape[1:] or len(parameter) < len(value):
+            raise DragomanError(f"'{name}' is {tuple(value.shape)} there and {tuple(parameter.shape)} here")
+        parameter[: len(value)].copy_(value)
+
+
+def resume(checkpoint: Checkpoint, learner: Learner, pairs: Pairs, config: RunConfig, journal: Journal) -> Progress:
+    progress = checkpoint.progress
+    if progress.data != pairs.fingerprint:
+        raise DragomanError(
+            f"{' '.join(config.train)}: not the text that {config.out} was trained on; choose another --out"
+        )
+    try:
+        learner.load(checkpoint.model, checkpoint.state)
+    except (KeyError, RuntimeError) as error:
+        raise DragomanError(f"{checkpoint.folder}: this checkpoint does not fit the run: {error}") from None
+    journal.say(f"going on from step {progress.step:,} of {config.out}")
+    here = machine()
+    changed = [
+        f"{name} {progress.machine.get(name)} -> {here[name]}"
+        for name in here
+        if progress.machine.get(name) != here[name]
+    ]
+    if changed:
+        journal.say(f"the last bits of the results may differ from an uninterrupted run: {', '.join(changed)}")
+    progress.machine = here
+    return progress
+
+
+def machine() -> dict[str, Any]:
+    """What decides the last bits of results, beside the settings."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+        "python": platform.python_version(),
+    }
+
+
+def place(ranks: Ranks) -> str:
+    where = f"{torch.get_num_threads()} threads"
+    if ranks.device.type == "cuda":
+        where = torch.cuda.get_device_name(ranks.device)
+    return where if ranks.size == 1 else f"{ranks.size} processes, each {where}"
+
+
+def size(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def check_same_run(config: RunConfig, earlier: RunConfig) -> None:
+    """Raises UsageError where the run in that folder was started with other settings than these."""
+    old, new = flat(as_dict(earlier)), flat(as_dict(config))
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name) and name.rsplit(".", 1)[-1] not in MAY_CHANGE:
+            raise UsageError(
+                f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
+                "choose another --out, or the same settings to go on"
+            )
+
+
+def flat(tree: dict, prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def card(config: RunConfig, pairs: Pairs, progress: Progress) -> str:
+    """The model card: what this is, learned from what, and how good."""
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    lines = [
+        f"# {Path(config.out).name or 'model'}",
+        "",
+        f"Trained on {len(pairs):,} sentence pairs of {' '.join(config.train)}; {progress.step:,} steps, "
+        f"{progress.target_tokens:,} target tokens, {duration(progress.seconds)}. Written on {today}.",
+    ]
+    if config.init_from:
+        lines += ["", f"Started from the weights of {config.init_from}."]
+    if progress.scores:
+        lines += ["", f"On {' '.join(config.dev)}, greedy search:", "", *(f"- {row}" for row in progress.scores)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,36 @@
+"""The numbers of a run as TensorBoard reads them. Needs the extra `tensorboard`."""
+
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import UsageError
+
+FLUSH_EVERY = 10  # seconds
+
+
+class Board:
+    """Writes into `folder`, from the first number on. Raises UsageError where the package is missing."""
+
+    def __init__(self, folder: Path):
+        try:
+            import tensorboardX
+        except ImportError:
+            raise UsageError("training.tensorboard needs a package: pip install 'dragoman[tensorboard]'") from None
+        self.package, self.folder = tensorboardX, folder
+        self.writer: Any = None
+
+    def record(self, event: str, *, step: int, **values: Any) -> None:
+        if self.writer is None:
+            self.writer = self.package.SummaryWriter(
+                str(self.folder),
+                purge_step=step,  # what an interrupted sitting wrote from here on is done again, and hidden
+                filename_suffix=f".{step}",  # two sittings that begin in one second would share a file
+                flush_secs=FLUSH_EVERY,
+            )
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self.writer.add_scalar(f"{event}/{name}", value, step)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()

@@ -1,0 +1,279 @@
+"""Corpora that are wrong in one way each, made in code, and writers of every format."""
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pyarrow.parquet
+from conftest import toy_pairs
+
+from dragoman.corpus import Pair
+
+BOM = "\ufeff"
+CLEAN = toy_pairs(60)
+AT = 5  # the pair that something happens to
+SOURCE, TARGET = CLEAN[AT]
+
+
+# Writers: pairs -> the files of a corpus, by suffix.
+
+
+def tsv(pairs: Sequence[Pair]) -> bytes:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+def text(texts: Sequence[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def jsonl(pairs: Sequence[Pair]) -> bytes:
+    return "".join(json.dumps({"source": s, "target": t}, ensure_ascii=False) + "\n" for s, t in pairs).encode()
+
+
+def parquet(pairs: Sequence[Pair], kind: pa.DataType | None = None) -> bytes:
+    file = io.BytesIO()
+    columns = list(zip(*pairs, strict=True)) or [(), ()]
+    table = pa.table(
+        {name: pa.array(c, kind or pa.string()) for name, c in zip(("source", "target"), columns, strict=True)}
+    )
+    pyarrow.parquet.write_table(table, file, row_group_size=7)
+    return file.getvalue()
+
+
+def tmx(pairs: Sequence[Pair], head: str = "", languages: tuple[str, str] = ("en-US", "ko")) -> bytes:
+    def unit(pair: Pair) -> str:
+        sides = zip(languages, pair, strict=True)
+        return (
+            "<tu>" + "".join(f'<tuv xml:lang="{code}"><seg>{xml(side)}</seg></tuv>' for code, side in sides) + "</tu>"
+        )
+
+    body = "\n".join(unit(pair) for pair in pairs)
+    return f'<?xml version="1.0"?>{head}<tmx version="1.4"><header srclang="en"/><body>{body}</body></tmx>'.encode()
+
+
+def xml(text: str) -> str:
+    return escape(text, {"\r": "&#13;"})
+
+
+def po(pairs: Sequence[Pair]) -> bytes:
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n'
+    messages = "".join(f"\nmsgid {quoted(source)}\nmsgstr {quoted(target)}\n" for source, target in pairs)
+    return (header + messages).encode()
+
+
+def quoted(text: str) -> str:
+    for character, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(character, written)
+    return f'"{text}"'
+
+
+WRITERS: dict[str, Callable[[Sequence[Pair]], bytes]] = {
+    "tsv": tsv, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
+}  # fmt: skip
+CODECS = {"": None, ".gz": "gzip", ".zst": "zstd"}
+
+
+def packed(data: bytes, codec: str | None) -> bytes:
+    if codec is None:
+        return data
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+# What is wrong.
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """`finds`: what a check names. `reads`: the rows that reading gives, all of them, or what its error says."""
+
+    name: str
+    files: dict[str, bytes]
+    finds: str
+    reads: list[Pair] | str
+    options: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.files, *self.options]
+
+
+def changed(source: str = SOURCE, target: str = TARGET, pairs: Sequence[Pair] = CLEAN) -> list[Pair]:
+    return [*pairs[:AT], (source, target), *pairs[AT + 1 :]]
+
+
+def line(data: bytes, end: bytes = b"\n") -> bytes:
+    """A TSV with this as line AT + 1."""
+    return tsv(CLEAN[:AT]) + data + end + tsv(CLEAN[AT:])
+
+
+def character(name: str, odd: str, finds: str) -> list[Hostile]:
+    """In the source, and in the target, as TSV and as two files."""
+    first, second = changed(SOURCE[:9] + odd + SOURCE[9:]), changed(target=TARGET[:4] + odd + TARGET[4:])
+    sources, targets = zip(*second, strict=True)
+    return [
+        Hostile(f"{name} in a source", {"a.tsv": tsv(first)}, finds, first),
+        Hostile(f"{name} in a target file", {"a.en": text(sources), "a.ko": text(targets)}, finds, second),
+    ]
+
+
+SEPARATORS = {"VT": "\v", "FF": "\f", "FS": "\x1c", "GS": "\x1d", "RS": "\x1e", "NEL": "\x85", "LS": "\u2028",
+              "PS": "\u2029"}  # fmt: skip
+EN, KO = (text(side) for side in zip(*CLEAN, strict=True))
+EN_LINES, KO_LINES = EN.split(b"\n")[:-1], KO.split(b"\n")[:-1]
+LONG = b"a\t" + b"b" * 1000 + b"\n"
+LONG_RECORD = {"source": "a", "target": "b" * (2 << 20)}
+RECORD = json.dumps({"source": SOURCE, "target": TARGET}).encode()
+
+
+def json_line(data: bytes) -> dict[str, bytes]:
+    return {"a.jsonl": jsonl(CLEAN[:AT]) + data + b"\n" + jsonl(CLEAN[AT:])}
+
+
+def po_message(data: str) -> dict[str, bytes]:
+    return {"a.po": po(CLEAN) + f"\n{data}\n".encode()}
+
+
+def entities(kind: str) -> bytes:
+    laughs = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
+    heads = {
+        "laughs": f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]>',
+        "quadratic": f'<!DOCTYPE tmx [<!ENTITY l9 "{"a" * 50_000}">]>',
+        "external": '<!DOCTYPE tmx [<!ENTITY l9 SYSTEM "file:///etc/hostname">]>',
+        "parameter": '<!DOCTYPE tmx [<!ENTITY % l9 SYSTEM "file:///etc/hostname"> %l9;]>',
+    }
+    return tmx([("SLOT", "SLOT")], heads[kind]).replace(b"SLOT", b"&l9;" * (1 if kind != "quadratic" else 1000))
+
+
+HOSTILE = [
+    *[case for name, odd in SEPARATORS.items() for case in character(name, odd, "line-separator")],
+    *character("NUL", "\0", "nul"),
+    *character("lone CR", "\r", "carriage-return"),
+    *character("BOM", BOM, "byte-order-mark"),
+    *character("U+FFFD", "\ufffd", "replacement-character"),
+    *character("bidi override", "\u202e", "bidi-control"),
+    *character("bidi isolate", "\u2066", "bidi-control"),
+    *character("escape", "\x1b[31m", "control-character"),
+    *character("private use", "\ue000", "unassigned-character"),
+    *character("noncharacter", "\uffff", "unassigned-character"),
+    *character("not NFC", "e\u0301", "not-nfc"),
+    *character("entity", "&nbsp;", "markup"),
+    *character("tag", "<br/>", "markup"),
+    *character("placeholder", " %s ", "placeholders"),
+    Hostile("BOM first", {"a.tsv": BOM.encode() + tsv(CLEAN)}, "byte-order-mark-first", CLEAN),
+    Hostile("CR LF", {"a.tsv": tsv(CLEAN).replace(b"\n", b"\r\n")}, "cr-line-end", CLEAN),
+    Hostile("CR LF on one side", {"a.en": EN.replace(b"\n", b"\r\n"), "a.ko": KO}, "cr-line-end", CLEAN),
+    Hostile("CR only", {"a.tsv": tsv(CLEAN).replace(b"\n", b"\r")}, "columns", "columns, expected"),
+    Hostile("outer space", {"a.tsv": tsv(changed(f" {SOURCE}"))}, "outer-space", changed(f" {SOURCE}")),
+    # Bytes.
+    Hostile("Latin-1", {"a.tsv": line(b"caf\xe9\tkaffee")}, "utf-8", "a.tsv:6: not UTF-8 at byte 4"),
+    Hostile("Latin-1 on one side", {"a.en": EN, "a.ko": KO.replace(b"\n", b"\xff\n", 1)}, "utf-8", "a.ko:1: not UTF-8"),
+    Hostile("cut off in a character", {"a.tsv": tsv(CLEAN)[:-3]}, "utf-8", "a.tsv:60: not UTF-8"),
+    Hostile("overlong NUL", {"a.tsv": line(b"a\xc0\x80\tb")}, "utf-8", "a.tsv:6: not UTF-8 at byte 2"),
+    Hostile("surrogate", {"a.tsv": line(b"\xed\xa0\x80\tb")}, "utf-8", "a.tsv:6: not UTF-8 at byte 1"),
+    Hostile("beyond Unicode", {"a.tsv": line(b"\xf4\x90\x80\x80\tb")}, "utf-8", "a.tsv:6: not UTF-8 at byte 1"),
+    Hostile("UTF-16", {"a.tsv": tsv(CLEAN).decode().encode("utf-16")}, "utf-8", "from UTF-16"),
+    Hostile("UTF-16 without BOM", {"a.tsv": tsv(CLEAN).decode().encode("utf-16-le")}, "utf-8", "a.tsv:1: not UTF-8"),
+    Hostile("ASCII in UTF-16 without BOM", {"a.tsv": "a\tb\n".encode("utf-16-le") * 60}, "nul columns", "no tab"),
+    Hostile("every byte", {"a.tsv": bytes(range(256)) * 9}, "utf-8", "a.tsv:2: not UTF-8"),
+    Hostile("no file at all", {"a.tsv": b""}, "no-pairs", "no sentence pairs"),
+    Hostile("only a BOM", {"a.tsv": BOM.encode()}, "no-pairs", "no sentence pairs"),
+    Hostile("only empty lines", {"a.tsv": b"\n" * 50}, "no-pairs empty", "no sentence pairs"),
+    Hostile("a line without end", {"a.tsv": b"x" * (17 << 20)}, "unreadable", "a line of more than 16 MiB"),
+    # Lines.
+    Hostile("no tab", {"a.tsv": line(b"only one")}, "columns", "a.tsv:6: no tab"),
+    Hostile("three columns", {"a.tsv": line(b"a\tb\tc")}, "columns", "a.tsv:6: 3 columns"),
+    Hostile("empty line", {"a.tsv": line(b"")}, "empty", [*CLEAN[:AT], ("", ""), *CLEAN[AT:]]),
+    Hostile("empty source", {"a.tsv": line(b"\tb")}, "empty", [*CLEAN[:AT], ("", "b"), *CLEAN[AT:]]),
+    Hostile("empty target", {"a.tsv": line(b"a\t")}, "empty", [*CLEAN[:AT], ("a", ""), *CLEAN[AT:]]),
+    Hostile("white target", {"a.tsv": line("a\t\u3000 \u2003".encode())}, "empty",
+            [*CLEAN[:AT], ("a", "\u3000 \u2003"), *CLEAN[AT:]]),
+    Hostile("empty line on one side", {"a.en": EN, "a.ko": text([t for _, t in changed(target="")])}, "empty",
+            changed(target="")),
+    Hostile("a line short", {"a.en": EN, "a.ko": b"\n".join(KO_LINES[:-1])}, "line-counts", "has 60 lines, "),
+    Hostile("a line lost inside", {"a.en": EN, "a.ko": b"\n".join(KO_LINES[:AT] + KO_LINES[AT + 1 :])},
+            "line-counts", "has 60 lines, "),
+    Hostile("a line too many", {"a.en": EN, "a.ko": KO + b"\n"}, "line-counts", "has 61"),
+    Hostile("one side empty", {"a.en": EN, "a.ko": b""}, "line-counts", "has 0"),
+    # Pairs.
+    Hostile("duplicate", {"a.tsv": tsv([*CLEAN, CLEAN[AT]])}, "duplicate", [*CLEAN, CLEAN[AT]]),
+    Hostile("two targets", {"a.tsv": tsv([*CLEAN, (SOURCE, CLEAN[0][1])])}, "several-targets",
+            [*CLEAN, (SOURCE, CLEAN[0][1])]),
+    Hostile("copy", {"a.tsv": tsv(changed(SOURCE, SOURCE))}, "copy", changed(SOURCE, SOURCE)),
+    Hostile("short copy", {"a.tsv": tsv(changed("Zorg", "Zorg"))}, "short-copy", changed("Zorg", "Zorg")),
+    Hostile("far too long", {"a.tsv": tsv(changed(target=TARGET * 9))}, "length-ratio", changed(target=TARGET * 9)),
+    Hostile("over-long", {"a.tsv": tsv(changed(SOURCE * 99, TARGET * 150))}, "over-long",
+            changed(SOURCE * 99, TARGET * 150)),
+    Hostile("swapped", {"a.tsv": tsv(changed(TARGET, SOURCE))}, "swapped", changed(TARGET, SOURCE)),
+    Hostile("another script", {"a.tsv": tsv(changed(target="Собака видит красных кошек."))}, "script",
+            changed(target="Собака видит красных кошек.")),
+    # JSON lines.
+    Hostile("JSON cut off", json_line(RECORD[:-5]), "record", "a.jsonl:6: not JSON"),
+    Hostile("JSON list", json_line(b"[1, 2]"), "record", "a.jsonl:6: not a JSON object"),
+    Hostile("JSON without target", json_line(b'{"source": "a"}'), "record", "a.jsonl:6: no 'target'"),
+    Hostile("JSON number", json_line(b'{"source": "a", "target": 5}'), "record", "a.jsonl:6: 'target' is not a text"),
+    Hostile("JSON half a character", json_line(b'{"source": "\\ud800", "target": "b"}'), "record", "half a character"),
+    Hostile("JSON deep", json_line(b"[" * 200_000), "record", "a.jsonl:6: "),
+    Hostile("JSON huge number", json_line(b'{"source": 1' + b"0" * 5000 + b"}"), "record", "a.jsonl:6: "),
+    Hostile("JSON raw control", json_line(b'{"source": "a\x01b", "target": "b"}'), "record", "a.jsonl:6: not JSON"),
+    Hostile("JSON NUL", json_line(b'{"source": "a\\u0000b", "target": "b"}'), "nul",
+            [*CLEAN[:AT], ("a\0b", "b"), *CLEAN[AT:]]),
+    Hostile("JSON line breaks", json_line(b'{"source": "a\\nb\\r\\nc", "target": "b"}'), "line-break",
+            [*CLEAN[:AT], ("a b c", "b"), *CLEAN[AT:]]),
+    Hostile("JSON null", json_line(b'{"source": "a", "target": null}'), "empty",
+            [*CLEAN[:AT], ("a", ""), *CLEAN[AT:]]),
+    Hostile("JSON LS", {"a.jsonl": jsonl(changed("a\u2028b"))}, "line-separator", changed("a\u2028b")),
+    Hostile("JSON Latin-1", json_line(b'{"source": "\xe9", "target": "b"}'), "utf-8", "a.jsonl:6: not UTF-8"),
+    # Parquet.
+    Hostile("no Parquet", {"a.parquet": tsv(CLEAN)}, "unreadable", "a.parquet: not a Parquet file"),
+    Hostile("Parquet cut off", {"a.parquet": parquet(CLEAN)[:-100]}, "unreadable", "a.parquet: not a Parquet file"),
+    Hostile("Parquet of numbers", {"a.parquet": parquet([(1, 2)], pa.int64())}, "unreadable", "not text"),  # type: ignore[list-item]
+    Hostile("Parquet columns", {"a.parquet": parquet(CLEAN)}, "unreadable", "no column 'en'", ("columns=en,ko",)),
+    Hostile("Parquet null", {"a.parquet": parquet(changed(target=None))}, "empty", changed(target="")),  # type: ignore[arg-type]
+    Hostile("Parquet not UTF-8", {"a.parquet": parquet([(b"a", b"b"), (b"\xff", b"b")], pa.binary())}, "utf-8",  # type: ignore[list-item]
+            "a.parquet:2: not UTF-8"),
+    Hostile("Parquet line break", {"a.parquet": parquet(changed("a\nb"))}, "line-break", changed("a b")),
+    Hostile("Parquet packed", {"a.parquet.gz": packed(parquet(CLEAN), "gzip")}, "unreadable", "unpack it"),
+    # Translation memories.
+    *[Hostile(f"TMX {kind}", {"a.tmx": entities(kind)}, "unreadable", "declares XML entities")
+      for kind in ("laughs", "quadratic", "external", "parameter")],
+    Hostile("TMX deep", {"a.tmx": tmx(CLEAN).replace(b"<seg>", b"<seg>" + b"<hi>" * 10**6, 1)}, "unreadable",
+            "more than 100 elements inside each other"),
+    Hostile("TMX cut off", {"a.tmx": tmx(CLEAN)[:-30]}, "unreadable", "a.tmx: not a TMX file"),
+    Hostile("TMX Latin-1", {"a.tmx": tmx(CLEAN).replace(b"dog", b"d\xf6g", 1)}, "unreadable", "a.tmx: not a TMX file"),
+    Hostile("TMX encoding", {"a.tmx": tmx(CLEAN).replace(b'"1.0"', b'"1.0" encoding="klingon"', 1)}, "unreadable",
+            "a.tmx: not a TMX file"),
+    Hostile("TMX language", {"a.tmx": tmx(CLEAN)}, "unreadable", "nothing in 'fr'", ("columns=en,fr",)),
+    Hostile("TMX of one", {"a.tmx": tmx(CLEAN, languages=("en", "en"))}, "unreadable", "say which languages"),
+    Hostile("TMX without a side", {"a.tmx": tmx(CLEAN).replace(b'"ko"', b'"fr"', 1)}, "empty",
+            [(CLEAN[0][0], ""), *CLEAN[1:]], ("columns=en,ko",)),
+    Hostile("TMX line break", {"a.tmx": tmx(changed("a\nb"))}, "line-break", changed("a b")),
+    Hostile("TMX variant", {"a.tmx": tmx(CLEAN).replace(b"</tu>", b'<tuv lang="KO"><seg>x</seg></tuv></tu>', 1)},
+            "variant", CLEAN, ("columns=en,ko",)),
+    # Catalogues.
+    Hostile("PO syntax", po_message('msgid "a"b"\nmsgstr "b"'), "unreadable", "a.po: not a PO file"),
+    Hostile("PO open quote", po_message('msgid "a\nmsgstr "b"'), "unreadable", "a.po:184: not a PO file"),
+    Hostile("PO fuzzy", po_message('#, fuzzy\nmsgid "a"\nmsgstr "b"'), "fuzzy", CLEAN),
+    Hostile("PO obsolete", po_message('#~ msgid "a"\n#~ msgstr "b"'), "obsolete", CLEAN),
+    Hostile("PO untranslated", po_message('msgid "a"\nmsgstr ""'), "empty", [*CLEAN, ("a", "")]),
+    Hostile("PO plural", po_message('msgid "a"\nmsgid_plural "b"\n' + "".join(f'msgstr[{i}] "c"\n' for i in range(3))),
+            "plural", CLEAN),
+    Hostile("PO PS", {"a.po": po(changed("a\u2029b"))}, "line-separator", changed("a\u2029b")),
+    Hostile("PO a name", {"a.po": b"/etc/hostname"}, "unreadable", "a.po: not a PO file"),
+    # Packed.
+    Hostile("gz cut off", {"a.tsv.gz": packed(tsv(CLEAN), "gzip")[:-9]}, "unreadable", "damaged or cut off"),
+    Hostile("zst cut off", {"a.tsv.zst": packed(tsv(CLEAN), "zstd")[:-9]}, "unreadable", "damaged or cut off"),
+    Hostile("gz without its ending", {"a.tsv.gz": packed(tsv(CLEAN), "gzip")[:-8]}, "unreadable", "damaged or cut off"),
+    Hostile("no gz", {"a.tsv.gz": tsv(CLEAN)}, "unreadable", "damaged or cut off"),
+    Hostile("no zst", {"a.tsv.zst": tsv(CLEAN)}, "unreadable", "damaged or cut off"),
+    Hostile("gz and more", {"a.tsv.gz": packed(tsv(CLEAN), "gzip") + b"more"}, "unreadable", "damaged or cut off"),
+    Hostile("gz bomb", {"a.tsv.gz": packed(LONG * 20_000, "gzip")}, "unreadable",
+            "200 times its size"),
+    Hostile("zst bomb", {"a.jsonl.zst": packed((json.dumps(LONG_RECORD) + "\n").encode() * 4, "zstd")}, "unreadable",
+            "200 times its size"),
+]  # fmt: skip

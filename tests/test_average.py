@@ -1,0 +1,246 @@
+"""Averaged checkpoints: the mean, rounded once, whatever their order; a model like any other."""
+
+import dataclasses
+import itertools
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+from safetensors.torch import load_file
+from torch import Tensor
+
+from dragoman.cli import main
+from dragoman.config import ModelConfig
+from dragoman.corpus import Pair
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import new_folder, read_model, weights, write_model
+from dragoman.model import build
+from dragoman.tokenizer import Tokenizer
+from dragoman.training.average import average
+from dragoman.training.checkpoint import point
+from dragoman.translator import Translator
+
+
+def write(
+    folder: Path, tokenizer: Tokenizer, seed: int = 0, fill: float | None = None, config: ModelConfig = TINY
+) -> Path:
+    """A model folder with random weights, or with one number everywhere."""
+    torch.manual_seed(seed)
+    model = build(config, len(tokenizer))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_() if fill is None else parameter.fill_(fill)
+    with new_folder(folder) as draft:
+        write_model(draft, model, tokenizer, f"# {folder.name}\n\nLearned from toys.\n")
+    return folder
+
+
+def read(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def exact_mean(tensors: Sequence[Tensor]) -> Tensor:
+    """The mean without any error of summation, rounded to single precision."""
+    columns = zip(*(tensor.flatten().tolist() for tensor in tensors), strict=True)
+    return torch.tensor([math.fsum(column) / len(tensors) for column in columns]).view_as(tensors[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
+def test_every_weight_is_the_exact_mean(tmp_path: Path, tokenizer: Tokenizer, count: int):
+    folders = [write(tmp_path / f"model-{seed}", tokenizer, seed) for seed in range(count)]
+    average(folders, tmp_path / "mean")
+    found, given = read(tmp_path / "mean"), [read(folder) for folder in folders]
+    assert all(torch.equal(found[name], exact_mean([one[name] for one in given])) for name in found)
+    if count > 2:  # the control: sums in single precision are not exact
+        assert any(not torch.equal(found[name], sum(one[name] for one in given) / count) for name in found)
+
+
+def test_the_mean_of_equal_models_is_the_model(tmp_path: Path, tokenizer: Tokenizer):
+    folders = [write(tmp_path / f"model-{number}", tokenizer, seed=1) for number in range(3)]
+    average(folders, tmp_path / "mean")
+    assert same(read(tmp_path / "mean"), read(folders[0]))
+    assert not same(read(tmp_path / "mean"), read(write(tmp_path / "other", tokenizer, seed=2)))
+
+
+def test_the_order_does_not_matter(tmp_path: Path, tokenizer: Tokenizer):
+    """Not even where sums depend on it: of these three, one order gives a third and another nothing."""
+    assert (1e30 - 1e30) + 1.0 != (1e30 + 1.0) - 1e30
+    folders = [write(tmp_path / str(fill), tokenizer, fill=fill) for fill in (1e30, -1e30, 1.0)]
+    for number, order in enumerate(itertools.permutations(folders)):
+        average(order, tmp_path / f"mean-{number}")
+    assert len({(tmp_path / f"mean-{n}" / "model.safetensors").read_bytes() for n in range(6)}) == 1
+
+
+@pytest.mark.parametrize("share", ["all", "none"])
+@pytest.mark.parametrize("config", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
+def test_shared_matrices_stay_shared(tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig, share: str):
+    config = dataclasses.replace(config, share=share)  # type: ignore[arg-type]
+    folders = [write(tmp_path / str(seed), tokenizer, seed, config=config) for seed in range(2)]
+    average(folders, tmp_path / "mean")
+    (found, _), (given, _) = read_model(tmp_path / "mean"), read_model(folders[0])
+    names = [names for names, _ in weights(found)]
+    assert names == [names for names, _ in weights(given)]
+    assert any(len(shared) > 1 for shared in names) == (share == "all")
+    assert read(tmp_path / "mean").keys() == read(folders[0]).keys()
+
+
+def test_the_result_translates(tmp_path: Path, trained: Path, pairs: list[Pair]):
+    """The mean of a model and its copy does as the model itself; with another one it does something else."""
+    one, other = (trained / "best").resolve(), tmp_path / "other"
+    model, tokenizer = read_model(one)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    with new_folder(other) as draft:
+        write_model(draft, model, tokenizer, "# other\n")
+    average([one, shutil.copytree(one, tmp_path / "copy")], tmp_path / "same")
+    average([one, other], tmp_path / "mean")
+    texts = [source for source, _ in pairs[:5]]
+    found = [Translator.load(folder).translate(texts) for folder in (one, tmp_path / "same", tmp_path / "mean")]
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+# What cannot be averaged.
+
+
+def refused(folders: Sequence[Path], out: Path, kind: type[DragomanError] = DragomanError) -> str:
+    """The message; nothing is left where the result would have been."""
+    there = sorted(out.parent.iterdir())
+    with pytest.raises(kind) as error:
+        average(folders, out)
+    assert sorted(out.parent.iterdir()) == there
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (dataclasses.replace(TINY, decoder_layers=2), "its decoder_layers is 2, not 1"),
+        (dataclasses.replace(TINY, dropout=0.2), "its dropout is 0.2, not 0.1"),  # though its weights would fit
+        (TINY_RECURRENT, "its kind is recurrent, not transformer"),
+    ],
+)
+def test_models_that_differ_in_a_setting_are_refused_by_name(
+    tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig, words: str
+):
+    folders = [write(tmp_path / "first", tokenizer), write(tmp_path / "second", tokenizer, config=config)]
+    message = refused(folders, tmp_path / "mean")
+    assert "second: cannot be averaged" in message
+    assert words in message
+
+
+@pytest.mark.parametrize("part", ["pieces", "merges"])
+def test_models_with_other_subwords_are_refused(tmp_path: Path, tokenizer: Tokenizer, part: str):
+    """As many, and all but two in the same place."""
+    pieces, merges = list(tokenizer.pieces), list(tokenizer.merges)
+    changed: list = pieces if part == "pieces" else merges
+    changed[-2:] = reversed(changed[-2:])
+    others = Tokenizer({piece: id for id, piece in enumerate(pieces)}, merges)
+    folders = [write(tmp_path / "first", tokenizer), write(tmp_path / "second", others)]
+    assert "its tokenizer has other subwords" in refused(folders, tmp_path / "mean")
+
+
+def test_a_folder_named_twice_is_refused(tmp_path: Path, tokenizer: Tokenizer):
+    """By whatever name: it would count twice."""
+    folder = write(tmp_path / "model", tokenizer)
+    point(tmp_path / "best", folder)
+    assert "named twice" in refused([tmp_path / "best", folder], tmp_path / "mean", UsageError)
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path, tokenizer: Tokenizer):
+    folder = write(tmp_path / "model", tokenizer)
+    assert "exists already" in refused([folder], folder, UsageError)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, tokenizer: Tokenizer):
+    folders = [write(tmp_path / name, tokenizer) for name in ("first", "second")]
+    with (folders[1] / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"!")
+    assert "second/model.safetensors: damaged" in refused(folders, tmp_path / "mean")
+
+
+# The command.
+
+
+@pytest.fixture
+def run(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run whose checkpoint at step k has the weights k."""
+    monkeypatch.chdir(tmp_path)
+    for step in range(1, 8):
+        write(Path(f"run/checkpoints/step-{step:08d}"), tokenizer, fill=step)
+    for name, step in (("best", 2), ("last", 7)):
+        point(Path("run") / name, Path(f"run/checkpoints/step-{step:08d}"))
+    return Path("run")
+
+
+def weight(folder: str) -> float:
+    """The one number of which all weights consist."""
+    (found,) = {value for tensor in read(Path(folder)).values() for value in tensor.flatten().tolist()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mean"),
+    [
+        ("run", 5),  # 3 4 5 6 7
+        ("run --last 3", 6),
+        ("run --last 1", 7),
+        ("run/best run/last", 4.5),
+        ("run/checkpoints/step-00000001", 1),
+        ("run run/best --last 1", 4.5),
+        ("run/best run --last 1", 4.5),
+    ],
+)
+def test_a_run_stands_for_its_last_checkpoints(
+    run: Path, capsys: pytest.CaptureFixture[str], arguments: str, mean: float
+):
+    assert main(["average", *arguments.split(), "--out", "out/mean"]) == 0
+    assert weight("out/mean") == mean
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("out/mean\n", "")
+
+
+def test_fewer_checkpoints_than_asked_for_are_told(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["average", "run", "--last", "20", "--out", "mean"]) == 0
+    assert weight("mean") == 4
+    assert capsys.readouterr().err == "run: 7 checkpoints, not 20: no more are kept\n"
+
+
+def test_the_card_names_the_checkpoints_and_keeps_what_was_known(run: Path):
+    main(["average", "run", "--last", "2", "--out", "mean"])
+    card = Path("mean/card.md").read_text()
+    named = [line for line in card.splitlines() if line.startswith("- ")]
+    assert named == ["- run/checkpoints/step-00000006", "- run/checkpoints/step-00000007"]
+    assert "> Learned from toys." in card
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("", 2, "name a run folder"),
+        ("run --last 0", 2, "last must be at least 1"),
+        ("nowhere", 1, "nowhere: no such model folder"),
+        ("empty", 1, "empty: no checkpoints yet"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(
+    run: Path, capsys: pytest.CaptureFixture[str], arguments: str, code: int, words: str
+):
+    Path("empty/checkpoints").mkdir(parents=True)
+    assert main(["average", *arguments.split(), "--out", "mean"]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
+    assert not Path("mean").exists()

@@ -1,0 +1,381 @@
+"""Benchmarks compare what can be compared: the same model, the same sentences, counted in the same way."""
+
+import itertools
+import json
+import re
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, write_tsv
+from torch.nn.attention import SDPBackend
+from torch.utils.flop_counter import FlopCounterMode
+
+from dragoman.batches import Batch
+from dragoman.benchmarks import Contender, compete, programs, training
+from dragoman.benchmarks.peers import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
+from dragoman.benchmarks.profile import operations, product_rate, shares
+from dragoman.benchmarks.programs import PROGRAMS, Task, Trainer
+from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, OURS_PLANNED, Shape, Work, fastest_step, grouped
+from dragoman.errors import DragomanError
+from dragoman.model.attention import MultiHeadAttention, explicit
+from dragoman.model.transformer import Transformer
+from dragoman.tokenizer import Tokenizer
+
+VOCABULARY = 300
+MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)
+SHORT, LONG = [[5, 6, 7]], [[5, 6, 7], [8, 9, 10, 11, 12]]
+
+
+def test_contenders_take_turns_and_the_first_round_does_not_count():
+    turns: list[str] = []
+    contenders = [Contender(name, lambda name=name: turns.append(name) or 7) for name in "ab"]  # type: ignore[misc]
+    compete(contenders, rounds=3)
+    assert "".join(turns) == "abababab"
+    assert all(len(contender.rates) == 3 and min(contender.rates) > 0 for contender in contenders)
+
+
+def test_the_fastest_way_is_chosen():
+    def after(seconds: float):
+        return lambda batch: time.sleep(seconds) or batch.tokens
+
+    batch = Batch.of(SHORT, SHORT)
+    assert fastest_step({"slow": after(0.05), "fast": after(0.001)}, batch)[0] == "fast"
+    assert fastest_step({"slow": after(0.001), "fast": after(0.05)}, batch)[0] == "slow"
+
+
+def test_groups_hold_every_pair_once_and_little_padding():
+    lengths = np.random.default_rng(1).integers(1, 100, (3000, 2))
+    groups = grouped(lengths)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(3000))
+    assert all(lengths[group, 1].max() * len(group) <= BATCH_TOKENS for group in groups)
+    # None could have taken the first pair of the next one, too.
+    for group, after in itertools.pairwise(groups):
+        assert lengths[[*group, after[0]], 1].max() * (len(group) + 1) > BATCH_TOKENS
+    widest = [lengths[group].max() for group in groups]
+    assert widest == sorted(widest)
+
+
+def test_chosen_batches_are_spread_over_the_lengths():
+    work = Work(Shape(MODEL, VOCABULARY, batches=5), None)
+    everything = np.mean([len(ids) for ids in work.targets])
+    means = [np.mean([len(work.targets[i]) for i in group]) for group in work.same]
+    assert len(work.same) == len(work.planned) == 5
+    assert means == sorted(set(means))
+    assert means[0] < everything < means[-1]
+    tokens = work.task(1, "float32").tokens
+    assert tokens == sum(work.batch(group).tokens for group in work.same)
+    assert 0.7 * 5 * BATCH_TOKENS < tokens <= 5 * BATCH_TOKENS
+
+
+def test_a_corpus_gives_its_own_sentences(tmp_path: Path, pairs):
+    path = write_tsv(tmp_path / "pairs.tsv", pairs)
+    work = Work(Shape(MODEL, 400, batches=1), path)
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=400)
+    assert [tokenizer.decode(ids) for ids in work.sources] == [source for source, _ in pairs]
+    assert [tokenizer.decode(ids) for ids in work.targets] == [target for _, target in pairs]
+
+
+@pytest.mark.parametrize("targets", [1, 4])
+def test_operations_are_those_that_pytorch_counts(targets: int):
+    """On a batch without padding; PyTorch counts the scores that the mask hides, too."""
+    torch.manual_seed(1)
+    model = Transformer(MODEL, VOCABULARY)
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.kernel = explicit
+    batch = Batch.of([[5, 6, 7, 8]] * 3, [[9] * (targets - 1)] * 3)
+    with FlopCounterMode(display=False) as counter:
+        model(batch.source, batch.target, batch.real).sum().backward()
+    hidden = 3 * 3 * MODEL.decoder_layers * 4 * MODEL.d_model * targets * (targets - 1) / 2
+    assert operations(model, batch) == counter.get_total_flops() - hidden
+
+
+def test_operations_leave_padding_out():
+    model = Transformer(MODEL, VOCABULARY)
+    alone = sum(operations(model, Batch.of([ids], [ids])) for ids in LONG)
+    assert operations(model, Batch.of(LONG, LONG)) == alone
+
+
+def test_products_run_at_a_rate_that_arithmetic_confirms():
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 300))
+    rate = product_rate(model, 500, torch.float32)
+    x, weight = torch.randn(500, 300), torch.randn(300, 200)
+    best = min(seconds_of(lambda: torch.mm(x, weight)) for _ in range(200))
+    assert 0.2 < rate / (2 * 500 * 300 * 200 / best) < 5
+
+
+def seconds_of(work) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def test_time_is_shared_out_among_parts():
+    x = torch.randn(400, 400)
+    found = shares(lambda: torch.mm(x, x))
+    assert sum(found.values()) == pytest.approx(1)
+    assert found["products"] > 0.9
+    assert shares(lambda: x.log_softmax(-1))["softmax, loss"] > 0.9
+
+
+# The others
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def test_peers_have_our_model_and_biases_in_attention():
+    attentions = MODEL.encoder_layers + 2 * MODEL.decoder_layers
+    ours = parameters(Transformer(MODEL, VOCABULARY)) + attentions * 4 * MODEL.d_model
+    assert parameters(TorchTransformer(MODEL, VOCABULARY)) == ours + 4 * MODEL.d_model  # and a norm after each stack
+    pytest.importorskip("transformers")
+    assert parameters(MarianMT(MODEL, VOCABULARY)) == ours
+
+
+@pytest.fixture(params=["torch", "sdpa", "eager", "sdpa in float32"])
+def peer(request: pytest.FixtureRequest) -> torch.nn.Module:
+    torch.manual_seed(1)
+    if request.param == "torch":
+        return TorchTransformer(MODEL, VOCABULARY)
+    pytest.importorskip("transformers")
+    return MarianMT(MODEL, VOCABULARY, request.param)
+
+
+def test_a_peer_sees_no_padding(peer: torch.nn.Module):
+    peer.eval()
+    batch = Batch.of(LONG, LONG)
+    together = peer(batch.source, batch.target)[0, :4]
+    alone = peer(*(t[:1, :4] for t in (batch.source, batch.target)))[0]
+    assert torch.allclose(together, alone, atol=1e-5)
+    assert not torch.allclose(alone, peer(batch.source[:1, :3], batch.target[:1, :4])[0], atol=1e-5)
+
+
+def test_the_loss_of_a_peer_is_the_mean_over_real_tokens():
+    batch = Batch.of(LONG, LONG)
+    logits = torch.randn(*batch.labels.shape, VOCABULARY)
+    found = smoothed_loss(logits, batch.labels)
+    real = smoothed_cross_entropy(logits[batch.real], batch.labels[batch.real])
+    assert found == pytest.approx(real)
+
+
+def smoothed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> float:
+    log_p = logits.log_softmax(-1)
+    right = log_p.gather(1, labels[:, None])[:, 0]
+    return float(-(0.9 * right + 0.1 * log_p.mean(-1)).mean())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_peer_learns(peer: torch.nn.Module, dtype: torch.dtype):
+    batch = Batch.of(LONG, LONG)
+
+    def loss() -> float:
+        peer.eval()
+        value = smoothed_loss(peer(batch.source, batch.target), batch.labels).item()
+        peer.train()
+        return value
+
+    before = loss()
+    step = padded_step(peer, dtype, rate=lambda: 100 * RATE)
+    assert {step(batch) for _ in range(20)} == {sum(len(ids) + 1 for ids in LONG)}
+    assert loss() < before - 1
+
+
+def test_a_peer_stands_still_at_rate_zero(peer: torch.nn.Module):
+    weights = [parameter.clone() for parameter in peer.parameters()]
+    padded_step(peer, kernel=SDPBackend.MATH, rate=lambda: 0.0)(Batch.of(LONG, LONG))
+    assert all(torch.equal(old, new) for old, new in zip(weights, peer.parameters(), strict=True))
+
+
+# Programs
+
+TASK = Task(MODEL, VOCABULARY, LONG, LONG, BATCH_TOKENS, threads=1)
+LOGS = {
+    "marian": (
+        "[2026-11-21 13:28:05] Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : "
+        "853.46 words/s : gNorm 0.9650",
+        2143,
+    ),
+    "joeynmt": (
+        "2026-11-21 13:35:11,488 - INFO - joeynmt.training - Epoch   2, total training loss: 61.67, num. of seqs: 400, "
+        "num. of tokens: 11680, 13.8638[sec]",
+        11680,
+    ),
+    "eole": (
+        "[2026-11-21 13:33:20,453 INFO] Step 20/   20; acc: 3.9; ppl: 5958.30; xent: 8.69; sents:      62; "
+        "bsz: 1511/1581/62; 1028/1075 tok/s;     29 sec;",
+        1581,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_target_tokens_are_found_in_a_line_of_a_log(name: str):
+    line, tokens = LOGS[name]
+    found = re.search(PROGRAMS[name].tokens, line)
+    assert found
+    assert int(found[1].replace(",", "")) == tokens
+    for other in LOGS.keys() - {name}:
+        assert not re.search(PROGRAMS[name].tokens, LOGS[other][0])
+
+
+def test_programs_get_all_sentences_as_words_of_one_vocabulary(tmp_path: Path):
+    TASK.write(tmp_path)
+    words = (tmp_path / "words").read_text().split()
+    for side in ("source", "target"):
+        rows = [line.split() for line in (tmp_path / f"text.{side}").read_text().splitlines()]
+        assert [[int(word[1:]) for word in row] for row in rows] == LONG
+        assert {word for row in rows for word in row} <= set(words)
+    assert TASK.tokens == Batch.of(LONG, LONG).tokens
+    assert len(words) == len(set(words)) == VOCABULARY - 3
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_settings_have_the_shape_of_the_model(name: str, tmp_path: Path):
+    command = PROGRAMS[name].settings(replace(TASK, model=replace(MODEL, d_model=48)), tmp_path)
+    files = [json.loads(file.read_text()) for file in tmp_path.glob("*.yaml")]
+    said = json.dumps(files or command)
+    for number in (48, MODEL.feed_forward.d_ff, MODEL.encoder_layers, MODEL.attention.heads, BATCH_TOKENS):
+        assert re.search(rf"\b{number}\b", said), number
+
+
+COUNTER = """
+import sys, time
+for number in range(10**6):
+    open("count", "w").write(str(number))
+    print("done", 10, "tokens", flush=True)
+    time.sleep(0.002)
+"""
+
+
+SAYER = f"while True: print({LOGS['marian'][0]!r}, flush=True)\n"
+
+
+@pytest.fixture
+def counting(tmp_path: Path):
+    trainer = Trainer("counter", [sys.executable, "-c", COUNTER], tmp_path, r"done (\d+) tokens", 1)
+    yield trainer
+    trainer.process.kill()
+    trainer.process.communicate()
+
+
+def test_a_program_works_in_its_turn_and_not_between(counting: Trainer, tmp_path: Path):
+    assert counting.advance(95) == 100
+    time.sleep(0.05)  # a stop takes a moment to arrive
+    before = (tmp_path / "count").read_text()
+    time.sleep(0.2)
+    assert (tmp_path / "count").read_text() == before
+    assert counting.advance(30) == 30
+    assert int((tmp_path / "count").read_text()) > int(before)
+
+
+def test_a_program_that_ends_is_an_error_with_its_last_words(tmp_path: Path):
+    trainer = Trainer("brief", [sys.executable, "-c", "print('no such flag')"], tmp_path, r"done (\d+)", 1)
+    with pytest.raises(DragomanError, match=r"^brief ended.*no such flag$"):
+        trainer.advance(1)
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(programs, "LIMIT", 0.3)
+    trainer = Trainer("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, r"done (\d+)", 1)
+    with pytest.raises(DragomanError, match=r"^sleeper ended, or was ended"):
+        trainer.advance(1)
+    assert trainer.process.wait() != 0
+
+
+@pytest.fixture
+def marian_that_only_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it leaves its process id."""
+    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
+    bin = tmp_path / "peers" / "marian" / "bin"
+    bin.mkdir(parents=True)
+    (bin / "pymarian").write_text(f"#!{sys.executable}\nimport os\nopen('pid', 'w').write(str(os.getpid()))\n{SAYER}")
+    (bin / "pymarian").chmod(0o755)
+    return tmp_path / "pid"
+
+
+def test_a_program_is_gone_afterwards(tmp_path: Path, marian_that_only_talks: Path):
+    with programs.training("marian", TASK, tmp_path) as advance:
+        assert advance() >= TASK.tokens
+        process = Path("/proc") / marian_that_only_talks.read_text()
+        assert process.exists()
+    assert not process.exists()
+
+
+def test_a_program_is_gone_when_the_benchmark_is_ended(tmp_path: Path, marian_that_only_talks: Path):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end, programs.training("marian", TASK, tmp_path):
+        signal.raise_signal(signal.SIGTERM)
+    assert end.value.code == 143
+    assert not (Path("/proc") / marian_that_only_talks.read_text()).exists()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_missing_program_is_an_error_that_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
+    with pytest.raises(DragomanError, match="make peers"), programs.training("marian", TASK, tmp_path):
+        pass
+
+
+# The tables
+
+
+def test_ratios_are_ours_to_the_fastest_of_the_others():
+    rates = {OURS: 30.0, OURS_PLANNED: 40.0, NAMES["marianmt"]: 10.0, NAMES["torch"]: 15.0, NAMES["eole"]: 20.0}
+    row = {name: Contender(name, int, [rate]) for name, rate in rates.items()}
+    columns = [*rates, NAMES["marian"]]
+    assert training.line(row, columns)[-3:] == ["–", "2.00", "2.00"]
+    row.pop(NAMES["eole"])
+    assert training.line(row, columns)[-2:] == ["2.00", "2.67"]
+    assert training.line({name: row[name] for name in (OURS, OURS_PLANNED)}, [OURS])[-2:] == ["–", "–"]
+
+
+def test_the_benchmark_gives_three_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(programs, "PEERS", tmp_path)
+    monkeypatch.setattr(training, "RANDOM_PAIRS", 300)
+    monkeypatch.setitem(training.SHAPES, "tiny", Shape(MODEL, VOCABULARY, batches=1))
+    text = training.benchmark(1, 1, ["tiny"], None, ["torch", "marian"])
+    tables = [[line.split(" | ") for line in part.splitlines() if line[:1] == "|"] for part in text.split("\n\n")]
+    speeds, products, parts = [table for table in tables if table]
+    assert [row[1] for row in speeds[2:]] == ["float32", "bfloat16", training.BEST]
+    assert len(products) == len(parts) == 2 + 2
+    assert all(len(row) == len(table[0]) for table in (speeds, products, parts) for row in table)
+    column = speeds[0].index(OURS)
+    found = [float(row[column].split()[0].replace(",", "")) for row in speeds[2:]]
+    assert found[2] == max(found[:2]) > 0
+    assert "- Marian is left out: `make peers` installs it." in text
+
+
+def test_translations_come_in_the_order_of_their_texts(tokenizer: Tokenizer, pairs, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("transformers")
+    from dragoman.benchmarks import quality
+
+    torch.manual_seed(1)
+    model = MarianMT(TINY, len(tokenizer)).eval()
+    monkeypatch.setattr(quality, "SENTENCES", 1)
+    monkeypatch.setattr(quality, "LONGEST", 20)
+    texts = [pairs[0][0], pairs[1][0][:8], pairs[2][0] + pairs[3][0]]
+    found = quality.translated(model, tokenizer, texts)
+    assert found == [quality.translated(model, tokenizer, [text])[0] for text in texts]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.slow
+def test_quality_compares_three_models(tmp_path: Path, pairs):
+    pytest.importorskip("transformers")
+    from dragoman.benchmarks import quality
+
+    train, test = write_tsv(tmp_path / "train.tsv", pairs[:180]), write_tsv(tmp_path / "test.tsv", pairs[180:])
+    text = quality.benchmark(train, test, test, 0.05, "tiny", str(tmp_path / "runs"), 1)
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line[:1] == "|"][2:]
+    assert rows == ["| dragoman, tiny", "| dragoman, lstm", "| HF MarianMT, same shape"]
+    with pytest.raises(DragomanError, match=r"nothing\.tsv"):
+        quality.benchmark(train, str(tmp_path / "nothing.tsv"), test, 0.05, "tiny", str(tmp_path / "other"), 1)
+    assert not (tmp_path / "other").exists()

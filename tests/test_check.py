@@ -1,0 +1,312 @@
+"""`dragoman check`: it finds what is wrong, says where, keeps every pair together, and never breaks."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from conftest import toy_pairs, write_tsv
+from hostile import AT, CLEAN, CODECS, HOSTILE, SEPARATORS, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
+
+from dragoman.cli import main
+from dragoman.corpus import corpora, read_corpus, stream
+from dragoman.corpus.check import check as check_sets
+from dragoman.corpus.judge import Limits
+from dragoman.corpus.rules import RULES
+from dragoman.demo.phrasebook import phrasebook
+from dragoman.errors import DragomanError
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Runs the command in an empty folder; returns its exit code and what it printed: JSON, or text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*words: object):
+        capsys.readouterr()
+        code = main(["check", *map(str, words)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        assert err.count("\n") == (code != 0)
+        return code, (json.loads(out) if "--json" in words else out)
+
+    return run
+
+
+def ids(report: dict) -> set[str]:
+    return {finding["id"] for finding in report["findings"]}
+
+
+def finding(report: dict, name: str) -> dict:
+    return next(found for found in report["findings"] if found["id"] == name)
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+# The hostile ones.
+
+
+def test_there_are_many():
+    assert len({case.name for case in HOSTILE}) == len(HOSTILE) >= 40
+    assert {case.finds.split()[0] for case in HOSTILE} >= set(RULES) - {"overlap", "slipped", "one-language"}
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
+def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_path: Path, case: Hostile):
+    put(tmp_path, case.files)
+    if isinstance(case.reads, str):
+        with pytest.raises(DragomanError) as error:
+            read_corpus(case.words)
+        assert case.reads in str(error.value)
+        assert str(error.value).startswith("a.")
+        assert len(str(error.value)) < 300
+    else:
+        (origin,) = corpora(case.words)
+        rows = list(stream(origin))
+        assert [(row.source, row.target) for row in rows] == case.reads
+        if origin.format != ".po":
+            assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+        full = [pair for pair in case.reads if all(map(str.strip, pair))]
+        assert read_corpus(case.words).pairs == full
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
+def test_a_check_finds_what_is_wrong_and_nothing_else(check, tmp_path: Path, case: Hostile):
+    put(tmp_path, case.files)
+    code, report = check(*case.words, "--json")
+    assert ids(report) >= set(case.finds.split())
+    assert code == any(found["level"] != "note" for found in report["findings"])
+    for found in report["findings"]:
+        assert found["count"] >= len(found["places"]) > 0
+        assert all(place.startswith("a.") for place in found["places"])
+    if len(case.finds.split()) == 1 and not isinstance(case.reads, str) and "UTF-16" not in case.name:
+        also = {"two targets": {"length-ratio"}, "over-long": {"length-ratio"}, "escape": {"outer-space"}}
+        assert ids(report) - {case.finds} <= also.get(case.name.split(" in ")[0], set())
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
+def test_what_is_cleaned_is_clean_and_nothing_is_shifted(check, tmp_path: Path, case: Hostile):
+    put(tmp_path, case.files)
+    code, _ = check(*case.words, "--write-clean", "clean.tsv")
+    if not (tmp_path / "clean.tsv").exists():
+        assert code == 1
+        return
+    again, report = check("clean.tsv", "--json")
+    assert again == 0, report
+    given = set(CLEAN) if isinstance(case.reads, str) else set(case.reads)
+    assert set(read_corpus(["clean.tsv"]).pairs) <= given | {("a", "b")}
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+
+
+# The controls.
+
+
+@pytest.mark.parametrize("pack", CODECS)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pack: str):
+    if kind == "parquet" and pack:
+        return
+    put(tmp_path, {f"a.{kind}{pack}": packed(WRITERS[kind](CLEAN), CODECS[pack])})
+    code, report = check(f"a.{kind}{pack}", "--json")
+    assert (code, report["findings"], report["corpora"][0]["kept"]) == (0, [], len(CLEAN))
+    assert check(f"a.{kind}{pack}", "--write-clean", "clean.tsv")[0] == 0
+    assert (tmp_path / "clean.tsv").read_bytes() == tsv(CLEAN)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_the_reader_that_everybody_writes_first_shifts(separator: str):
+    (case,) = (case for case in HOSTILE if case.name == f"{separator} in a target file")
+    sources, targets = (data.decode().splitlines() for data in case.files.values())
+    assert list(zip(sources, targets, strict=False)) != case.reads
+    assert len(sources) != len(targets)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
+def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
+    write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
+    assert check("a.tsv") == (0, f"a.tsv: {count} lines, {count} of them without errors and warnings\n")
+
+
+# Findings that need a corpus around them.
+
+
+@pytest.mark.parametrize("target", ["ko", "de", "es"])
+def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_path: Path, target: str):
+    pairs = phrasebook("en", target, per_template=3, seed=1).train
+    swapped = set(range(7, len(pairs), 50))
+    write_tsv(tmp_path / "a.tsv", [(t, s) if i in swapped else (s, t) for i, (s, t) in enumerate(pairs)])
+    _, report = check("a.tsv", "--json")
+    found = finding(report, "swapped")
+    long = sum(len(pairs[i][0]) > 20 for i in swapped)
+    assert long <= found["count"] <= len(swapped)
+    assert {int(place.split(":")[1]) - 1 for place in found["places"]} <= swapped
+    # The control: as they were, nothing is swapped.
+    write_tsv(tmp_path / "a.tsv", pairs)
+    assert not {"swapped", "one-language", "script", "slipped"} & ids(check("a.tsv", "--json")[1])
+
+
+def test_a_dev_set_the_other_way_round_is_found(check, tmp_path: Path):
+    book = phrasebook("en", "de", per_template=3, seed=1)
+    write_tsv(tmp_path / "a.tsv", book.train)
+    write_tsv(tmp_path / "dev.tsv", [(t, s) for s, t in book.dev])
+    _, report = check("a.tsv", "--dev", "dev.tsv", "--json")
+    found = finding(report, "swapped")
+    assert found["count"] > 0.8 * len(book.dev)
+    assert all(place.startswith("dev.tsv:") for place in found["places"])
+
+
+def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
+    pairs = phrasebook("en", "de", per_template=3, seed=1).train
+    other = "Please could you tell me what the weather is going to be like in the mountains this week?"
+    write_tsv(tmp_path / "a.tsv", [*pairs[:99], (pairs[99][0], other), *pairs[100:]])
+    _, report = check("a.tsv", "--json")
+    found = finding(report, "one-language")
+    assert found["places"] == ["a.tsv:100"]
+
+
+def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):
+    """A line is missing on one side, and another one was put in at the end: the counts are equal."""
+    sources, targets = zip(*phrasebook("en", "es", per_template=6, seed=1).train, strict=True)
+    at = 600
+    shifted = [*targets[:at], *targets[at + 1 :], targets[0]]
+    for name, side in (("a.en", sources), ("a.es", shifted), ("b.es", targets)):
+        (tmp_path / name).write_bytes(text(side))
+    _, report = check("a.en", "a.es", "--json")
+    found = finding(report, "slipped")
+    assert found["places"][0] == "a.en:769"  # the first window of 256 lines after line 600
+    assert "slipped" not in ids(check("a.en", "b.es", "--json")[1])
+
+
+def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: Path):
+    source, target = CLEAN[AT]
+    write_tsv(tmp_path / "a.tsv", CLEAN)
+    write_tsv(tmp_path / "dev.tsv", [(source.upper() + " !", "x"), *toy_pairs(70)[60:]])
+    _, report = check("a.tsv", "--dev", "dev.tsv", "--json", "--write-clean", "clean.tsv")
+    found = finding(report, "overlap")
+    assert (found["count"], found["places"]) == (1, [f"a.tsv:{AT + 1}"])
+    assert read_corpus(["clean.tsv"]).pairs == [pair for pair in CLEAN if pair != (source, target)]
+    assert "overlap" not in ids(check("clean.tsv", "--dev", "dev.tsv", "--json")[1])
+    # dev and test are compared too; and without a set to compare with, nothing overlaps.
+    _, report = check("clean.tsv", "--dev", "dev.tsv", "--test", "a.tsv", "--json")
+    found = finding(report, "overlap")
+    assert found["count"] == len(CLEAN)  # all of clean.tsv, and one of dev.tsv
+    assert found["places"][0] == "clean.tsv:1"
+    assert "overlap" not in ids(check("a.tsv", "--json")[1])
+
+
+def test_the_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Path):
+    """When the ten longest are gone, the median falls, and five that were not too long before are."""
+    chance = random.Random(1)
+    lengths = [60] * 47 + [150] * 38 + [360] * 5 + [1800] * 10
+    pairs = [("".join(chance.choices("abcdefgh", k=60)), "".join(chance.choices("stuvwxyz", k=n))) for n in lengths]
+    write_tsv(tmp_path / "a.tsv", pairs)
+    _, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
+    assert finding(report, "length-ratio")["count"] == 10
+    assert report["clean"]["pairs"] == 85
+    assert read_corpus(["clean.tsv"]).pairs == pairs[:85]
+    assert check("clean.tsv")[0] == 0
+    # The control: cleaned once, it would not be clean.
+    write_tsv(tmp_path / "once.tsv", pairs[:90])
+    assert finding(check("once.tsv", "--json")[1], "length-ratio")["count"] == 5
+
+
+# Places, limits, output.
+
+
+def test_a_place_names_the_file_of_its_side(check, tmp_path: Path):
+    (tmp_path / "a.en").write_bytes(text([s for s, _ in changed(SOURCE + "\0")]))
+    (tmp_path / "a.ko").write_bytes(text([t + "\x01" * (i == 9) for i, (_, t) in enumerate(CLEAN)]))
+    _, report = check("a.en", "a.ko", "--json")
+    places = {found["id"]: found["places"] for found in report["findings"]}
+    assert places == {"nul": [f"a.en:{AT + 1}"], "control-character": ["a.ko:10"]}
+
+
+def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
+    bad = [b"\xff\tb\n", b"abc\n", b"a\t\xff\xff\n"]
+    (tmp_path / "a.tsv").write_bytes(bad[0] + tsv(CLEAN) + bad[1] + bad[2])
+    code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
+    places = {found["id"]: (found["count"], found["places"]) for found in report["findings"]}
+    assert places == {"utf-8": (2, ["a.tsv:1:1", "a.tsv:63:3"]), "columns": (1, ["a.tsv:62"])}
+    assert (code, report["errors"], report["clean"]) == (1, 3, {"file": "clean.tsv", "pairs": len(CLEAN)})
+    assert read_corpus(["clean.tsv"]).pairs == CLEAN
+
+
+def test_limits_are_flags(check, tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv", changed(target=TARGET * 5))
+    assert "length-ratio" in ids(check("a.tsv", "--json")[1])
+    assert check("a.tsv", "--json", "--max-ratio", "9")[0] == 0
+    assert check("a.tsv", "--json", "--max-ratio", "9", "--max-length", "20")[0] == 1
+    for flags in ("--max-ratio 1", "--max-ratio nan", "--max-length 0"):
+        assert check("a.tsv", *flags.split())[0] == 2
+
+
+def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_path: Path):
+    write_tsv(tmp_path / "[red]a.tsv", [*changed(SOURCE + "\u2028"), ("", "x")])
+    code, out = check("[red]a.tsv")
+    assert code == 1
+    for words in ("line-separator", f"[red]a.tsv:{AT + 1}", "empty", "[red]a.tsv:61", "61 lines, 59 of them without"):
+        assert words in out
+    assert RULES["line-separator"].advice in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("", 2, "name a corpus"),
+        ("missing.tsv", 1, "missing.tsv: no such file"),
+        (".", 1, "regular file"),
+        ("a.tsv --dev missing", 1, "missing: no such file"),
+        ("a.tsv wieght=2", 2, "did you mean weight=?"),
+        ("a.tsv --write-clean a.tsv", 2, "a.tsv: that is one of the corpora"),
+        ("a.tsv --dev b.tsv --write-clean b.tsv", 2, "b.tsv: that is one of the corpora"),
+        ("a.tsv --write-clean link.tsv", 2, "link.tsv: that is one of the corpora"),
+        ("a.tsv --write-clean clean.txt", 2, "ends in .tsv"),
+        ("a.tsv --write-clean no/such/clean.tsv", 2, "no such folder"),
+        ("a.tsv tag=x b.tsv tag=y --write-clean clean.tsv", 2, "one at a time"),
+    ],
+)
+def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: int, says: str, capsys):
+    write_tsv(tmp_path / "a.tsv", CLEAN)
+    write_tsv(tmp_path / "b.tsv", CLEAN)
+    (tmp_path / "link.tsv").symlink_to("a.tsv")
+    assert main(["check", *words.split()]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert read_corpus(["a.tsv"]).pairs == read_corpus(["b.tsv"]).pairs == CLEAN
+
+
+def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path):
+    path = Path(write_tsv(tmp_path / "a.tsv", CLEAN))
+
+    report = check_sets({"train": corpora([str(path)])}, Limits())
+    assert not report.findings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dragoman.corpus.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
+        report = check_sets({"train": corpora([str(path)])}, Limits())
+    assert "changed while it was read" in report.findings["unreadable"].example
+
+
+@pytest.mark.parametrize("pack", CODECS)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_damaged_bytes_are_no_traceback(check, tmp_path: Path, kind: str, pack: str):
+    chance = random.Random(f"{kind}{pack}")
+    whole = packed(WRITERS[kind](CLEAN), CODECS[pack])
+    for _ in range(12):
+        data = bytearray(whole)
+        for _ in range(chance.choice([1, 1, 3, 30])):
+            at = chance.randrange(len(data))
+            data[at : at + chance.choice([0, 1, 1, 5])] = chance.randbytes(chance.choice([0, 1, 1, 5]))
+        (tmp_path / f"a.{kind}{pack}").write_bytes(data)
+        assert check(f"a.{kind}{pack}", "--json")[0] in (0, 1)
+
+
+def test_the_page_explains_every_finding_with_its_level():
+    page = (Path(__file__).parents[1] / "docs" / "corpora.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.split("\n") if line.startswith("| `")]
+    levels = {name: row[1] for row in rows for name in row[0].removeprefix("| ").replace("`", "").split(", ")}
+    assert {name: levels.get(name) for name in RULES} == {name: rule.level for name, rule in RULES.items()}

@@ -1,0 +1,309 @@
+"""Every format gives the same pairs, packed or not; the words that name corpora; and bombs that do not go off."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import toy_pairs
+from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dragoman.corpus import LeftOut, Origin, Pair, corpora, filled, read_corpus, stream
+from dragoman.errors import DragomanError, UsageError
+
+every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+
+# All that str.splitlines splits at, other controls, marks, quotes and brackets of the formats, and plain letters.
+ODD = "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\0\x1b\ufeff\u200d\u202e\U0001f600\U0010ffff\u0301\"'\\&<>{}[]%,;:# a가é\t\n"
+NOT_IN = {  # characters that a format cannot hold
+    "tsv": "\t\n",
+    "jsonl": "",
+    "parquet": "",
+    "tmx": "\0\v\f\x1c\x1d\x1e\x1b\uffff\ufffe",
+    "po": "",
+}
+
+
+def expected(kind: str, pairs: list[Pair]) -> list[Pair]:
+    if kind == "tsv":
+        return [(source, target.removesuffix("\r")) for source, target in pairs]
+    return [tuple(side.replace("\r\n", " ").replace("\n", " ") for side in pair) for pair in pairs]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("pack", CODECS)
+@pytest.mark.parametrize("kind", WRITERS)
+@every_file_anew
+@given(data=st.data())
+def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: str, pack: str, data: st.DataObject):
+    if kind == "parquet" and pack:
+        return
+    letters = st.sampled_from([odd for odd in ODD if odd not in NOT_IN[kind]])
+    side = st.lists(letters, max_size=6).map("".join)
+    pairs = [("first", "zuerst"), *data.draw(st.lists(st.tuples(side, side), max_size=8))]
+    if kind == "po":  # an empty msgid is the header
+        pairs = [(f"x{source}", target) for source, target in pairs]
+    path = tmp_path / f"a.{kind}{pack}"
+    path.write_bytes(packed(WRITERS[kind](pairs), CODECS[pack]))
+    (origin,) = corpora([str(path)])
+    rows = list(stream(origin))
+    assert [(row.source, row.target) for row in rows] == expected(kind, pairs)
+    numbers = [row.number for row in rows]
+    assert numbers == sorted(set(numbers)) if kind == "po" else numbers == list(range(1, len(rows) + 1))
+
+
+@pytest.mark.parametrize("pack", CODECS)
+def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
+    sources, targets = zip(*toy_pairs(), strict=True)
+    (tmp_path / f"a.en{pack}").write_bytes(packed(text(sources), CODECS[pack]))
+    (tmp_path / "a.ko").write_bytes(text(targets))
+    assert read_corpus([str(tmp_path / f"a.en{pack}"), str(tmp_path / "a.ko")]).pairs == toy_pairs()
+
+
+def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "a.tsv").write_bytes(tsv(CLEAN))
+    for size in (1, 2, 7, 100):
+        monkeypatch.setattr("dragoman.corpus.lines.BLOCK", size)
+        assert read_corpus([str(tmp_path / "a.tsv")]).pairs == CLEAN
+
+
+def test_a_file_of_several_packed_members_is_one_corpus(tmp_path: Path):
+    half = len(CLEAN) // 2
+    for pack in (".gz", ".zst"):
+        data = b"".join(packed(tsv(part), CODECS[pack]) for part in (CLEAN[:half], CLEAN[half:]))
+        (tmp_path / f"a.tsv{pack}").write_bytes(data)
+        assert read_corpus([str(tmp_path / f"a.tsv{pack}")]).pairs == CLEAN
+
+
+# The formats' own ways.
+
+
+def nested(pairs: list[Pair]) -> bytes:
+    return "".join(json.dumps({"id": 1, "translation": {"en": s, "ko": t}}) + "\n" for s, t in pairs).encode()
+
+
+def test_columns_may_lie_inside_others(tmp_path: Path):
+    columns = "columns=translation.en,translation.ko"
+    (tmp_path / "a.jsonl").write_bytes(nested(CLEAN))
+    table = pa.table({"translation": [{"en": s, "ko": t} for s, t in CLEAN]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        assert read_corpus([str(tmp_path / name), columns]).pairs == CLEAN
+        with pytest.raises(DragomanError, match=r"columns=.*en,"):
+            read_corpus([str(tmp_path / name)])
+
+
+def test_a_key_with_a_dot_in_it_comes_first(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"a.b": "x", "a": {"b": "y"}, "t": "z"}\n')
+    assert read_corpus([str(tmp_path / "a.jsonl"), "columns=a.b,t"]).pairs == [("x", "z")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "swapped"), [("", False), ("en,ko", False), ("EN_us,KO", False), ("ko,en", True), ("ko,en-US", True)]
+)
+def test_the_languages_of_a_memory_are_found_by_their_codes(tmp_path: Path, columns: str, swapped: bool):
+    doctype = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    (tmp_path / "a.tmx").write_bytes(tmx(CLEAN, doctype))
+    words = [str(tmp_path / "a.tmx"), *([f"columns={columns}"] if columns else [])]
+    assert read_corpus(words).pairs == ([(t, s) for s, t in CLEAN] if swapped else CLEAN)
+
+
+def test_the_header_of_a_memory_says_which_side_is_the_source(tmp_path: Path):
+    (tmp_path / "a.tmx").write_bytes(tmx([(t, s) for s, t in CLEAN], languages=("ko", "en-GB")))
+    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == CLEAN
+
+
+def test_a_memory_may_have_many_languages(tmp_path: Path):
+    sides = "".join(f'<tuv xml:lang="x{n}"><seg>{n}</seg></tuv>' for n in range(60))
+    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{sides}</tu></body></tmx>")
+    assert read_corpus([str(tmp_path / "a.tmx"), "columns=x1,x59"]).pairs == [("1", "59")]
+    with pytest.raises(DragomanError, match="say which languages it holds") as error:
+        read_corpus([str(tmp_path / "a.tmx")])
+    assert len(str(error.value)) < 300 + len(str(tmp_path))
+
+
+def test_markup_of_a_memory_is_no_text_and_what_it_holds_is(tmp_path: Path):
+    inline = "a <bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi><ph>{1}</ph>."
+    (tmp_path / "a.tmx").write_bytes(tmx([("SLOT", "b")]).replace(b"SLOT", inline.encode()))
+    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == [("a bold word.", "b")]
+
+
+def test_a_memory_in_utf_16_is_read_as_it_declares(tmp_path: Path):
+    data = tmx(CLEAN).decode().replace('"1.0"?', '"1.0" encoding="utf-16"?')
+    (tmp_path / "a.tmx").write_bytes(data.encode("utf-16"))
+    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("forms", "pairs"),
+    [(1, [("files", "0")]), (2, [("file", "0"), ("files", "1")]), (3, []), (6, [])],
+)
+def test_plural_forms_correspond_where_there_are_two_at_most(tmp_path: Path, forms: int, pairs: list[Pair]):
+    written = "".join(f'msgstr[{form}] "{form}"\n' for form in range(forms))
+    data = po(CLEAN).decode() + f'\nmsgid "file"\nmsgid_plural "files"\n{written}'
+    (tmp_path / "a.po").write_text(data)
+    corpus = read_corpus([str(tmp_path / "a.po")])
+    assert corpus.pairs == [*CLEAN, *pairs]
+    assert corpus.notes() == (
+        [] if pairs else [f"{tmp_path}/a.po: left out 1 messages with three or more plural forms (line 184)"]
+    )
+
+
+def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
+    extra = '\n#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n\n#~ msgid "o"\n#~ msgstr "p"\n'
+    path = tmp_path / "a.po"
+    path.write_text(po(CLEAN).decode() + extra)
+    (origin,) = corpora([str(path)])
+    left_out = LeftOut(origin)
+    assert [row[1:] for row in filled(stream(origin, left_out), left_out)] == CLEAN
+    said = [note.removeprefix(f"{path}: left out 1 ") for note in left_out.notes()]
+    assert said == [
+        "fuzzy messages (line 184)",
+        "pairs with an empty side (line 188)",
+        "obsolete messages (line 191)",
+    ]
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", ()),
+        ("a.tsv", (Origin(("a.tsv",)),)),
+        ("a.txt", (Origin(("a.txt",)),)),
+        ("a.en a.ko", (Origin(("a.en", "a.ko")),)),
+        ("a.en.gz a.ko.zst", (Origin(("a.en.gz", "a.ko.zst")),)),
+        ("a b c d", (Origin(("a", "b")), Origin(("c", "d")))),
+        ("a b c d weight=2", (Origin(("a", "b")), Origin(("c", "d"), 2))),
+        ("a tag=x b c", (Origin(("a",), tag="x"), Origin(("b", "c")))),
+        ("a x.tsv b c", (Origin(("a",)), Origin(("x.tsv",)), Origin(("b", "c")))),
+        ("a.po b.tmx.gz", (Origin(("a.po",)), Origin(("b.tmx.gz",)))),
+        ("./weight=2", (Origin(("./weight=2",)),)),
+        (
+            "news.tsv weight=2.5 tag=news med.en.gz med.de.gz tag=med memory.tmx columns=en,de",
+            (
+                Origin(("news.tsv",), 2.5, "news"),
+                Origin(("med.en.gz", "med.de.gz"), tag="med"),
+                Origin(("memory.tmx",), columns=("en", "de")),
+            ),
+        ),
+    ],
+)
+def test_words_name_corpora(words: str, found: tuple[Origin, ...]):
+    assert corpora(words.split()) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("weight=2 a.tsv", "weight=2: an option comes after the corpus"),
+        ("a.tsv weight=0", "weight must be a number above 0"),
+        ("a.tsv weight=-1", "weight must be"),
+        ("a.tsv weight=nan", "weight must be"),
+        ("a.tsv weight=inf", "weight must be"),
+        ("a.tsv weight=two", "weight=two: weight must be"),
+        ("a.tsv weight=1 weight=2", "weight=2: a.tsv has a weight already"),
+        ("a.tsv wieght=2", "wieght=2: unknown option, did you mean weight=?"),
+        ("a.tsv tag=", "tag=: the tag is missing"),
+        ("a.tsv tag=<x>", "a tag is 1 to 40 letters"),
+        ("a.jsonl columns=en", "columns=en: name two"),
+        ("a.jsonl columns=en,", "name two"),
+        ("a.jsonl columns=en,de,fr", "name two"),
+        ("a.tsv columns=1,2", "columns= goes with .jsonl, .parquet, .tmx"),
+        ("a b columns=1,2", "columns= goes with"),
+        ("a b c", "not 3 files: a b c"),
+    ],
+)
+def test_a_wrong_word_is_named(words: str, says: str):
+    with pytest.raises(UsageError) as error:
+        corpora(words.split())
+    assert says in str(error.value)
+
+
+def test_corpora_follow_one_another_and_keep_their_tags(tmp_path: Path):
+    (tmp_path / "a.tsv").write_bytes(tsv(CLEAN[:3]) + b"\tx\n")
+    (tmp_path / "b.po").write_bytes(po(CLEAN[3:5]))
+    corpus = read_corpus([str(tmp_path / "a.tsv"), "tag=x", str(tmp_path / "b.po")])
+    assert corpus.pairs == CLEAN[:5]
+    assert corpus.tags == ["x"] * 3 + [""] * 2
+    assert corpus.lines == [1, 2, 3, 4, 7]
+    assert corpus.notes() == [f"{tmp_path}/a.tsv: left out 1 pairs with an empty side (line 4)"]
+
+
+# Bombs, each in a process of its own, with its memory and time measured.
+
+MEASURE = """
+import resource, sys, time
+from dragoman.corpus import corpora, stream
+from dragoman.errors import DragomanError
+def memory(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+list(stream(corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded
+before, start = memory(), time.process_time()
+try:
+    rows = sum(1 for row in stream(corpora([sys.argv[2]])[0]))
+except DragomanError as error:
+    rows = str(error)
+print([rows, memory() - before, time.process_time() - start])
+"""
+
+
+def measured(small: Path, large: Path) -> tuple[int | str, int, float]:
+    """Rows, or what the error says; MiB; seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    command = [sys.executable, "-c", MEASURE, str(small), str(large)]
+    return json.loads(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.replace("'", '"')
+    )
+
+
+ZEROS = b"\0" * (100 << 20)
+
+
+def parquet_bomb() -> bytes:
+    """A column that says 20,000 times: the text of 1 MiB again."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000), pa.array(["x" * (1 << 20)]))
+    sink = pa.BufferOutputStream()
+    pa.parquet.write_table(pa.table({"source": column, "target": column}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+BOMBS = {
+    "a.tsv": lambda: ZEROS[: 40 << 20],
+    "a.tsv.gz": lambda: packed(ZEROS, "gzip"),
+    "a.jsonl.zst": lambda: packed(ZEROS, "zstd"),
+    "a.po.gz": lambda: packed(ZEROS, "gzip"),
+    "a.tmx": lambda: b"<tmx><body><tu>" + b" " * (40 << 20),
+    "a.tmx.gz": lambda: packed(b"<tmx><body>" + b" " * (100 << 20), "gzip"),
+    "a.parquet": parquet_bomb,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_stops_at_a_cap(tmp_path: Path, name: str):
+    kind, _, pack = name.removeprefix("a.").partition(".")
+    small = tmp_path / f"small{name[1:]}"
+    small.write_bytes(packed(WRITERS[kind](CLEAN), CODECS[pack and f".{pack}"]))
+    (tmp_path / name).write_bytes(BOMBS[name]())
+    rows, memory, seconds = measured(small, tmp_path / name)
+    assert isinstance(rows, str)
+    assert str(tmp_path / name) in rows
+    assert memory < 64
+    assert seconds < 2
+
+
+def test_an_honest_corpus_is_streamed_in_constant_memory(tmp_path: Path):
+    """The control: text is no bomb."""
+    small, large = tmp_path / "small.tsv.gz", tmp_path / "large.tsv.gz"
+    rows_in = [b"%x%x\t%x\n" % (i * i * 7919 % 2**64, i**3 * 104729 % 2**64, i**4 * 31 % 2**64) for i in range(400_000)]
+    small.write_bytes(packed(b"".join(rows_in[:1000]), "gzip"))
+    large.write_bytes(packed(b"".join(rows_in), "gzip"))
+    rows, memory, _ = measured(small, large)
+    assert rows == len(rows_in)
+    assert sum(map(len, rows_in)) > 16 << 20
+    assert memory < 12

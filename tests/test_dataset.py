@@ -1,0 +1,383 @@
+"""Tokenised corpora on disk: what went in comes out, the same bytes each time, and damage is seen."""
+
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from conftest import toy_pairs, write_tsv
+
+from dragoman import dataset
+from dragoman.batches import Batch, Repeat, plan
+from dragoman.corpus import Origin, Pair
+from dragoman.dataset import CHUNK, Pairs, tokenise
+from dragoman.errors import DragomanError
+from dragoman.tokenizer import Tokenizer, normalise
+
+LONG = "dog " * 300
+
+
+@pytest.fixture(scope="module")
+def tagged(pairs: list[Pair]) -> Tokenizer:
+    return Tokenizer.train([text for pair in pairs for text in pair], tags=("news", "med"))
+
+
+@pytest.fixture
+def origin(tmp_path: Path, pairs: list[Pair]) -> Origin:
+    return Origin((write_tsv(tmp_path / "toy.tsv", pairs),))
+
+
+@pytest.fixture
+def stored(origin: Origin, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
+    return tokenise((origin,), tokenizer, None, tmp_path / "toy.arrow")[0]
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in ("source", "target", "labels", "real"))
+
+
+def test_every_pair_comes_back_with_its_place(
+    stored: Pairs, origin: Origin, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
+):
+    for found in (stored, Pairs.open(tmp_path / "toy.arrow")):
+        assert len(found) == len(pairs)
+        for index, (source, target) in enumerate(pairs):
+            ids = tokenizer.encode(source), tokenizer.encode(target)
+            assert found.ids(index) == ids
+            assert found.lengths[index].tolist() == [len(ids[0]) + 1, len(ids[1]) + 1]
+            assert found.place(index) == f"{origin.files[0]}:{index + 1}"
+
+
+def test_a_batch_is_that_of_the_same_lists(stored: Pairs):
+    indices = np.array([7, 3, 150, 3])
+    lists = [stored.ids(index) for index in indices]
+    assert same(stored.batch(indices), Batch.of([source for source, _ in lists], [target for _, target in lists]))
+    assert not same(stored.batch(indices), stored.batch(indices[::-1]))
+
+
+def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
+    """Chunks of different sizes: one corpus ends in the middle of one, and one row is left out."""
+    words = [str(number) for number in range(CHUNK + 20)]
+    one = [(word, word[::-1]) for word in words]
+    one[5] = ("", "empty")
+    origins = tuple(Origin((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30])))
+    stored, _ = tokenise(origins, tokenizer, None, tmp_path / "all.arrow")
+    expected = [(source, target) for rows in (one, one[:30]) for source, target in rows if source]
+    found = [tuple(tokenizer.decode(ids) for ids in stored.ids(index)) for index in range(len(stored))]
+    assert found == expected
+    assert stored.place(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
+    assert stored.place(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
+    assert stored.repeats == (Repeat(0, CHUNK + 19, 1.0), Repeat(CHUNK + 19, CHUNK + 48, 1.0))
+
+
+def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    many = Tokenizer(
+        {piece: id for id, piece in enumerate([*tokenizer.pieces, *(f"piece {n}" for n in range(2**16))])},
+        tokenizer.merges,
+    )
+    narrow, _ = tokenise((origin,), tokenizer, None, tmp_path / "narrow.arrow")
+    wide, _ = tokenise((origin,), many, None, tmp_path / "wide.arrow")
+    assert [pairs.rows([0], 0)[0].dtype for pairs in (narrow, wide)] == [np.uint16, np.int32]
+    assert narrow.ids(0) == wide.ids(0)
+
+
+# The same bytes.
+
+IN_A_PROCESS = """
+import sys
+from pathlib import Path
+from dragoman.corpus import corpora
+from dragoman.dataset import tokenise
+from dragoman.tokenizer import Tokenizer
+tokenise(corpora(sys.argv[1:2]), Tokenizer.load(Path(sys.argv[2])), 60, Path(sys.argv[3]))
+"""
+
+
+def test_any_number_of_workers_writes_the_same_bytes(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = write_tsv(tmp_path / "toy.tsv", 2 * toy_pairs(2500))  # more than a chunk
+    other = write_tsv(tmp_path / "other.tsv", 2 * toy_pairs(2500)[::-1])
+    tokenizer.save(tmp_path / "tokenizer.json")
+    arguments = [file, str(tmp_path / "tokenizer.json"), str(tmp_path / "two.arrow")]
+    subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, *arguments], env={**os.environ, "RAYON_NUM_THREADS": "2"}, check=True
+    )
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    for name, corpus in (("one.arrow", file), ("other.arrow", other)):
+        tokenise((Origin((corpus,)),), tokenizer, 60, tmp_path / name)
+    two, one, another = ((tmp_path / f"{name}.arrow").read_bytes() for name in ("two", "one", "other"))
+    assert two == one
+    assert two != another
+
+
+def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
+    origin: Origin, pairs: list[Pair], tagged: Tokenizer, tmp_path: Path
+):
+    def fingerprint(*origins: Origin, longest: int | None = None) -> str:
+        return tokenise(origins, tagged, longest, tmp_path / "x.arrow")[0].fingerprint
+
+    elsewhere = Origin((write_tsv(tmp_path / "elsewhere.tsv", pairs),))
+    swapped = Origin((write_tsv(tmp_path / "swapped.tsv", [pairs[1], pairs[0], *pairs[2:]]),))
+    head = Origin((write_tsv(tmp_path / "head.tsv", pairs[:50]),))
+    tail = Origin((write_tsv(tmp_path / "tail.tsv", pairs[50:]),))
+    assert fingerprint(origin) == fingerprint(elsewhere)
+    others = [
+        (swapped,),
+        (replace(origin, tag="med"),),
+        (replace(origin, tag="news"),),
+        (replace(origin, weight=2.0),),
+        (origin, origin),
+        (head, tail),
+        (replace(head, weight=2.0), tail),
+    ]
+    assert len({fingerprint(origin), *(fingerprint(*other) for other in others)}) == 1 + len(others)
+    assert fingerprint(origin) != fingerprint(origin, longest=1000)  # dropout goes up to there
+
+
+# Weights and tags.
+
+
+def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    stored, _ = tokenise((origin, replace(origin, weight=2.0)), tokenizer, None, tmp_path / "x.arrow")
+    half = len(stored) // 2
+    batches = plan(stored.lengths, 500, 1, 0, stored.repeats)
+    counts = np.bincount(np.concatenate(list(batches)), minlength=len(stored))
+    assert counts.tolist() == [1] * half + [2] * half
+
+
+def test_a_tag_stands_in_front_of_the_source_alone(origin: Origin, tagged: Tokenizer, tmp_path: Path):
+    plain, _ = tokenise((origin,), tagged, None, tmp_path / "plain.arrow")
+    stored, _ = tokenise((replace(origin, tag="med"),), tagged, None, tmp_path / "tagged.arrow")
+    assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
+    assert (stored.lengths - plain.lengths).tolist() == [[1, 0]] * len(plain)
+
+
+# What is left out.
+
+
+def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
+    rows = list(pairs[:20])
+    rows[2], rows[4], rows[6], rows[9] = ("", "x"), (LONG, "x"), ("x", LONG), ("x", " \u3000 ")
+    rows[11] = ("x", "dog" * 1_000_000)  # so long that it is cut before it is tokenised
+    file = write_tsv(tmp_path / "some.tsv", rows)
+    stored, notes = tokenise((Origin((file,)),), tokenizer, 100, tmp_path / "x.arrow")
+    assert sorted(notes) == [
+        f"{file}: left out 2 pairs with an empty side (lines 3, 10)",
+        f"{file}: left out 3 pairs longer than 100 tokens (lines 5, 7, 12)",
+    ]
+    kept = [number for number in range(20) if number not in (2, 4, 6, 9, 11)]
+    assert [stored.place(index) for index in range(len(stored))] == [f"{file}:{number + 1}" for number in kept]
+    assert [tokenizer.decode(stored.ids(index)[0]) for index in range(len(stored))] == [rows[n][0] for n in kept]
+
+
+def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path: Path):
+    text = "The dog sees 2 cats."
+    tokens = len(tokenizer.encode(text))
+    origins = (Origin((write_tsv(tmp_path / "one.tsv", [("x", text)]),)),)
+    assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
+    with pytest.raises(DragomanError, match=rf"one.tsv: every pair is longer than {tokens} tokens; raise"):
+        tokenise(origins, tokenizer, tokens, tmp_path / "x.arrow")
+
+
+def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: Path):
+    """Three letters of old Hangul spelling are one syllable: many characters, few tokens."""
+    syllables = "\u1100\u1161\u11a8" * 30
+    assert len(normalise(syllables)) == 30
+    tokens = len(tokenizer.encode(syllables))
+    origins = (Origin((write_tsv(tmp_path / "one.tsv", [(syllables, "x")]),)),)
+    assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
+
+
+def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    blank = Origin((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
+    with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
+        tokenise((origin, blank), tokenizer, 100, tmp_path / "x.arrow")
+
+
+# Writing and damage.
+
+
+def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    before = (tmp_path / "toy.arrow").read_bytes()
+    Path(origin.files[0]).write_bytes(Path(origin.files[0]).read_bytes() + b"no tab\n")
+    with pytest.raises(DragomanError, match=r"toy.tsv:201"):
+        tokenise((origin,), tokenizer, None, tmp_path / "toy.arrow")
+    assert (tmp_path / "toy.arrow").read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["toy.arrow", "toy.tsv"]
+
+
+def test_a_file_that_cannot_be_written_is_named(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    with pytest.raises(DragomanError, match=r"toy.tsv/x.arrow: could not be written"):
+        tokenise((origin,), tokenizer, None, Path(origin.files[0]) / "x.arrow")
+
+
+def cut_short(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def other_columns(_: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema({"source": pa.int32()}, {"corpora": "[]"})) as writer:
+        writer.write_batch(pa.record_batch([pa.array([1], pa.int32())], ["source"]))
+    return sink.getvalue().to_pybytes()
+
+
+def with_another_id(data: bytes) -> bytes:
+    middle = len(data) // 4
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cut_short, other_columns, with_another_id, lambda data: b"", lambda data: b"ARROW1\0\0", lambda data: data[8:]],
+)
+def test_damage_is_seen(stored: Pairs, tmp_path: Path, damage: Callable[[bytes], bytes]):
+    file = tmp_path / "toy.arrow"
+    assert Pairs.open(file).fingerprint == stored.fingerprint  # so it is the damage that is refused
+    data = file.read_bytes()
+    file.unlink()  # not under the feet of the one that is mapped
+    file.write_bytes(damage(data))
+    with pytest.raises(DragomanError, match=r"toy.arrow: damaged; delete it"):
+        Pairs.open(file)
+
+
+def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
+    pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path
+):
+    """Not checked, a length in the description of a chunk lets the library read beyond the file: it crashes."""
+    names = ("a.tsv", 1.0, pairs[:20]), ("b.tsv", 2.0, pairs[20:40])
+    origins = [Origin((write_tsv(tmp_path / name, rows),), weight) for name, weight, rows in names]
+    stored, _ = tokenise(origins, tokenizer, 100, tmp_path / "x.arrow")
+    data, file, seen = (tmp_path / "x.arrow").read_bytes(), tmp_path / "changed.arrow", 0
+    random = Random(1)
+    anywhere = [(random.randrange(len(data)), random.randrange(1, 256)) for _ in range(400)]
+    descriptions = [(place, 0x80) for place in range(2000)]
+    digits = [(place, 1) for place, byte in enumerate(data) if byte == ord("1")]  # the number of a corpus, among others
+    for place, change in anywhere + descriptions + digits:
+        file.unlink(missing_ok=True)  # not under the feet of the one that is mapped
+        file.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
+        try:
+            found = Pairs.open(file)
+        except DragomanError:
+            seen += 1
+            continue
+        assert (found.fingerprint, found.repeats, found.longest) == (stored.fingerprint, stored.repeats, stored.longest)
+        assert same(found.batch(np.arange(len(found))), stored.batch(np.arange(len(stored))))
+    assert seen > 1000
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(DragomanError, match=r"none.arrow: no such file"):
+        Pairs.open(tmp_path / "none.arrow")
+
+
+def memory(work: Callable[[], object]) -> int:
+    """The most bytes that Python, NumPy and Arrow hold at once because of some work; what is mapped does not count."""
+    tracemalloc.start()
+    arrow = pa.total_allocated_bytes()
+    try:
+        result = work()
+        return tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes() - arrow
+    finally:
+        tracemalloc.stop()
+        del result
+
+
+def test_reading_keeps_only_lengths_in_memory(tokenizer: Tokenizer, tmp_path: Path):
+    text = "a" * 250
+    file = tmp_path / "x.arrow"
+    tokenise((Origin((write_tsv(tmp_path / "long.tsv", [(text, text)] * 12_000),)),), tokenizer, None, file)
+
+    def read() -> Pairs:
+        stored = Pairs.open(file)
+        for start in range(0, len(stored), 100):
+            stored.batch(np.arange(start, start + 100))
+        return stored
+
+    size = file.stat().st_size
+    assert memory(read) < size / 8
+    assert memory(file.read_bytes) > size  # the control
+    assert memory(lambda: pa.ipc.open_file(pa.OSFile(str(file))).read_all()) > size / 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    text = "a" * 250
+    file = tmp_path / "x.arrow"
+    tokenise((Origin((write_tsv(tmp_path / "long.tsv", [(text, text)] * 6000),)),), tokenizer, None, file)
+    size = file.stat().st_size
+
+    def mapped() -> int:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(status.split("RssFile:")[1].split()[0])
+
+    def growth(rows: int) -> int:
+        monkeypatch.setattr(dataset, "ROWS", rows)
+        stored = Pairs.open(file)
+        before = mapped()
+        for index in range(len(stored)):
+            stored.ids(index)
+        return mapped() - before
+
+    assert growth(rows=100) < size / 3
+    assert growth(rows=1_000_000) > size / 2  # the control
+
+
+# BPE-dropout.
+
+
+def texts(tokenizer: Tokenizer, batch: Batch) -> list[tuple[str, str]]:
+    sides = (batch.source.tolist(), batch.labels.tolist())
+    return [tuple(tokenizer.decode(ids) for ids in pair) for pair in zip(*sides, strict=True)]  # type: ignore[misc]
+
+
+def test_dropout_changes_pieces_and_no_text(stored: Pairs, tokenizer: Tokenizer):
+    indices = np.arange(20)
+    plain, dropped = stored.batch(indices), stored.batch(indices, (tokenizer, 0.3, (1, 0)))
+    assert texts(tokenizer, dropped) == texts(tokenizer, plain)
+    assert dropped.tokens > plain.tokens
+    assert same(stored.batch(indices, (tokenizer, 0.0, (1, 0))), plain)
+
+
+def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tokenizer: Tokenizer):
+    def row(indices: list[int], pair: int, seeds: tuple[int, ...]) -> list[int]:
+        return stored.batch(np.array(indices), (tokenizer, 0.3, seeds)).source[indices.index(pair)].tolist()
+
+    def stripped(ids: list[int]) -> list[int]:
+        return [id for id in ids if id]
+
+    assert stripped(row([4, 5, 6], 5, (1, 2))) == stripped(row([9, 5], 5, (1, 2)))
+    assert len({tuple(stripped(row([5], 5, (1, step)))) for step in range(10)}) > 5
+
+
+def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
+    origin = Origin((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
+    stored, _ = tokenise((origin,), tokenizer, None, tmp_path / "x.arrow")
+    batch = stored.batch(np.arange(20), (tokenizer, 0.3, (1,)))
+    assert len({tuple(row) for row in batch.source.tolist()}) > 10
+
+
+def test_dropout_makes_no_sentence_too_long(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+    """A model with learned positions would refuse it."""
+    widest = []
+    for longest in (12, None):
+        stored, _ = tokenise((origin,), tokenizer, longest, tmp_path / "x.arrow")
+        batch = stored.batch(np.arange(len(stored)), (tokenizer, 0.9, (1,)))
+        widest.append(max(batch.source.shape[1], batch.labels.shape[1]))
+    assert widest[0] <= 12 < widest[1]
+
+
+def test_a_tag_stays_in_front_under_dropout(origin: Origin, tagged: Tokenizer, tmp_path: Path):
+    stored, _ = tokenise((replace(origin, tag="news"),), tagged, None, tmp_path / "x.arrow")
+    batch = stored.batch(np.arange(9), (tagged, 0.5, (1,)))
+    assert set(batch.source[:, 0].tolist()) == {tagged.tags["news"]}
+    assert not (batch.source[:, 1:] == tagged.tags["news"]).any()

@@ -1,0 +1,287 @@
+"""What a run tells: the same figures on a terminal, in a log, in metrics.jsonl and for TensorBoard."""
+
+import io
+import json
+import re
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dragoman.errors import UsageError
+from dragoman.training import journal as journal_module
+from dragoman.training.journal import CURVE_EVERY, PLAIN_EVERY, Journal, duration, memory, perplexity
+
+ROWS = [("A dog.", "개.", "고양이.", "말.")]
+STATEMENT = Path("/proc/self/statm")
+
+
+class Clock:
+    """Stands still until it is told to move."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(journal_module, "time", SimpleNamespace(monotonic=found))
+    return found
+
+
+def console(terminal: bool = False) -> tuple[Console, io.StringIO]:
+    text = io.StringIO()
+    return Console(file=text, force_terminal=terminal, width=150), text
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def take_steps(journal: Journal, clock: Clock, count: int, seconds: float, first: int = 1, **more: Any) -> None:
+    """Steps of `seconds` each with 1,000 tokens and a loss of 2 nats per token; 1 % of a run each."""
+    for step in range(first, first + count):
+        clock.now += seconds
+        values = {"loss": 2000.0, "tokens": 1000, "rate": 5e-4, "norm": 0.25, "done": step / 100}
+        journal.step(step, 2, **values, **more)
+
+
+# A line in the log.
+
+
+def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
+    """2 steps of 10 s with 1,000 tokens each: the line comes with the second, when more than 10 s are over."""
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        journal.start_clock(0.0)
+        journal.best("best BLEU 23.1 at step 1,200; 2 of 10 validations without gain")
+        take_steps(journal, clock, 2, PLAIN_EVERY, total=100, next_validation=30)
+    line = text.getvalue()
+    assert re.sub(r"[\d,]+ MB", "9 MB", line) == (
+        "epoch 3, step 2 of 100: loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s, 9 MB; "
+        "2 %, validation in 5 min 00 s, end in 16 min 20 s; "
+        "best BLEU 23.1 at step 1,200; 2 of 10 validations without gain\n"
+    )
+    assert (tmp_path / "run" / "train.log").read_text() == line
+
+
+def test_what_is_not_known_is_not_said(tmp_path: Path, clock: Clock):
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        take_steps(journal, clock, 2, PLAIN_EVERY)
+    assert "step 2: " in text.getvalue()
+    assert text.getvalue().endswith("; 2 %, validation in 16 min 20 s, end in 16 min 20 s\n")
+
+
+def test_before_the_first_share_is_done_no_time_is_known(tmp_path: Path, clock: Clock):
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        journal.start_clock(0.5)
+        take_steps(journal, clock, 2, PLAIN_EVERY, first=49)
+    assert text.getvalue().endswith("validation in ?, end in ?\n")
+
+
+def test_a_run_ends_with_a_validation(tmp_path: Path, clock: Clock):
+    """The next one would come after 30 steps, the end comes after 2."""
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        journal.start_clock(0.96)
+        take_steps(journal, clock, 2, PLAIN_EVERY, first=97, total=100, next_validation=30)
+    assert "98 %, validation in 20 s, end in 20 s" in text.getvalue()
+
+
+def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        take_steps(journal, clock, 80, PLAIN_EVERY / 4)
+    assert text.getvalue().count("\n") == 16  # every fifth step is the first one after an interval
+
+
+def test_time_left_is_judged_by_the_speed_of_this_sitting(tmp_path: Path, clock: Clock):
+    """Half of the run lies behind an earlier sitting; 2 % took 20 s, so the rest takes 480 s."""
+    target, text = console()
+    with Journal(tmp_path / "run", target) as journal:
+        journal.start_clock(0.5, seconds=1e6, target_tokens=10**9)
+        take_steps(journal, clock, 2, PLAIN_EVERY, first=51)
+    assert "end in 8 min 00 s" in text.getvalue()
+
+
+# A terminal.
+
+
+def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock):
+    target, text = console(terminal=True)
+    with Journal(tmp_path / "run", target) as journal:
+        journal.best("best BLEU 23.1 at step 1,200")
+        take_steps(journal, clock, 3, PLAIN_EVERY, total=100, next_validation=6)
+        journal.bar.refresh()
+    shown = text.getvalue()
+    for words in [
+        "epoch 3, step 3 of 100",
+        "3 %, validation in 1 min 00 s, end in 16 min 10 s",
+        "loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s",
+        "best BLEU 23.1 at step 1,200",
+    ]:
+        assert words in shown
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "epoch 3, step 2 of 100: loss 2.000" in log
+    assert "step 2 of 100: loss" not in shown  # the line of the log
+
+
+def test_a_quiet_journal_prints_nothing_but_keeps_its_files(tmp_path: Path, clock: Clock):
+    for terminal in (False, True):
+        target, text = console(terminal)
+        with Journal(tmp_path / "run", target, quiet=True) as journal:
+            take_steps(journal, clock, 5, PLAIN_EVERY)
+            journal.say("a word")
+        assert text.getvalue() == ""
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert log.count("a word\n") == 2
+    assert "step 2: loss" in log
+
+
+def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clock):
+    """As on all ranks but the main one; the same calls leave all of it where the journal is active."""
+    for active in (False, True):
+        target, text = console()
+        with Journal(tmp_path / "run", target, tensorboard=True, active=active) as journal:
+            take_steps(journal, clock, CURVE_EVERY, PLAIN_EVERY)
+            journal.say("a word")
+            journal.record("validation", step=CURVE_EVERY, bleu=1.0)
+            journal.samples(CURVE_EVERY, ROWS)
+        assert bool(text.getvalue()) == active
+        assert (tmp_path / "run").exists() == active
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {
+        *("metrics.jsonl", "samples", "tensorboard", "train.log")
+    }
+
+
+# metrics.jsonl.
+
+
+def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        take_steps(journal, clock, CURVE_EVERY, 2.0)
+        clock.now += 500.0  # a validation
+        journal.reset()
+        take_steps(journal, clock, CURVE_EVERY, 4.0, first=CURVE_EVERY + 1)
+    first, second = metrics(tmp_path / "run")
+    assert (first["event"], first["step"], first["epoch"], first["loss"]) == ("step", CURVE_EVERY, 2, 2.0)
+    assert (first["rate"], first["gradient_norm"]) == (5e-4, 0.25)
+    assert (first["tokens_per_second"], second["tokens_per_second"]) == (500.0, 250.0)
+    assert (first["seconds"], second["seconds"]) == (2.0 * CURVE_EVERY, 6.0 * CURVE_EVERY + 500.0)
+    assert (first["target_tokens"], second["target_tokens"]) == (1000 * CURVE_EVERY, 2000 * CURVE_EVERY)
+    assert first["memory"] > 0
+
+
+def test_there_is_no_row_for_no_steps(tmp_path: Path, clock: Clock):
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        take_steps(journal, clock, 3, 2.0)
+        for _ in range(2):
+            journal.flush(3, 2)
+    assert [row["step"] for row in metrics(tmp_path / "run")] == [3]
+
+
+def test_time_and_tokens_go_on_over_sittings(tmp_path: Path, clock: Clock):
+    """A pause of a day between them counts for nothing."""
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        journal.start_clock(0.0)
+        take_steps(journal, clock, CURVE_EVERY, 2.0)
+    clock.now += 86400.0
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        journal.start_clock(0.5, seconds=2.0 * CURVE_EVERY, target_tokens=1000 * CURVE_EVERY)
+        take_steps(journal, clock, CURVE_EVERY, 2.0, first=CURVE_EVERY + 1)
+    last = metrics(tmp_path / "run")[-1]
+    assert (last["seconds"], last["target_tokens"]) == (4.0 * CURVE_EVERY, 2000 * CURVE_EVERY)
+
+
+def test_a_run_that_says_nothing_leaves_no_folder(tmp_path: Path):
+    with Journal(tmp_path / "run", console()[0], tensorboard=True):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+# TensorBoard.
+
+
+def events(run: Path) -> Iterator[Any]:
+    """What TensorBoard reads: length, checksum, event, checksum; again and again."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    for file in sorted((run / "tensorboard").iterdir()):
+        data = file.read_bytes()
+        while data:
+            (length,) = struct.unpack("<Q", data[:8])
+            yield Event.FromString(data[12 : 12 + length])
+            data = data[16 + length :]
+
+
+def test_tensorboard_gets_the_numbers_of_the_metrics(tmp_path: Path, clock: Clock):
+    with Journal(tmp_path / "run", console()[0], quiet=True, tensorboard=True) as journal:
+        take_steps(journal, clock, 2 * CURVE_EVERY, 2.0)
+        journal.record("validation", step=100, epoch=2, loss=3.5, bleu=12.25, exact=0.0, signature="nrefs:1")
+    found = {(v.tag, event.step): v.simple_value for event in events(tmp_path / "run") for v in event.summary.value}
+    expected = {
+        (f"{row['event']}/{name}", row["step"]): value
+        for row in metrics(tmp_path / "run")
+        for name, value in row.items()
+        if name not in ("event", "step", "signature")
+    }
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found["validation/bleu", 100] == 12.25
+
+
+def test_tensorboard_hides_what_is_done_again(tmp_path: Path):
+    """Killed after step 300, gone on from 100."""
+    for steps in ([100, 200, 300], [200, 300]):
+        with Journal(tmp_path / "run", console()[0], quiet=True, tensorboard=True) as journal:
+            for step in steps:
+                journal.record("step", step=step, loss=1.0)
+    begins = [event.step for event in events(tmp_path / "run") if event.HasField("session_log")]
+    assert begins == [100, 200]
+
+
+def test_a_missing_package_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    Journal(tmp_path / "run", console()[0])
+    with pytest.raises(UsageError, match=re.escape("pip install 'dragoman[tensorboard]'")):
+        Journal(tmp_path / "run", console()[0], tensorboard=True)
+    assert not (tmp_path / "run").exists()
+
+
+# Numbers in words.
+
+
+@pytest.mark.parametrize(("loss", "words"), [(0.0, "1.0"), (2.0, "7.4"), (10.0, "22,026.5"), (1e9, "485,165,195.4")])
+def test_perplexity(loss: float, words: str):
+    assert perplexity(loss) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min 00 s"),
+        (3599, "59 min 59 s"),
+        (7500, "2 h 05 min"),
+        (float("inf"), "?"),
+    ],
+)
+def test_duration(seconds: float, words: str):
+    assert duration(seconds) == words
+
+
+@pytest.mark.skipif(not STATEMENT.exists(), reason="needs a system that says how much memory a process holds")
+def test_memory_is_in_bytes():
+    """At least what is held now; the system counts pages of 4 KiB, and loosely."""
+    assert 0.9 * 4096 * int(STATEMENT.read_text().split()[1]) < memory() < 1e12

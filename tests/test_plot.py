@@ -1,0 +1,260 @@
+"""Curves: what is drawn is what was recorded, whatever an interruption left in the file."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from dragoman.cli import main
+from dragoman.inspection.curves import Against, draw_curves, names_of, read_metrics, scale, style
+from dragoman.training.journal import Journal
+
+
+def recorded(run: Path, steps: range = range(50, 501, 50), bleu: float = 20.0) -> Path:
+    """A run folder with metrics as a run writes them: every step a row, every second one a validation."""
+    with Journal(run, Console(file=io.StringIO()), quiet=True) as journal:
+        for step in steps:
+            spent = {"seconds": 10.0 * step, "target_tokens": 1000 * step}
+            rates = {"rate": 1e-3 / step, "gradient_norm": 0.5, "tokens_per_second": 100.0}
+            journal.record("step", step=step, epoch=0, loss=5.0 - step / 500, **rates, **spent)
+            if step % 100 == 0:
+                scores = {"bleu": bleu + step / 100, "chrf": 40.0, "exact": 0.1, "signature": "nrefs:1"}
+                journal.record("validation", step=step, epoch=0, loss=4.0, **scores, **spent)
+    return run
+
+
+def lines(run: Path) -> list[str]:
+    return (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+
+
+def drawn(out: Path, *runs: Path, against: Against = "steps") -> bytes:
+    """The file of a figure of `runs`."""
+    draw_curves({run.name: read_metrics(run) for run in runs}, out, against)
+    return out.read_bytes()
+
+
+def texts(svg: Path) -> list[str]:
+    """What is written in a figure; letters are drawn as shapes, each text under a comment that says it."""
+    return re.findall(r"<!-- (.*) -->", svg.read_text())
+
+
+# What is read.
+
+
+def test_points_are_what_was_recorded(tmp_path: Path):
+    metrics = read_metrics(recorded(tmp_path / "run"))
+    assert metrics.damaged == []
+    assert metrics.points("step", "step", "loss") == [(step, 5.0 - step / 500) for step in range(50, 501, 50)]
+    assert metrics.points("validation", "seconds", "bleu") == [(10.0 * s, 20 + s / 100) for s in range(100, 501, 100)]
+    assert metrics.points("validation", "target_tokens", "rate") == []
+
+
+def test_of_a_step_that_was_done_again_the_last_row_counts(tmp_path: Path):
+    """Killed at step 500, gone on from 200: rows 250 to 500 are there twice."""
+    whole = read_metrics(recorded(tmp_path / "whole", bleu=30.0))
+    recorded(tmp_path / "killed", range(50, 201, 50), bleu=30.0)
+    recorded(tmp_path / "killed", range(250, 501, 50), bleu=10.0)
+    assert read_metrics(tmp_path / "killed").rows != whole.rows
+    recorded(tmp_path / "killed", range(250, 501, 50), bleu=30.0)
+    assert len(lines(tmp_path / "killed")) > len(lines(tmp_path / "whole"))
+    assert read_metrics(tmp_path / "killed").rows == whole.rows
+    with (tmp_path / "killed" / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "step", "step": 500, "loss": 9.0}\n')
+    assert read_metrics(tmp_path / "killed").rows["step", 500] == {"step": 500.0, "loss": 9.0}  # the whole row
+
+
+def test_points_are_in_the_order_of_steps(tmp_path: Path):
+    """Also where the last sitting recorded at other steps than the one before it, which had come further."""
+    recorded(tmp_path / "run", range(50, 501, 50))
+    recorded(tmp_path / "run", range(220, 360, 50))
+    steps = [x for x, _ in read_metrics(tmp_path / "run").points("step", "step", "loss")]
+    assert steps == sorted(steps)
+    assert {220, 250} <= set(steps)
+
+
+GARBAGE = st.one_of(
+    st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")),
+    st.sampled_from(
+        [
+            b'{"event": "st{"event": "step", "step": 50, "loss": 1.0}',
+            b'{"event": "step", "step": "soon", "loss": 1.0}',
+            b'{"event": "step", "loss": 1.0}',
+            b'{"step": 50, "loss": 1.0}',
+            b'{"event": "step", "step": 50, "loss": 1' + 400 * b"0" + b"}",
+            b'{"event": "step", "step": Infinity, "loss": 1.0}',
+            b'["event", "step"]',
+            b"only a line feed\rends a line",
+            b"7",
+            b"null",
+            100_000 * b"[",
+        ]
+    ),
+)
+
+
+@given(garbage=GARBAGE, place=st.integers(0, 14))
+def test_a_damaged_line_is_left_out_and_named(tmp_path_factory: pytest.TempPathFactory, garbage: bytes, place: int):
+    run = recorded(tmp_path_factory.mktemp("runs") / "run")
+    before = read_metrics(run)
+    rows = [line.encode() for line in lines(run)]
+    rows.insert(place, garbage + b"\n")
+    (run / "metrics.jsonl").write_bytes(b"".join(rows))
+    after = read_metrics(run)
+    assert after.rows == before.rows
+    assert after.damaged == [place + 1]
+
+
+def test_a_value_that_is_no_number_is_no_point(tmp_path: Path):
+    run = recorded(tmp_path / "run")
+    with (run / "metrics.jsonl").open("a") as file:
+        for step, loss in [(550, "NaN"), (600, "Infinity"), (650, '"low"'), (700, "null"), (750, "[1]"), (800, "1.5")]:
+            file.write(f'{{"event": "step", "step": {step}, "loss": {loss}}}\n')
+    metrics = read_metrics(run)
+    assert metrics.damaged == []
+    assert metrics.points("step", "step", "loss")[-2:] == [(500, 4.0), (800, 1.5)]
+
+
+# What is drawn.
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_the_suffix_is_the_format(tmp_path: Path, suffix: str, start: bytes):
+    assert drawn(tmp_path / "new" / f"curves.{suffix}", recorded(tmp_path / "run")).startswith(start)
+
+
+def test_the_figure_is_that_of_the_rows(tmp_path: Path):
+    """Two files with the same rows give the same picture; with one row more, another."""
+    one, other = recorded(tmp_path / "a" / "run"), recorded(tmp_path / "b" / "run")
+    first = drawn(tmp_path / "one.png", one)
+    assert drawn(tmp_path / "other.png", other) == first
+    recorded(other, range(550, 551))
+    assert drawn(tmp_path / "other.png", other) != first
+
+
+def test_runs_and_curves_are_named(tmp_path: Path):
+    drawn(tmp_path / "curves.svg", recorded(tmp_path / "first"), recorded(tmp_path / "second $x$"))
+    found = texts(tmp_path / "curves.svg")
+    assert found.count("first") == found.count("second $x$") == 1
+    for title in ["Training loss", "Dev loss", "Dev BLEU", "Dev chrF2", "Learning rate", "Target tokens per second"]:
+        assert sum(text.startswith(title) for text in found) == 1
+    assert "54.6" in found  # the perplexity of a loss of 4
+
+
+def test_a_run_that_has_not_been_validated_shows_what_it_has(tmp_path: Path):
+    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run", range(50, 51)))
+    found = texts(tmp_path / "curves.svg")
+    assert "Learning rate" in found
+    assert found.count("50") == 3  # under each of the three curves there are, and nowhere else
+    assert not any(text.startswith("Dev") for text in found)
+
+
+@pytest.mark.parametrize(
+    ("against", "label", "last"),
+    [("steps", "step", "500"), ("time", "minutes of training", "80"), ("tokens", "target tokens, in millions", "0.5")],
+)
+def test_curves_are_drawn_against(tmp_path: Path, against: Against, label: str, last: str):
+    """500 steps, 5,000 seconds, 500,000 tokens."""
+    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run"), against=against)
+    found = texts(tmp_path / "curves.svg")
+    assert found.count(label) == found.count(last) == 6
+    assert max(float(text) for text in found if re.fullmatch(r"[\d.]+", text)) <= 500
+
+
+def test_all_curves_have_the_same_width(tmp_path: Path):
+    """Also that of the only validation, at step 100."""
+    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run", range(50, 151, 50)))
+    assert texts(tmp_path / "curves.svg").count("140") == 6
+
+
+def test_time_is_in_minutes_or_hours():
+    assert scale("time", 7199) == ("minutes of training", 60)
+    assert scale("time", 7200) == ("hours of training", 3600)
+
+
+def test_runs_are_told_apart():
+    """In colour and, the first four, by their lines alone."""
+    assert len({tuple(style(index).items()) for index in range(140)}) == 140
+    assert len({style(index)["color"] for index in range(7)}) == 7
+    assert len({style(index)["linestyle"] for index in range(4)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        (["a/first", "b/second"], ["first", "second"]),
+        (["a/run", "b/run"], ["a/run", "b/run"]),
+    ],
+)
+def test_runs_are_named_by_their_folders(runs: list[str], names: list[str]):
+    assert names_of([Path(run) for run in runs]) == names
+
+
+def test_the_folder_we_are_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert names_of([Path()]) == [tmp_path.name]
+
+
+# The command.
+
+Ran = tuple[int, str, str]
+
+
+@pytest.fixture
+def plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs the command in a folder with two runs; returns its code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    recorded(Path("first"))
+    recorded(Path("second"))
+
+    def run(line: str) -> Ran:
+        code = main(["plot", *line.split()])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.mark.parametrize("line", ["first", "first second --out new/curves.png", "first ./first second --against time"])
+def test_the_command_prints_the_name_of_the_figure(plot: Callable[..., Ran], line: str):
+    out = "new/curves.png" if "new" in line else "curves.svg"
+    assert plot(line) == (0, f"{out}\n", "")
+    assert Path(out).exists()
+
+
+def test_damaged_lines_are_told(plot: Callable[..., Ran]):
+    with Path("second/metrics.jsonl").open("a") as file:
+        file.write('{"event": "st')
+    number = len(lines(Path("second")))
+    assert plot("first second") == (0, "curves.svg\n", f"second/metrics.jsonl: skipped line {number}: damaged\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("", 2, "name a run folder"),
+        ("first nowhere", 1, "nowhere: no such run folder"),
+        ("first/metrics.jsonl", 1, "first/metrics.jsonl: no such run folder"),
+        ("young", 1, "young/metrics.jsonl: no metrics yet"),
+        ("empty", 1, "empty/metrics.jsonl: no metrics yet"),
+        ("first --out curves.jpg", 2, "curves.jpg: a figure's name ends in one of .svg"),
+        ("first --out curves", 2, "curves: a figure's name ends in one of .svg"),
+        ("first old --against time", 1, "old: its metrics have no curve to draw against time"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(plot: Callable[..., Ran], line: str, code: int, words: str):
+    for name in ("young", "empty", "old"):
+        Path(name).mkdir()
+    Path("empty/metrics.jsonl").touch()
+    row = {"event": "step", "step": 50, "loss": 1.0}
+    Path("old/metrics.jsonl").write_text(json.dumps(row) + "\n")
+    found, out, err = plot(line)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert not list(Path().glob("curves*"))

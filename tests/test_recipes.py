@@ -1,0 +1,106 @@
+"""Recipes: settings that exist, those of the paper where they say so, and a command that can be typed as it stands."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.commands.train import defaults
+from dragoman.config import RunConfig, SearchConfig, TrainingConfig
+from dragoman.errors import UsageError
+from dragoman.presets import PRESETS
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+PAPER = [recipe for recipe in RECIPES if recipe.stem.startswith("wmt14")]
+
+# Vocabulary (section 5.1), steps (5.2), checkpoints averaged and seconds a step (5.2, 6.1), dropout (Table 3, 6.1),
+# BLEU (Table 2).
+OF_THE_PAPER = {
+    "wmt14-en-de-base": (37_000, 100_000, 5, 0.4, 0.1, "27.3"),
+    "wmt14-en-de-big": (37_000, 300_000, 20, 1.0, 0.3, "28.4"),
+    "wmt14-en-fr-base": (32_000, 100_000, 5, 0.4, 0.1, "38.1"),
+    "wmt14-en-fr-big": (32_000, 300_000, 20, 1.0, 0.1, "41.8"),
+}
+
+
+def loaded(recipe: Path) -> RunConfig:
+    """As `dragoman train RECIPE` reads it."""
+    return defaults([str(recipe)]).run
+
+
+def test_the_recipes_are_these():
+    assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, "low-resource-30k", "technical-300k", "tiny"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_a_recipe_is_a_complete_config(recipe: Path, tmp_path: Path):
+    """Nothing is asked for but the text; and it says what to expect. A setting that does not exist is seen."""
+    run = loaded(recipe)
+    assert not run.train
+    assert not run.dev
+    text = recipe.read_text()
+    assert "# Expected: " in text
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(text.replace("batch_tokens", "batch_token"))
+    with pytest.raises(UsageError, match="did you mean 'batch_tokens'"):
+        loaded(wrong)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_the_commands_of_a_recipe_exist(recipe: Path, capsys: pytest.CaptureFixture[str]):
+    text = recipe.read_text().replace("\\\n#", "")
+    commands = re.findall(r"^#   dragoman (\w+)(.*)$", text, re.MULTILINE)
+    assert commands[0][0] == "train"
+    assert commands[0][1].split()[0] == f"recipes/{recipe.name}"
+    assert "--train" in commands[0][1]
+    for name, rest in commands:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        assert set(re.findall(r"(?<!\S)--?[a-z-]+", rest)) <= set(re.findall(r"--?[a-z-]+", capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("recipe", PAPER, ids=lambda recipe: recipe.stem)
+def test_a_recipe_of_the_paper_has_its_values(recipe: Path):
+    vocabulary, steps, averaged, seconds, dropout, bleu = OF_THE_PAPER[recipe.stem]
+    run, text = loaded(recipe), recipe.read_text()
+    training = run.training
+    assert (run.vocabulary, training.max_steps, run.model.dropout) == (vocabulary, steps, dropout)
+    assert run.model == replace(PRESETS[run.preset].model, dropout=dropout)
+    assert (training.keep, training.save_every) == (averaged, 600 / seconds)  # section 6.1: every 10 minutes
+    assert (training.batch_tokens, training.warmup, training.label_smoothing) == (25_000, 4000, 0.1)
+    assert (training.schedule, training.learning_rate, training.beta2) == ("paper", 1.0, 0.98)
+    assert (training.weight_decay, training.clip, training.ema, training.bpe_dropout) == (0, 0, 0, 0)
+    assert training.patience == 0
+    assert training.minutes is None
+    assert f"--last {averaged}" in text
+    assert f"reports BLEU {bleu} " in text
+    assert "Not run here." in text
+    assert f"{steps:,} steps" in text
+
+
+def test_the_page_about_training_names_every_setting():
+    """And no others; those of a model and of its search are described elsewhere."""
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    settings = page.split("## Settings")[1].split("\n## ")[0]
+    named = {
+        name for cell in re.findall(r"^\| (`.*?) \|", settings, re.MULTILINE) for name in re.findall(r"`(.+?)`", cell)
+    }
+    run = {spec.name for spec in fields(RunConfig)} - {"model", "training"}
+    assert named == run | {f"training.{spec.name}" for spec in fields(TrainingConfig)} | {"model.dropout"}
+
+
+def test_search_is_that_of_the_paper_unless_told_otherwise():
+    """The recipes say so."""
+    assert SearchConfig() == SearchConfig(beam=4, length_penalty=0.6, extra_length=50)
+
+
+@pytest.mark.parametrize("name", ["tiny", "low-resource-30k"])
+def test_a_recipe_trains(name: str, corpus: tuple[str, str], tmp_path: Path):
+    recipe = next(recipe for recipe in RECIPES if recipe.stem == name)
+    few = "--vocabulary 400 --training.max-steps 2 --training.threads 1 --quiet"
+    text = ["--train", corpus[0], "--dev", corpus[1], "--out", str(tmp_path / "run")]
+    assert main(["train", str(recipe), *text, *few.split()]) == 0
+    assert (tmp_path / "run" / "best" / "model.safetensors").exists()

@@ -1,0 +1,103 @@
+"""The learning rate: equation 3 of the paper, and the schedules that came after it."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import TrainingConfig
+from dragoman.errors import UsageError
+from dragoman.training.optimizer import learning_rate, paper_rate
+
+HIGHEST, WARMUP, STEPS = 0.002, 100, 1000
+SCHEDULES = ("inverse-sqrt", "cosine", "linear", "constant")
+
+
+def rate(schedule: str, step: int) -> float:
+    settings = TrainingConfig(schedule=schedule, learning_rate=HIGHEST, warmup=WARMUP, max_steps=STEPS)  # type: ignore[arg-type]
+    return learning_rate(step, 512, settings)
+
+
+# The paper's.
+
+
+@pytest.mark.parametrize(("step", "expected"), [(1, 1.7469e-7), (4000, 6.9877e-4), (16000, 3.4939e-4)])
+def test_the_rate_of_the_base_model(step: int, expected: float):
+    assert paper_rate(step, d_model=512, warmup=4000) == pytest.approx(expected, rel=1e-4)
+    assert paper_rate(step, d_model=256, warmup=4000) != pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("step", [1, 100, 4000, 4001, 100_000])
+def test_the_rate_is_a_line_up_to_the_warmup_and_then_one_over_the_root(step: int):
+    expected = step / 4000**1.5 if step <= 4000 else 1 / math.sqrt(step)
+    assert paper_rate(step, 512, 4000) == pytest.approx(expected / math.sqrt(512), rel=1e-12)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 2000), st.integers(1, 2048))
+def test_the_rate_rises_for_the_warmup_and_then_falls(step: int, warmup: int, d_model: int):
+    now, then = (paper_rate(number, d_model, warmup) for number in (step, step + 1))
+    assert (then > now) == (step < warmup)
+    assert paper_rate(warmup, d_model, warmup) >= now
+
+
+@given(st.integers(1, 2000), st.integers(1, 1000))
+def test_the_rate_rises_in_a_straight_line_and_falls_with_the_root(warmup: int, times: int):
+    peak = paper_rate(warmup, 512, warmup)
+    assert paper_rate(1, 512, warmup) * warmup == pytest.approx(peak)
+    assert paper_rate(warmup * times, 512, warmup) * math.sqrt(times) == pytest.approx(peak)
+
+
+@pytest.mark.parametrize("step", [1, 4000, 9000])
+def test_in_the_schedule_of_the_paper_the_setting_is_a_factor(step: int):
+    settings = TrainingConfig(learning_rate=1.5)
+    assert settings.schedule == "paper"
+    assert learning_rate(step, 512, settings) == pytest.approx(1.5 * paper_rate(step, 512, 4000), rel=1e-12)
+    assert learning_rate(step, 512, TrainingConfig()) == paper_rate(step, 512, 4000)
+
+
+# The others.
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("step", [1, 37, 100])
+def test_all_rise_in_a_straight_line_to_the_rate_that_was_set(schedule: str, step: int):
+    assert rate(schedule, step) == pytest.approx(HIGHEST * step / WARMUP, rel=1e-12)
+
+
+# By hand: half-way between the end of the warm-up and the last step is step 550, a quarter is step 325.
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        ("inverse-sqrt", {400: 1 / 2, 900: 1 / 3}),
+        ("cosine", {325: (1 + math.sqrt(0.5)) / 2, 550: 1 / 2, 775: (1 - math.sqrt(0.5)) / 2, STEPS: 0.0}),
+        ("linear", {325: 3 / 4, 550: 1 / 2, 775: 1 / 4, STEPS: 0.0}),
+        ("constant", {101: 1.0, 550: 1.0, STEPS: 1.0}),
+    ],
+)
+def test_after_the_warmup_each_goes_its_own_way(schedule: str, shares: dict[int, float]):
+    for step, share in shares.items():
+        assert rate(schedule, step) == pytest.approx(HIGHEST * share, rel=1e-9, abs=1e-15)
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(1, 3 * STEPS))
+def test_no_rate_is_above_the_highest_or_below_zero(schedule: str, step: int):
+    """Nor where a finished run is given more steps."""
+    assert 0 <= rate(schedule, step) <= HIGHEST
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(WARMUP, STEPS - 1))
+def test_after_the_warmup_no_rate_rises_again(schedule: str, step: int):
+    assert rate(schedule, step + 1) <= rate(schedule, step)
+    assert (rate(schedule, step + 1) < rate(schedule, step)) == (schedule != "constant")
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_schedule_that_ends_needs_an_end(schedule: str):
+    with pytest.raises(UsageError, match=r"training\.max_steps"):
+        TrainingConfig(schedule=schedule, learning_rate=HIGHEST)  # type: ignore[arg-type]
+
+
+def test_the_factor_of_the_paper_is_refused_as_a_rate():
+    with pytest.raises(UsageError, match=r"learning_rate 1 is too high.*0\.001"):
+        TrainingConfig(schedule="constant")

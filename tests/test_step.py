@@ -1,0 +1,448 @@
+"""One update: its parts, its precision, what it leaves out, and what it needs to go on."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import TINY, TINY_RECURRENT, gap
+from torch import Tensor, nn
+
+from dragoman.batches import Batch, split
+from dragoman.config import ModelConfig, TrainingConfig
+from dragoman.corpus import Pair
+from dragoman.errors import DragomanError
+from dragoman.model import Model, build
+from dragoman.tokenizer import Tokenizer
+from dragoman.training import step as module
+from dragoman.training.optimizer import adam
+from dragoman.training.ranks import Ranks
+from dragoman.training.step import Learner, Outcome, out_of_memory
+
+CPU = torch.device("cpu")
+PLAIN = TrainingConfig(precision="float32", micro_batches=1)
+STILL = replace(TINY, dropout=0.0)
+RATE, WORDS = 1e-2, 400
+Ids = list[tuple[list[int], list[int]]]
+
+
+@pytest.fixture(scope="module")
+def ids(pairs: list[Pair]) -> Ids:
+    """Of 24 pairs, the longest first, as in the batches of a plan."""
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), WORDS)
+    found = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in pairs[:24]]
+    return sorted(found, key=lambda pair: -len(pair[1]))
+
+
+def learner(model: ModelConfig = TINY, dtype: torch.dtype = torch.float32, **settings: Any) -> Learner:
+    torch.manual_seed(0)
+    return Learner(build(model, WORDS).to(dtype), replace(PLAIN, **settings), Ranks(CPU))
+
+
+def parts_of(ids: Ids, count: int = 1) -> tuple[list[Batch | None], int]:
+    """A batch in so many parts, and its target tokens."""
+    rows = [[ids[i] for i in part] for part in split(np.arange(len(ids)), count)]
+    parts = [Batch.of(*zip(*part, strict=True)) if part else None for part in rows]
+    return parts, sum(part.tokens for part in parts if part)
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def gradient(learner: Learner, ids: Ids, count: int = 1, seed: int = 1) -> tuple[Tensor, Outcome]:
+    outcome = learner.gradients(*parts_of(ids, count), (seed,))
+    found = torch.cat([p.grad.flatten().clone() for p in learner.model.parameters()])  # type: ignore[union-attr]
+    learner.layout.clear()
+    return found, outcome
+
+
+def steps(learner: Learner, ids: Ids, numbers: range, count: int = 1) -> list[Outcome]:
+    return [learner.update(*parts_of(ids, count), RATE, (1, number)) for number in numbers]
+
+
+def everything(learner: Learner) -> dict[str, Tensor]:
+    weights = {name: parameter.detach() for name, parameter in learner.model.named_parameters()}
+    saved = {f"saved {name}": parameter.detach() for name, parameter in learner.whole().named_parameters()}
+    return {name: tensor.clone() for name, tensor in (weights | saved | learner.state()).items()}
+
+
+def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+# The gradient.
+
+
+@pytest.mark.parametrize("model", [STILL, replace(TINY_RECURRENT, dropout=0.0)], ids=["transformer", "recurrent"])
+def test_the_gradient_is_that_of_the_mean_loss_over_target_tokens(ids: Ids, model: ModelConfig):
+    found, outcome = gradient(one := learner(model, torch.float64, label_smoothing=0.1), ids)
+    (batch,), tokens = parts_of(ids)
+    logits = one.model(batch.source, batch.target)[batch.real]
+    loss = F.cross_entropy(logits, batch.labels[batch.real], label_smoothing=0.1, reduction="sum")
+    theirs = torch.cat([g.flatten() for g in torch.autograd.grad(loss / tokens, list(one.model.parameters()))])
+    assert outcome.loss == pytest.approx(float(loss.detach()), rel=1e-12)
+    assert outcome.norm == pytest.approx(float(theirs.norm()), rel=1e-12)
+    assert gap(found, theirs) < 1e-12
+    assert gap(found * tokens / len(ids), theirs) > 1e-3
+
+
+@pytest.mark.parametrize("model", [STILL, replace(TINY_RECURRENT, dropout=0.0)], ids=["transformer", "recurrent"])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 5, 40])
+def test_micro_batches_are_the_batch(ids: Ids, model: ModelConfig, count: int, deterministic: bool):
+    """Also where there are more parts than pairs."""
+    one, many = (learner(model, torch.float64, deterministic=ordered) for ordered in (False, deterministic))
+    whole, outcome = gradient(one, ids)
+    found, totals = gradient(many, ids, count)
+    assert gap(found, whole) < 1e-12
+    assert totals.loss == pytest.approx(outcome.loss, rel=1e-12)
+    assert totals.norm == pytest.approx(outcome.norm, rel=1e-12)
+
+
+def test_the_mean_of_the_means_of_parts_is_something_else(ids: Ids):
+    """The control for the test above."""
+    one, count = learner(STILL, torch.float64), 3
+    whole, _ = gradient(one, ids)
+    means = sum(gradient(one, [ids[i] for i in part])[0] for part in split(np.arange(len(ids)), count)) / count
+    assert gap(means, whole) > 1e-5
+
+
+def test_dropout_depends_on_the_numbers_and_on_the_part_and_on_nothing_else(ids: Ids):
+    one = learner()
+    first, _ = gradient(one, ids, 3)
+    torch.manual_seed(99)
+    torch.randn(7)
+    assert torch.equal(gradient(one, ids, 3)[0], first)
+    assert not torch.equal(gradient(one, ids, 3, seed=2)[0], first)
+    assert not torch.allclose(gradient(one, ids, 2)[0], first, rtol=1e-3)
+    parts, tokens = parts_of(ids[:8])  # twice the same part: other places are dropped
+    losses = [one.gradients([None] * number + parts, tokens, (1,)).loss for number in (0, 1)]
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_layers_computed_twice_have_the_same_gradient(ids: Ids, norm_first: bool):
+    """Bit for bit, dropout included."""
+    model = replace(TINY, encoder_layers=2, decoder_layers=2, norm_first=norm_first)
+    plain, twice = (learner(model, checkpoint_activations=again) for again in (False, True))
+    kept, (ours, theirs) = [], (gradient(plain, ids, 2)[0], gradient(twice, ids, 2)[0])
+    assert torch.equal(ours, theirs)
+    for one in (plain, twice):  # the control: less was kept for the way back
+        sizes: dict[int, int] = {}
+        note = lambda t, sizes=sizes: sizes.setdefault(t.data_ptr(), t.numel()) and t  # noqa: E731
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+            one.loss(parts_of(ids)[0][0])
+        kept.append(sum(sizes.values()))
+    assert kept[1] < 0.7 * kept[0]
+
+
+def test_layers_computed_twice_are_computed_once_outside_training(ids: Ids):
+    plain, twice = (learner(STILL, checkpoint_activations=again) for again in (False, True))
+    (batch,), _ = parts_of(ids)
+    with torch.inference_mode():
+        expected = plain.model.eval()(batch.source, batch.target)
+        assert torch.equal(twice.model.eval()(batch.source, batch.target), expected)
+
+
+def test_a_recurrent_model_has_no_layers_to_compute_twice():
+    with pytest.raises(DragomanError, match="checkpoint_activations is for the layers of a Transformer"):
+        learner(TINY_RECURRENT, checkpoint_activations=True)
+
+
+# The step.
+
+
+def test_steps_lower_the_loss_of_their_batch(ids: Ids):
+    losses = [outcome.loss for outcome in steps(learner(STILL), ids, range(5))]
+    assert losses == sorted(losses, reverse=True)
+    assert len(set(losses)) == 5
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.01])
+def test_a_gradient_longer_than_the_limit_is_shortened_to_it(ids: Ids, clip: float):
+    one = learner(STILL, clip=clip)
+    one.optimizer = torch.optim.SGD(one.model.parameters(), lr=0.0)  # type: ignore[assignment]  # moves by the gradient
+    before = flat(one.model)
+    outcome = one.update(*parts_of(ids), 1.0, (1,))
+    assert outcome.norm == gradient(learner(STILL), ids)[1].norm > 0.01
+    assert float((flat(one.model) - before).norm()) == pytest.approx(clip or outcome.norm, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_length_of_the_gradient_is_that_of_the_batch_however_it_is_cut(ids: Ids, count: int):
+    """A limit that is applied to each part would take away more."""
+    moved = []
+    for clip in (0.01, 0.0):
+        one = learner(STILL, clip=clip)
+        one.optimizer = torch.optim.SGD(one.model.parameters(), lr=0.0)  # type: ignore[assignment]
+        before = flat(one.model)
+        outcome = one.update(*parts_of(ids, count), 1.0, (1,))
+        moved.append(flat(one.model) - before)
+    torch.testing.assert_close(moved[0], moved[1] * 0.01 / outcome.norm, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("share", ["all", "none"])
+def test_weights_decay_and_vectors_do_not(share: str):
+    one = learner(replace(TINY, share=share, output_bias=True), weight_decay=0.5)
+    before = {name: parameter.detach().clone() for name, parameter in one.model.named_parameters()}
+    one.step(norm=0.0, rate=0.1)  # the gradient is zero: what changes has decayed
+    for name, parameter in one.model.named_parameters():
+        expected = before[name] * (1 - 0.1 * 0.5) if parameter.dim() > 1 else before[name]
+        assert gap(parameter, expected) < 1e-7, name
+    assert any(parameter.dim() == 1 and parameter.any() for parameter in one.model.parameters())
+
+
+def test_the_average_is_that_of_the_weights_after_each_step(ids: Ids):
+    one = learner(ema=0.9)
+    expected = flat(one.model)
+    for number in range(4):
+        steps(one, ids, range(number, number + 1))
+        expected = 0.9 * expected + 0.1 * flat(one.model)
+    assert gap(flat(one.whole()), expected) < 1e-6
+    assert gap(flat(one.model), expected) > 1e-3
+    plain = learner()
+    steps(plain, ids, range(4))
+    assert torch.equal(flat(one.model), flat(plain.model))
+    assert plain.whole() is plain.model
+
+
+# Numbers of half the bits.
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_the_bits_learn_about_the_same(ids: Ids, precision: str):
+    exact, rounded = learner(), learner(precision=precision)
+    one, other = (gradient(each, ids) for each in (exact, rounded))
+    assert float(F.cosine_similarity(one[0], other[0], dim=0)) > 0.99
+    assert one[1].loss == pytest.approx(other[1].loss, rel=0.01)
+    assert one[1].loss != other[1].loss
+    assert {parameter.dtype for parameter in rounded.model.parameters()} == {torch.float32}
+    losses = [[outcome.loss for outcome in steps(each, ids, range(12))] for each in (exact, rounded)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
+def test_a_scaled_loss_is_the_same_step(ids: Ids):
+    """float16 alone scales; here its scale meets numbers that need none, and a power of two changes no bits."""
+    moved = []
+    for scale, scaled_back in ((1.0, True), (2.0**10, True), (2.0**10, False)):
+        one = learner(clip=0.0)
+        one.optimizer = torch.optim.SGD(one.model.parameters(), lr=0.0)  # type: ignore[assignment]
+        one.loss_scale = scale
+        if not scaled_back:
+            one.layout.scale = lambda factor: None  # type: ignore[method-assign]
+        before = flat(one.model)
+        one.update(*parts_of(ids), RATE, (1,))
+        moved.append(flat(one.model) - before)
+    assert torch.equal(moved[0], moved[1])
+    assert not torch.allclose(moved[0], moved[2], rtol=0.1)
+    assert learner(precision="bfloat16").loss_scale == learner().loss_scale == 1.0
+
+
+def test_a_scale_that_is_too_large_is_halved_and_the_step_left_out(ids: Ids):
+    one = learner(precision="float16")
+    assert one.loss_scale == 2.0**14
+    steps(one, ids, range(1))
+    before = everything(one)
+    one.loss_scale = 2.0**40
+    (outcome,) = steps(one, ids, range(1, 2))
+    assert outcome.skipped.startswith("the gradient is")
+    assert math.isfinite(outcome.loss)
+    assert one.loss_scale == 2.0**39
+    one.loss_scale, one.since_scaled = 2.0**14, 1
+    assert same(everything(one), before)
+
+
+def test_a_scale_that_was_right_for_long_is_doubled_up_to_a_limit(ids: Ids, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "SCALE_UP_AFTER", 2)
+    monkeypatch.setattr(module, "LARGEST_SCALE", 2.0**15)
+    one, scales = learner(precision="float16"), []
+    for number in range(6):
+        steps(one, ids, range(number, number + 1))
+        scales.append(one.loss_scale)
+    assert scales == [2.0**14, 2.0**15, 2.0**15, 2.0**15, 2.0**15, 2.0**15]
+
+
+# What is skipped.
+
+
+def spoiled(one: Learner, with_: Callable[[Tensor], Tensor]) -> None:
+    """The next loss of `one` is not what it should be; those after it are."""
+    right = one.loss
+
+    def loss(batch: Batch) -> Tensor:
+        one.loss = right  # type: ignore[method-assign]
+        return with_(right(batch))
+
+    one.loss = loss  # type: ignore[method-assign]
+
+
+def no_memory(loss: Tensor) -> Tensor:
+    raise torch.OutOfMemoryError("out of memory")
+
+
+def no_memory_on_a_cpu(loss: Tensor) -> Tensor:
+    return torch.empty(2**50)
+
+
+class Inside(torch.autograd.Function):
+    """The way back fails or gives no number, where the way forward went well."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, fails: bool) -> Tensor:
+        ctx.fails = fails
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if ctx.fails:
+            raise torch.OutOfMemoryError("out of memory")
+        return grad * math.nan, None
+
+
+FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "loss nan": (lambda loss: loss * math.nan, "the loss is nan"),
+    "loss infinite": (lambda loss: loss * math.inf, "the loss is inf"),
+    "gradient nan": (lambda loss: Inside.apply(loss, False), "the gradient is nan"),
+    "memory": (no_memory, "not enough memory"),
+    "memory on a CPU": (no_memory_on_a_cpu, "not enough memory"),
+    "memory on the way back": (lambda loss: Inside.apply(loss, True), "not enough memory"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("settings", [{}, {"deterministic": True}, {"ema": 0.9}], ids=["plain", "ordered", "ema"])
+def test_what_is_no_number_or_does_not_fit_leaves_everything_as_it_was(ids: Ids, name: str, settings: dict[str, Any]):
+    with_, why = FAULTS[name]
+    one, other = learner(**settings), learner(**settings)
+    for each in (one, other):
+        steps(each, ids, range(2), count=3)
+    spoiled(one, with_)
+    before = everything(one)
+    (outcome,) = steps(one, ids, range(2, 3), count=3)
+    assert outcome.skipped == why
+    assert outcome.out_of_memory == (why == "not enough memory")
+    assert same(everything(one), before)
+    for each in (one, other):  # and nothing of it is left for the next step
+        assert not steps(each, ids, range(3, 4), count=3)[0].skipped
+    assert same(everything(one), everything(other))
+    assert not same(everything(one), before)
+
+
+def test_an_error_that_is_not_of_memory_is_not_hidden(ids: Ids):
+    def fails(loss: Tensor) -> Tensor:
+        raise RuntimeError("shapes do not fit")
+
+    one = learner()
+    spoiled(one, fails)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        steps(one, ids, range(1))
+
+
+def test_what_pytorch_says_where_memory_is_short_is_understood():
+    with pytest.raises(RuntimeError) as error:
+        torch.empty(2**50)
+    assert out_of_memory(error.value)
+    assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert out_of_memory(MemoryError())
+    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+# Going on.
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ema": 0.9}, {"precision": "float16"}, {"precision": "bfloat16", "weight_decay": 0.1}],
+    ids=["plain", "ema", "float16", "bfloat16"],
+)
+@pytest.mark.parametrize("model", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
+def test_a_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConfig, settings: dict[str, Any]):
+    one, other = learner(model, **settings), learner(model, **settings)
+    steps(one, ids, range(3))
+    saved: tuple[Model, dict[str, Tensor]] = copy.deepcopy((one.whole(), one.state()))
+    other.load(*saved)
+    assert same(everything(one), everything(other))
+    assert one.loss_scale == other.loss_scale
+    assert one.since_scaled == other.since_scaled == 3
+    for each in (one, other):
+        steps(each, ids, range(3, 6))
+    assert same(everything(one), everything(other))
+
+
+@pytest.mark.parametrize("key", ["step", "exp_avg", "exp_avg_sq", "weights"])
+def test_a_learner_loaded_without_all_of_its_state_is_another(ids: Ids, key: str):
+    """The control for the test above."""
+    one, other = (learner(ema=0.9) for _ in range(2))
+    steps(one, ids, range(3))
+    state = {
+        name: torch.zeros_like(tensor) if name.rsplit(".", 1)[-1] == key else tensor
+        for name, tensor in copy.deepcopy(one.state()).items()
+    }
+    other.load(one.whole(), state)
+    for each in (one, other):
+        steps(each, ids, range(3, 6))
+    assert not same(everything(one), everything(other))
+
+
+def test_a_state_of_another_model_is_refused():
+    state = learner().state()
+    with pytest.raises(RuntimeError, match="size"):
+        learner().load(build(replace(TINY, d_model=18), WORDS), state)
+    with pytest.raises(KeyError):
+        learner().load(build(TINY_RECURRENT, WORDS), state)
+
+
+# Adam.
+
+
+def two_steps(optimizer_of: Callable[[nn.Module], torch.optim.Optimizer], rate: float) -> Tensor:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2, bias=False).double()
+    optimizer = optimizer_of(model)
+    for gradient in (torch.ones(2, 3), torch.randn(2, 3)):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        model.weight.grad = gradient.double()
+        optimizer.step()
+    return model.weight.detach()
+
+
+def adam_by_hand(rate: float, betas: tuple[float, float], decay: float = 0.0) -> Tensor:
+    torch.manual_seed(0)
+    weight = nn.Linear(3, 2, bias=False).double().weight.detach()
+    mean = square = torch.zeros(2, 3).double()
+    for step, gradient in enumerate((torch.ones(2, 3), torch.randn(2, 3)), start=1):
+        mean = betas[0] * mean + (1 - betas[0]) * gradient
+        square = betas[1] * square + (1 - betas[1]) * gradient**2
+        corrected, scale = mean / (1 - betas[0] ** step), square / (1 - betas[1] ** step)
+        weight = weight * (1 - rate * decay) - rate * corrected / (scale.sqrt() + 1e-9)
+    return weight
+
+
+def test_adam_takes_the_steps_of_the_paper():
+    taken = two_steps(adam, 0.1)
+    assert gap(taken, adam_by_hand(0.1, (0.9, 0.98))) < 1e-7
+    assert gap(taken, adam_by_hand(0.1, (0.9, 0.999))) > 1e-4
+
+
+@pytest.mark.parametrize(("beta2", "decay"), [(0.999, 0.0), (0.98, 0.3), (0.9, 0.01)])
+def test_adam_takes_the_settings_of_the_run(beta2: float, decay: float):
+    taken = two_steps(lambda model: adam(model, beta2, decay), 0.1)
+    assert gap(taken, adam_by_hand(0.1, (0.9, beta2), decay)) < 1e-7
+    assert gap(taken, adam_by_hand(0.1, (0.9, 0.98))) > 1e-4
+
+
+def test_adam_has_no_rate_of_its_own():
+    assert gap(two_steps(adam, 0.0), adam_by_hand(0.0, (0.9, 0.98))) == 0
+    assert {group["lr"] for group in adam(nn.Linear(3, 2)).param_groups} == {0}
+
+
+def test_the_constants_of_adam_are_those_of_the_paper():
+    for group in adam(nn.Linear(3, 2)).param_groups:
+        assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0)
