@@ -22,6 +22,7 @@ lint: .venv/test.installed
 
 benchmark: .venv/benchmark.installed peers
 	$(BIN)/dragoman benchmark training --threads 2
+	$(BIN)/dragoman benchmark memory --threads 2
 	$(BIN)/dragoman benchmark decoding-length --threads 1
 
 # Toolkits to measure against, 5 GB. Each has an environment of its own: what they need excludes each other. The packages

@@ -11,8 +11,9 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, 
 from dragoman.decoding.search import greedy_search
 from dragoman.model import Model, build
 from dragoman.tokenizer import BOS, EOS
-from dragoman.training.loop import update_weights
-from dragoman.training.optimizer import adam, paper_rate
+from dragoman.training.optimizer import paper_rate
+from dragoman.training.ranks import Ranks
+from dragoman.training.step import Learner
 
 SYMBOLS, LONGEST, SECONDS = 30, 10, 60
 CONFIG = TransformerConfig(
@@ -37,13 +38,14 @@ def sentences(count: int, seed: int) -> list[Ids]:
 def learn(task: Callable[[Ids], Ids], good_enough: float) -> tuple[Model, float]:
     """Train until the accuracy on unseen sentences is good enough or the time is over."""
     torch.manual_seed(1)
-    model, settings = build(CONFIG, SYMBOLS), TrainingConfig(label_smoothing=0.1)
-    optimizer, began, reached, step = adam(model), time.monotonic(), 0.0, 0
+    model, settings = build(CONFIG, SYMBOLS), TrainingConfig(label_smoothing=0.1, precision="float32")
+    learner = Learner(model, settings, Ranks(torch.device("cpu")))
+    began, reached, step = time.monotonic(), 0.0, 0
     while reached < good_enough and time.monotonic() - began < SECONDS:
         step += 1
-        batch = sentences(64, seed=step)
-        rate = paper_rate(step, CONFIG.d_model, 400)
-        update_weights(model, optimizer, Batch.of(batch, [task(ids) for ids in batch]), rate, settings)
+        ids = sentences(64, seed=step)
+        batch = Batch.of(ids, [task(each) for each in ids])
+        learner.update([batch], batch.tokens, paper_rate(step, CONFIG.d_model, 400), (step,))
         if step % 100 == 0:
             reached = accuracy(model, task)
     return model, reached

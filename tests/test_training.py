@@ -35,7 +35,7 @@ from dragoman.evaluation import evaluate
 from dragoman.folder import MANIFEST, fingerprint, read_model, verify
 from dragoman.model import build
 from dragoman.tokenizer import Tokenizer
-from dragoman.training import fit
+from dragoman.training import fit, stop
 from dragoman.training.checkpoint import Progress, save_checkpoint
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner
@@ -81,8 +81,8 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(
     corpus: Corpus, tmp_path: Path, whole: Whole, stops: list[int]
 ):
     losses: list[float] = []
-    for stop in [*stops, STEPS]:
-        losses += run_training(run_config(corpus, tmp_path / "run", max_steps=stop)).losses
+    for last in [*stops, STEPS]:
+        losses += run_training(run_config(corpus, tmp_path / "run", max_steps=last)).losses
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
 
@@ -138,7 +138,10 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
     assert state(tmp_path / "run") == whole.state
 
 
-def test_a_second_ctrl_c_stops_at_once_and_leaves_the_checkpoint_before(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_a_second_ctrl_c_stops_at_once_and_leaves_the_checkpoint_before(
+    corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stop, "SAME", 0.0)
     run_training(run_config(corpus, tmp_path / "run", max_steps=5))
     before = state(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt), ctrl_c_at(3, times=2):
@@ -199,7 +202,6 @@ def started(corpus: Corpus, tmp_path: Path, whole: Whole) -> RunConfig:
         ("model.positions", lambda c: dataclasses.replace(c, model=dataclasses.replace(TINY, positions="rotary"))),
         ("model", lambda c: dataclasses.replace(c, model=TINY_RECURRENT)),
         ("vocabulary", lambda c: dataclasses.replace(c, vocabulary=401)),
-        ("dev", lambda c: dataclasses.replace(c, dev=c.train)),
     ],
 )
 def test_another_setting_makes_it_another_run_and_is_named(started: RunConfig, name: str, changed: Any):
@@ -218,6 +220,16 @@ def test_a_limit_may_change_when_a_run_goes_on(started: RunConfig, changes: dict
     assert len(notebook.losses) == changes.get("max_steps", 14) - STEPS
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("learning_rate", 1.0, 0.5), ("warmup", 20, 30), ("clip", 1.0, 0.5), ("micro_batches", 1, 2)],
+)
+def test_what_helps_against_divergence_may_change_and_is_told(started: RunConfig, name: str, old: float, new: float):
+    notebook = run_training(with_training(started, **{name: new}))
+    assert f"from here on, training.{name} is {new} instead of {old}" in notebook.said
+    assert len(notebook.losses) == 2
+
+
 @pytest.mark.parametrize("change", ["a word", "the order", "a pair less"])
 def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list[Pair], change: str):
     path = write_tsv(tmp_path / "train.tsv", pairs[:190])
@@ -234,6 +246,13 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     assert path in str(error.value)
     write_tsv(Path(path), pairs[:190])  # the control: with the text back, it goes on
     assert len(run_training(with_training(config, max_steps=2)).losses) == 1
+
+
+def test_other_dev_pairs_are_refused(started: RunConfig):
+    """Scores on them could not be compared."""
+    with pytest.raises(DragomanError, match=r"not the text that .* was validated on"):
+        run_training(dataclasses.replace(started, dev=started.train))
+    assert len(run_training(started).losses) == 2
 
 
 def test_a_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path: Path):
@@ -308,8 +327,8 @@ def test_a_run_that_cannot_start_leaves_nothing_but_its_lock(corpus: Corpus, tmp
 
 
 def test_time_and_tokens_go_on_over_sittings(corpus: Corpus, tmp_path: Path, whole: Whole):
-    for stop in (7, STEPS):
-        run_training(run_config(corpus, tmp_path / "run", max_steps=stop))
+    for last in (7, STEPS):
+        run_training(run_config(corpus, tmp_path / "run", max_steps=last))
     found = events(tmp_path / "run", "step")
     assert [event["step"] for event in found] == [6, 7, 12]
     expected = {event["step"]: event["target_tokens"] for event in events(whole.out, "step")}
@@ -336,6 +355,17 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer:
         assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == kept
         links = [(tmp_path / link).resolve().name for link in ("best", "last")]
         assert links == [f"step-{best:08d}", f"step-{step:08d}"]
+
+
+def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
+    """A run that goes on from before the damage comes past it again."""
+    model = build(TINY, len(tokenizer))
+    for step, keep in ((2, 2), (4, 2), (3, 1)):
+        save_checkpoint(tmp_path, model, tokenizer, {}, Progress(step=step, best_step=2), "", keep)
+        if step == 4:
+            (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
+    assert (tmp_path / "last").resolve().name == "step-00000003"
+    verify(tmp_path / "last")
 
 
 def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_path: Path, whole: Whole):
@@ -377,7 +407,7 @@ def test_a_recurrent_model_is_trained_and_resumed_the_same_way(corpus: Corpus, t
     losses, states = [], []
     for name, stops in (("whole", [8]), ("parts", [3, 8])):
         config = dataclasses.replace(run_config(corpus, tmp_path / name), model=TINY_RECURRENT)
-        losses.append([loss for stop in stops for loss in run_training(with_training(config, max_steps=stop)).losses])
+        losses.append([loss for last in stops for loss in run_training(with_training(config, max_steps=last)).losses])
         states.append(state(tmp_path / name))
         assert isinstance(read_model(tmp_path / name)[0].config, RecurrentConfig)
     assert losses[0] == losses[1]
@@ -452,8 +482,8 @@ def test_fine_tuning_is_resumed_without_the_model_it_started_from(corpus: Corpus
     shutil.copytree((trained / "best").resolve(), model)
     settings = {"learning_rate": 1.0}
     whole = started_from(corpus, model, tmp_path / "whole", max_steps=6, **settings)
-    for stop in (4, 6):
-        started_from(corpus, model, tmp_path / "parts", max_steps=stop, **settings)
+    for last in (4, 6):
+        started_from(corpus, model, tmp_path / "parts", max_steps=last, **settings)
     assert state(tmp_path / "parts") == state(whole)
 
 
@@ -494,7 +524,7 @@ def test_a_run_with_bpe_dropout_stopped_and_resumed_is_the_run_uninterrupted(
 ):
     losses = {}
     for name, stops in (("whole", [STEPS]), ("parts", [2, 5, STEPS])):
-        configs = [run_config(corpus, tmp_path / name, bpe_dropout=0.1, max_steps=stop) for stop in stops]
+        configs = [run_config(corpus, tmp_path / name, bpe_dropout=0.1, max_steps=last) for last in stops]
         losses[name] = [loss for config in configs for loss in run_training(config).losses]
     assert losses["parts"] == losses["whole"]
     assert state(tmp_path / "parts") == state(tmp_path / "whole")

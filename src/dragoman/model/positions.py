@@ -102,7 +102,8 @@ class Rotary(Positions):
                 self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
         sin, cos = self.table[start:end].unflatten(-1, (-1, 2)).unbind(-1)
         even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        return turned.to(x.dtype)  # turned in the table's type, also where training is in 16 bits
 
 
 class Relative(Positions):

@@ -4,6 +4,7 @@ A run folder has `checkpoints/step-00001000/`, and the links `best` and `last` i
 not at all; a link is replaced in one rename, so at every instant both lead to a complete checkpoint.
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import json
@@ -24,6 +25,7 @@ from dragoman.folder import load_model, new_folder, sync, verify, write_model
 from dragoman.model import Model
 from dragoman.tokenizer import Tokenizer
 
+STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 
@@ -44,6 +46,7 @@ class Progress:
     worse: int = 0  # validations in a row that were no better
     finished: str = ""  # why, in words; empty while there is more to do
     data: str = ""  # fingerprint of the training pairs
+    dev_data: str = ""  # and of the dev pairs
     scores: list[str] = field(default_factory=list)  # of the last validation, for the card
     shown: list[str] = field(default_factory=list)  # the sample translations of the last validation
     machine: dict[str, Any] = field(default_factory=dict)  # what decides the last bits: threads, versions
@@ -75,10 +78,12 @@ def save_checkpoint(
         text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")
     # `best` first: a run that goes on from `last` believes that `best` is what its state says.
-    if progress.best_step == progress.step or not (run / "best").exists():
+    if progress.best_step in (0, progress.step):  # before the first validation, the newest is the best
         point(run / "best", folder)
     point(run / "last", folder)
-    kept = {folder.resolve(), (run / "best").resolve(), *(path.resolve() for path in checkpoints(run)[:keep])}
+    # The newest of each step. What is newer than this one is damaged, or the run would have gone on from it.
+    newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
+    kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
     for old in [*folder.parent.glob("step-*"), *folder.parent.glob(".step-*.draft")]:
         if old.is_dir() and old.resolve() not in kept:
             shutil.rmtree(old)
@@ -87,6 +92,16 @@ def save_checkpoint(
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, the newest first."""
     return sorted((run / "checkpoints").glob("step-*"), reverse=True)
+
+
+def point_to_best(run: Path, progress: Progress) -> None:
+    """Let `best` lead to the best checkpoint that a run knows of; a kill while saving may have left it behind."""
+    for folder in checkpoints(run):
+        if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
+            with contextlib.suppress(DragomanError):
+                verify(folder)
+                point(run / "best", folder)
+                return
 
 
 def point(link: Path, folder: Path) -> None:

@@ -15,8 +15,8 @@ from dragoman.training.journal import Journal, duration
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.ranks import together
 from dragoman.training.run import Run, open_run, size
-from dragoman.training.step import Outcome
-from dragoman.training.stop import Interrupted, Stop, asked_to_stop
+from dragoman.training.step import Outcome, out_of_memory
+from dragoman.training.stop import Stop, asked_to_stop, ended_by
 from dragoman.training.validation import better, validate
 
 MOST_SKIPPED = 10  # batches in a row that change nothing
@@ -46,7 +46,9 @@ class Loop:
         self.run, self.progress, self.journal = run, run.progress, run.journal
         self.settings: TrainingConfig = run.config.training
         self.plan_epoch()
-        self.validate_every = self.settings.validate_every or min(max(len(self.batches), 100), 1000)
+        # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
+        usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
+        self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
         self.earlier, self.began = self.progress.seconds, time.monotonic()
 
     def go(self, stop: Stop) -> None:
@@ -61,12 +63,8 @@ class Loop:
         while True:
             validated = False
             if self.validation_is_due() and not stopping:
-                try:
-                    with stop.at_once():
-                        self.validate()
-                    validated = True
-                except Interrupted:  # it is made up for when the run goes on
-                    stopping = True
+                validated = self.validate(stop)
+                stopping = not validated  # it is made up for when the run goes on
             new = self.run.saved != progress.step
             if validated or (new and (stopping or self.is_due(self.settings.save_every))):
                 self.run.save()
@@ -74,8 +72,12 @@ class Loop:
                 break
             if stopping:
                 journal.say(f"stopped at step {progress.step:,}; the same command goes on from there")
-                raise stop.end(stop.number)
+                raise ended_by(max(self.run.ranks.gather(stop.number)))
             stopping = self.advance(stop).stop
+        if not progress.step:
+            raise DragomanError(
+                f"{self.run.folder}: no batch changed the weights, there is no model ({progress.finished})"
+            )
         journal.say(
             f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
             f"{self.best()}; the model is {self.run.folder / 'best'}"
@@ -85,7 +87,7 @@ class Loop:
         """One batch: an update, or a batch skipped and told."""
         progress, settings, learner = self.progress, self.settings, self.run.learner
         indices = self.batches[progress.batch]
-        tokens = int(self.run.pairs.lengths[indices, 1].sum())
+        tokens = int(self.run.pairs.lengths[indices, 1].sum())  # before BPE-dropout
         rate = learning_rate(progress.step + 1, self.run.config.model.d_model, settings)
         seeds = (settings.seed, progress.epoch, progress.batch)
         outcome = learner.update(self.parts(indices, seeds), tokens, rate, seeds, bool(stop))
@@ -96,7 +98,7 @@ class Loop:
             self.tell_skipped(indices, outcome)
         else:
             progress.step, progress.skipped = progress.step + 1, 0
-            progress.target_tokens += tokens
+            progress.target_tokens += outcome.tokens
         if progress.batch == len(self.batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
             self.plan_epoch()
@@ -106,7 +108,7 @@ class Loop:
                 progress.step,
                 epoch,
                 loss=outcome.loss,
-                tokens=tokens,
+                tokens=outcome.tokens,
                 rate=rate,
                 norm=outcome.norm,
                 done=self.share_done(),
@@ -129,10 +131,11 @@ class Loop:
         return found
 
     def plan_epoch(self) -> None:
-        pairs, settings = self.run.pairs, self.settings
-        self.batches = plan(
-            pairs.lengths, int(settings.batch_tokens), settings.seed, self.progress.epoch, pairs.repeats
-        )
+        pairs, settings, progress = self.run.pairs, self.settings, self.progress
+        self.batches = plan(pairs.lengths, int(settings.batch_tokens), settings.seed, progress.epoch, pairs.repeats)
+        while not len(self.batches):  # the weights are so small that no pair has its turn
+            progress.epoch += 1
+            self.batches = plan(pairs.lengths, int(settings.batch_tokens), settings.seed, progress.epoch, pairs.repeats)
 
     def estimate(self) -> None:
         """Go through the largest batch once, without an update: what fits here fits later. Then tell what to expect."""
@@ -144,9 +147,10 @@ class Loop:
         outcome = run.learner.gradients(self.parts(indices, (0,)), tokens, (0,))
         run.learner.layout.clear()
         if outcome.out_of_memory:
+            smaller = "" if self.progress.step else "choose a smaller training.batch_tokens, or "
             raise DragomanError(
-                f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: "
-                f"choose a smaller training.batch_tokens, or more training.micro_batches than {settings.micro_batches}"
+                f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: {smaller}"
+                f"choose more training.micro_batches than {settings.micro_batches}"
             )
         seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
         weights = 16 * size(run.learner.model) / 1e6  # weights, gradients, two moments
@@ -167,7 +171,7 @@ class Loop:
         if progress.skipped < MOST_SKIPPED:
             return
         if outcome.out_of_memory:
-            advice = "choose a smaller training.batch_tokens, or more training.micro_batches"
+            advice = f"choose more training.micro_batches than {self.settings.micro_batches}"
         else:
             advice = (
                 f"training has diverged; a lower training.learning_rate than {self.settings.learning_rate:g}, a longer "
@@ -186,10 +190,21 @@ class Loop:
         due = bool(progress.finished) or self.is_due(self.validate_every)
         return due and 0 < progress.step != progress.validated
 
-    def validate(self) -> None:
-        """Loss and scores on the dev pairs, told and recorded; whether they are the best, and patience."""
+    def validate(self, stop: Stop) -> bool:
+        """Loss and scores on the dev pairs, told and recorded; whether they are the best, and patience.
+
+        False where a process was asked to stop meanwhile: then nothing has changed.
+        """
         run, progress, settings, began = self.run, self.progress, self.settings, time.monotonic()
-        found = validate(run.learner.whole(), run.tokenizer, run.dev, run.dev_corpus, run.ranks)
+        try:
+            found = validate(run.learner.whole(), run.tokenizer, run.dev, run.dev_corpus, run.ranks, stop)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error) or run.ranks.size > 1:
+                raise
+            run.save()
+            raise DragomanError(f"not enough memory to validate; saved at step {progress.step:,}") from None
+        if found is None:
+            return False
         bleu, chrf = found.scores.bleu, found.scores.chrf
         gain, score = better(found, settings.stop_on, progress.best_score, progress.best_loss)
         progress.worse = 0 if gain else progress.worse + 1
@@ -218,10 +233,9 @@ class Loop:
             f"exact {100 * found.scores.exact:.1f} %, in {duration(time.monotonic() - began)}; {self.verdict()}"
         )
         self.journal.best(f"{self.best()}; {self.verdict()}")
-        rows = zip(
-            *zip(*run.dev_corpus.pairs, strict=True), progress.shown, before or [""] * settings.samples, strict=False
-        )
-        self.journal.samples(progress.step, list(rows))
+        shown = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)
+        self.journal.samples(progress.step, [(*pair, now, then) for pair, now, then in shown])
+        return True
 
     def verdict(self) -> str:
         if not self.progress.worse:

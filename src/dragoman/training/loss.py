@@ -21,7 +21,7 @@ def output_loss(vectors: Tensor, weight: Tensor, bias: Tensor | None, labels: Te
     that the caller divides by however many tokens there are in all batches and on all machines that share an update.
     Under autocast the products are in its type; the softmax is always in the type of `weight`.
     """
-    return _OutputLoss.apply(vectors, weight, bias, labels, smoothing)
+    return _OutputLoss.apply(vectors, weight, bias, labels, smoothing, torch.is_grad_enabled())
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -29,14 +29,13 @@ class _OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, vectors: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+        ctx: Any, vectors: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, learning: bool
     ) -> Tensor:
         device = vectors.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         words, exact = len(weight), torch.promote_types(weight.dtype, torch.float32)
         with torch.autocast(device, enabled=False):
             x, w = vectors.to(dtype), weight.to(dtype)
-            learning = any(ctx.needs_input_grad)
             d_vectors, d_weight = (torch.empty_like(x), torch.zeros_like(weight)) if learning else (None, None)
             d_bias = torch.zeros_like(bias) if learning and bias is not None else None
             loss = torch.zeros((), dtype=exact, device=vectors.device)
@@ -73,6 +72,7 @@ class _OutputLoss(torch.autograd.Function):
             (d_vectors * grad).to(ctx.dtype),
             d_weight * grad.to(d_weight.dtype),
             None if d_bias is None else d_bias * grad.to(d_bias.dtype),
+            None,
             None,
             None,
         )

@@ -28,7 +28,8 @@ class Ranks:
     device: torch.device
     rank: int = 0
     size: int = 1
-    patient: Any = None  # a process group that waits as long as the preparation takes
+    prompt: Any = None  # a group of the processes that waits as long as `rank_timeout` says
+    patient: Any = None  # and one that waits as long as the preparation takes
 
     @property
     def first(self) -> bool:
@@ -57,7 +58,7 @@ class Ranks:
         if self.size == 1:
             return [value]
         found = [None] * self.size
-        dist.all_gather_object(found, value, group=self.patient)
+        dist.all_gather_object(found, value, group=self.prompt)
         return found
 
 
@@ -83,8 +84,8 @@ def together(settings: TrainingConfig) -> Iterator[Ranks]:
     timeout = datetime.timedelta(minutes=settings.rank_timeout)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
     try:
-        patient = dist.new_group(backend="gloo", timeout=PREPARATION)
-        yield Ranks(device, dist.get_rank(), size, patient)
+        prompt, patient = (dist.new_group(backend="gloo", timeout=time) for time in (timeout, PREPARATION))
+        yield Ranks(device, dist.get_rank(), size, prompt, patient)
     except dist.DistError as error:
         raise gone(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one

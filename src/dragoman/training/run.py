@@ -21,17 +21,22 @@ from dragoman.folder import find_model, fingerprint, read_model, replace_file
 from dragoman.model import Model, build
 from dragoman.presets import PRESETS
 from dragoman.tokenizer import PAD, Tokenizer
-from dragoman.training.checkpoint import Checkpoint, Progress, newest_checkpoint, point, save_checkpoint
+from dragoman.training.checkpoint import Checkpoint, Progress, newest_checkpoint, point, point_to_best, save_checkpoint
 from dragoman.training.fit import batch_tokens_that_fit
 from dragoman.training.journal import Journal, duration
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner, best_precision
+from dragoman.training.validation import LOSS_TOKENS
 
 # Settings that a run may change when it goes on; all others make it another run.
 MAY_CHANGE = {
-    *("train", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
+    *("train", "dev", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
     *("validate_every", "save_every", "keep", "checkpoint_activations", "shard", "rank_timeout", "tensorboard"),
 }
+
+
+# And these, which make it another run from there on, but a sensible one: what advice against divergence names.
+MAY_CHANGE_ALOUD = {"learning_rate", "warmup", "clip", "precision", "micro_batches"}
 
 
 @dataclass
@@ -86,11 +91,15 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     pairs, dev = Pairs.open(data / "train.arrow"), Pairs.open(data / "dev.arrow")
     dev_corpus = read_corpus(config.dev)
     tokenizer = Tokenizer.load(data / "tokenizer.json")
-    learner = Learner(first_model(config, tokenizer), settings, ranks)
-    progress = Progress(data=pairs.fingerprint, machine=machine())
+    learner = Learner(first_model(config, tokenizer, "" if checkpoint else config.init_from), settings, ranks)
+    progress = Progress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
     if checkpoint:
-        progress = resume(checkpoint, learner, pairs, config, journal)
+        progress = resume(checkpoint, learner, pairs, dev, config, journal)
+    if len(set(ranks.gather((progress.step, pairs.fingerprint)))) > 1:
+        raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
+    if checkpoint:
         if ranks.first:
+            point_to_best(folder, progress)
             point(folder / "last", checkpoint.folder)
     else:
         journal.say(
@@ -118,10 +127,13 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> RunConfig:
     folder = Path(config.out)
     earlier = earlier_config(folder)
     config = replace(config, training=settled(config.training, earlier, ranks))
-    if config.init_from:
-        config = replace(config, model=read_model(Path(config.init_from))[0].config)
+    if earlier and config.init_from:
+        config = replace(config, model=replace(earlier.model, dropout=config.model.dropout))
+    elif config.init_from:
+        start = read_model(Path(config.init_from))[0].config
+        config = replace(config, model=replace(start, dropout=config.model.dropout))
     if earlier:
-        check_same_run(config, earlier)
+        check_same_run(config, earlier, journal)
     settings, data = config.training, folder / "data"
     train, dev = corpora(config.train), corpora(config.dev)
     for origin in (*train, *dev):
@@ -137,7 +149,7 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> RunConfig:
     longest = config.model.longest
     most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
     once(train, tokenizer, most, data / "train.arrow", journal)
-    once(dev, tokenizer, longest, data / "dev.arrow", journal)
+    once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
     return config
 
 
@@ -162,9 +174,14 @@ def settled(settings: TrainingConfig, earlier: RunConfig | None, ranks: Ranks) -
         settings,
         precision=precision,
         batch_tokens=batch_tokens,
-        micro_batches=settings.micro_batches or (before.micro_batches if before else ranks.size),
+        micro_batches=settings.micro_batches or (before.micro_batches if before else parts(settings, ranks)),
         threads=settings.threads or (1 if settings.deterministic else None),
     )
+
+
+def parts(settings: TrainingConfig, ranks: Ranks) -> int:
+    """How many parts a batch is cut into, where nobody says: for the same bits on 1, 2 or 4 processes, always four."""
+    return max(4, ranks.size) if settings.deterministic else ranks.size
 
 
 def subwords(
@@ -177,8 +194,9 @@ def subwords(
     tags = tuple(dict.fromkeys(origin.tag for origin in (*train, *dev) if origin.tag))
     if config.init_from:
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
-        if config.vocabulary and config.vocabulary > len(tokenizer):
-            tokenizer = tokenizer.extended(texts, config.vocabulary, tags)
+        room = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
+        if max(config.vocabulary or 0, room) > len(tokenizer):
+            tokenizer = tokenizer.extended(texts, max(config.vocabulary or 0, room), tags)
     else:
         tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -212,12 +230,12 @@ def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None,
     replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
 
 
-def first_model(config: RunConfig, tokenizer: Tokenizer) -> Model:
-    """The model before the first step."""
+def first_model(config: RunConfig, tokenizer: Tokenizer, start: str) -> Model:
+    """The model before the first step: random, or the one in the folder `start`, with more words where there are."""
     torch.manual_seed(config.training.seed)
     model = build(config.model, len(tokenizer), pad=PAD)
-    if config.init_from:
-        start_from(model, read_model(Path(config.init_from))[0])
+    if start:
+        start_from(model, read_model(Path(start))[0])
     return model
 
 
@@ -232,12 +250,16 @@ def start_from(model: Model, old: Model) -> None:
         parameter[: len(value)].copy_(value)
 
 
-def resume(checkpoint: Checkpoint, learner: Learner, pairs: Pairs, config: RunConfig, journal: Journal) -> Progress:
+def resume(
+    checkpoint: Checkpoint, learner: Learner, pairs: Pairs, dev: Pairs, config: RunConfig, journal: Journal
+) -> Progress:
     progress = checkpoint.progress
-    if progress.data != pairs.fingerprint:
-        raise DragomanError(
-            f"{' '.join(config.train)}: not the text that {config.out} was trained on; choose another --out"
-        )
+    for words, known, found, use in (
+        (config.train, progress.data, pairs.fingerprint, "trained"),
+        (config.dev, progress.dev_data, dev.fingerprint, "validated"),
+    ):
+        if known != found:
+            raise DragomanError(f"{' '.join(words)}: not the text that {config.out} was {use} on; choose another --out")
     try:
         learner.load(checkpoint.model, checkpoint.state)
     except (KeyError, RuntimeError) as error:
@@ -277,11 +299,17 @@ def size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def check_same_run(config: RunConfig, earlier: RunConfig) -> None:
+def check_same_run(config: RunConfig, earlier: RunConfig, journal: Journal) -> None:
     """Raises UsageError where the run in that folder was started with other settings than these."""
     old, new = flat(as_dict(earlier)), flat(as_dict(config))
+    fixed = {"max_steps"} if config.training.schedule in ("cosine", "linear") else set()  # the schedule ends there
     for name in sorted({*old, *new}):
-        if old.get(name) != new.get(name) and name.rsplit(".", 1)[-1] not in MAY_CHANGE:
+        setting = name.rsplit(".", 1)[-1]
+        if old.get(name) == new.get(name):
+            continue
+        if setting in MAY_CHANGE_ALOUD:
+            journal.say(f"from here on, {name} is {new.get(name)} instead of {old.get(name)}")
+        elif setting not in MAY_CHANGE - fixed:
             raise UsageError(
                 f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
                 "choose another --out, or the same settings to go on"

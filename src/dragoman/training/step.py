@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ from torch.utils.checkpoint import checkpoint
 
 from dragoman.batches import Batch
 from dragoman.config import TrainingConfig
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, build
+from dragoman.model.recurrent import Recurrent
 from dragoman.model.transformer import Cache, Transformer
 from dragoman.training.loss import output_loss
 from dragoman.training.optimizer import adam
@@ -55,14 +56,24 @@ class Objective(nn.Module):
         return output_loss(vectors, output.weight, output.bias, batch.labels[batch.real], self.smoothing)
 
 
+class Figures(NamedTuple):
+    """What one process found on its parts of a batch."""
+
+    losses: list[float]  # summed over target tokens, one for each part
+    tokens: int
+    failed: bool  # it ran out of memory
+    stop: bool  # it was asked to stop
+
+
 @dataclass
 class Totals:
     """What all processes found on one batch, before the weights change."""
 
-    loss: float  # summed over target tokens
-    norm: float  # of the gradient of the mean loss
-    failed: bool  # a process ran out of memory
-    stop: bool  # a process was asked to stop
+    loss: float
+    tokens: int
+    norm: float  # of the gradient
+    failed: bool
+    stop: bool
 
 
 class Layout(Protocol):
@@ -74,8 +85,8 @@ class Layout(Protocol):
     def done(self) -> None:
         """A part has been worked off."""
 
-    def totals(self, losses: list[float], failed: bool, stop: bool, parts: int) -> Totals:
-        """Add up gradients and figures of all processes; `losses` are those of this one's parts, of `parts` in all."""
+    def totals(self, own: Figures, parts: int) -> Totals:
+        """Add up gradients and figures of all processes, for a batch of `parts` parts."""
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient."""
@@ -97,9 +108,9 @@ class Replicas:
         self.model, self.ranks, self.ordered = model, ranks, ordered
         parameters = list(model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
-        # At the end: loss, failures, requests to stop.
-        self.all = torch.zeros(sum(sizes) + 3, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.gradient, self.figures = self.all[:-3], self.all[-3:]
+        # At the end: loss, tokens, failures, requests to stop.
+        self.all = torch.zeros(sum(sizes) + 4, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.gradient, self.figures = self.all[:-4], self.all[-4:]
         for parameter, piece in zip(parameters, self.gradient.split(sizes), strict=True):
             parameter.grad = piece.view_as(parameter)
         self.parts: list[Tensor] = []
@@ -109,20 +120,20 @@ class Replicas:
             self.parts.append(self.gradient.clone())
             self.gradient.zero_()
 
-    def totals(self, losses: list[float], failed: bool, stop: bool, parts: int) -> Totals:
+    def totals(self, own: Figures, parts: int) -> Totals:
         if self.ordered:
-            return self.ordered_totals(losses, failed, stop, parts)
-        for place, value in enumerate((sum(losses), failed, stop)):
+            return self.ordered_totals(own, parts)
+        for place, value in enumerate((sum(own.losses), *own[1:])):
             self.figures[place] = value
         self.ranks.sum(self.all)
-        loss, failures, stops = self.figures.tolist()
-        return Totals(loss, float(self.gradient.norm()), failures > 0, stops > 0)
+        loss, tokens, failures, stops = self.figures.tolist()
+        return Totals(loss, int(tokens), float(self.gradient.norm()), failures > 0, stops > 0)
 
-    def ordered_totals(self, losses: list[float], failed: bool, stop: bool, parts: int) -> Totals:
+    def ordered_totals(self, own: Figures, parts: int) -> Totals:
         self.add_in_order(parts)
-        found, failures, stops = zip(*self.ranks.gather((losses, failed, stop)), strict=True)
-        loss = math.fsum(itertools.chain(*found))  # exact, so that the order is of no matter
-        return Totals(loss, float(self.gradient.norm()), any(failures), any(stops))
+        losses, tokens, failures, stops = zip(*self.ranks.gather(tuple(own)), strict=True)
+        loss = math.fsum(itertools.chain(*losses))  # exact, so that the order is of no matter
+        return Totals(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
 
     def add_in_order(self, parts: int) -> None:
         size, own = self.ranks.size, self.parts
@@ -158,12 +169,12 @@ class Shards:
 
     def done(self) -> None: ...
 
-    def totals(self, losses: list[float], failed: bool, stop: bool, parts: int) -> Totals:
-        figures = torch.tensor([sum(losses), float(failed), float(stop)], dtype=torch.float64, device=self.ranks.device)
+    def totals(self, own: Figures, parts: int) -> Totals:
+        figures = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.ranks.device)
         self.ranks.sum(figures)
-        total, failures, stops = figures.tolist()
+        total, tokens, failures, stops = figures.tolist()
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        return Totals(total, float(norm.full_tensor() if isinstance(norm, DTensor) else norm), failures > 0, stops > 0)
+        return Totals(total, int(tokens), float(full(norm)), failures > 0, stops > 0)
 
     def scale(self, factor: float) -> None:
         for parameter in self.model.parameters():
@@ -180,7 +191,9 @@ class Outcome:
     """What came of one update. `skipped` says in words why the weights did not change; empty: they did."""
 
     loss: float  # summed over target tokens, in nats
-    norm: float
+    tokens: int  # of the target
+    norm: float  # of the gradient of the mean loss
+    correction: float = 1.0  # what the gradient that was found has to be multiplied by
     skipped: str = ""
     out_of_memory: bool = False
     stop: bool = False
@@ -191,6 +204,8 @@ class Learner:
 
     def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks):
         self.settings, self.ranks = settings, ranks
+        if settings.precision == "float16" and ranks.device.type == "cpu" and isinstance(model, Recurrent):
+            raise UsageError("PyTorch has no float16 recurrent layers for CPUs: choose training.precision bfloat16")
         model.to(ranks.device)
         self.objective = Objective(model, settings.label_smoothing)
         if settings.checkpoint_activations:
@@ -202,6 +217,12 @@ class Learner:
             self.layout = Replicas(model, ranks, settings.deterministic)
         self.model = model
         self.optimizer = adam(model, settings.beta2, settings.weight_decay)
+        for parameter in model.parameters():  # now and not at the first step, so that what fits now fits later
+            self.optimizer.state[parameter] = {
+                "step": torch.zeros((), device=ranks.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
         self.average = [parameter.detach().clone() for parameter in model.parameters()] if settings.ema else []
         self.dtype = PRECISIONS[settings.precision]
         # float16 alone: the loss is multiplied by this, so that small gradients do not become zero.
@@ -221,7 +242,7 @@ class Learner:
         """
         outcome = self.gradients(parts, tokens, seeds, stop)
         if not outcome.skipped:
-            self.step(outcome.norm, rate)
+            self.step(outcome, rate)
         elif not outcome.out_of_memory and self.dtype == torch.float16:
             self.loss_scale, self.since_scaled = self.loss_scale / 2, 0
         self.layout.clear()
@@ -238,9 +259,10 @@ class Learner:
         self.objective.train()
         size, scale = self.ranks.size, self.loss_scale / tokens
         losses: list[float] = []
-        failed = False
-        for number in range(self.ranks.rank, len(parts), size):
-            batch, weight = parts[number], scale
+        count, failed = 0, False
+        rounds = math.ceil(len(parts) / size)
+        for number in range(self.ranks.rank, rounds * size, size):
+            batch, weight = parts[number] if number < len(parts) else None, scale
             if batch is None:
                 if not self.layout.every_part:
                     continue
@@ -250,6 +272,7 @@ class Learner:
                 loss = self.loss(batch.to(self.ranks.device))
                 (loss * weight).backward()
                 losses.append(float(loss.detach()) * (weight > 0))
+                count += batch.tokens * (weight > 0)
                 self.layout.done()
             except (RuntimeError, MemoryError) as error:
                 if self.layout.every_part or not out_of_memory(error):
@@ -258,8 +281,12 @@ class Learner:
             if failed:  # outside of `except`, which holds on to what is to be given up
                 release(self.ranks.device)
                 break
-        totals = self.layout.totals(losses, failed, stop, len(parts))
-        outcome = Outcome(totals.loss, totals.norm / self.loss_scale, "", totals.failed, totals.stop)
+        totals = self.layout.totals(Figures(losses, count, failed, stop), len(parts))
+        # BPE-dropout makes more tokens than were counted before.
+        norm = totals.norm / self.loss_scale * tokens / max(totals.tokens, 1)
+        outcome = Outcome(
+            totals.loss, totals.tokens, norm, tokens / max(totals.tokens, 1), "", totals.failed, totals.stop
+        )
         if totals.failed:
             outcome.skipped = "not enough memory"
         elif not math.isfinite(totals.loss):
@@ -268,18 +295,20 @@ class Learner:
             outcome.skipped = f"the gradient is {totals.norm}"
         return outcome
 
-    def step(self, norm: float, rate: float) -> None:
-        clip, factor = self.settings.clip, 1 / self.loss_scale
-        if clip and norm > clip:
-            factor *= clip / norm
+    def step(self, outcome: Outcome, rate: float) -> None:
+        clip, factor = self.settings.clip, outcome.correction / self.loss_scale
+        if clip and outcome.norm > clip:
+            factor *= clip / outcome.norm
         if factor != 1:
             self.layout.scale(factor)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         if self.average:
+            steps = float(next(iter(self.optimizer.state.values()))["step"])
+            kept = min(self.settings.ema, steps / (10 + steps))  # the first weights are random: they count for little
             with torch.no_grad():
-                torch._foreach_lerp_(self.average, list(self.model.parameters()), 1 - self.settings.ema)
+                torch._foreach_lerp_(self.average, list(self.model.parameters()), 1 - kept)
         self.since_scaled += 1
         if self.dtype == torch.float16 and self.since_scaled >= SCALE_UP_AFTER:
             self.loss_scale, self.since_scaled = min(2 * self.loss_scale, LARGEST_SCALE), 0
@@ -321,12 +350,8 @@ class Learner:
                 put(parameter, state[f"{name}.weights"])
             else:
                 put(parameter, values[name])
-            if f"{name}.step" in state:  # a parameter that never had a gradient has no moments
-                self.optimizer.state[parameter] = {
-                    "step": state[f"{name}.step"].to(parameter.device),
-                    "exp_avg": put(torch.zeros_like(parameter), state[f"{name}.exp_avg"]),
-                    "exp_avg_sq": put(torch.zeros_like(parameter), state[f"{name}.exp_avg_sq"]),
-                }
+            for key, value in self.optimizer.state[parameter].items():
+                put(value, state[f"{name}.{key}"])
         scale, since = state["loss_scale"].tolist()
         self.loss_scale, self.since_scaled = scale, int(since)
 

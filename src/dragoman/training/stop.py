@@ -2,47 +2,33 @@
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
-class Interrupted(BaseException):
-    """Raised where waiting for the end would take too long: while validating."""
+SAME = 1.0  # seconds: torchrun and whoever stopped it may both pass a signal on, and that is one request
 
 
 class Stop:
     """Whether this process was asked to stop, and by which signal. A second request ends it at once."""
 
     def __init__(self) -> None:
-        self.number = 0
-        self.interruptible = False
+        self.number, self.since = 0, 0.0
 
     def __bool__(self) -> bool:
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        if self:
-            raise self.end(number)
-        self.number = number
-        if self.interruptible:
-            raise Interrupted
+        if not self:
+            self.number, self.since = number, time.monotonic()
+        elif time.monotonic() - self.since > SAME:
+            raise ended_by(number)
 
-    @staticmethod
-    def end(number: int) -> BaseException:
-        """What ends the program: as Ctrl-C does, or with exit code 143 (128 + SIGTERM), so that a script can tell."""
-        return SystemExit(128 + number) if number == signal.SIGTERM else KeyboardInterrupt()
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Inside, a request raises Interrupted."""
-        if self:
-            raise Interrupted
-        self.interruptible = True
-        try:
-            yield
-        finally:
-            self.interruptible = False
+def ended_by(number: int) -> BaseException:
+    """What ends the program: as Ctrl-C does, or with exit code 143 (128 + SIGTERM), so that a script can tell."""
+    return SystemExit(128 + number) if number == signal.SIGTERM else KeyboardInterrupt()
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from dragoman.model import Model
 from dragoman.tokenizer import Tokenizer
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Objective
+from dragoman.training.stop import Stop
 from dragoman.translator import Translator
 
 BLOCK = 64  # sentences that one process translates at a time
-LOSS_TOKENS = 4096  # tokens in a batch
+LOSS_TOKENS = 4096  # tokens in a batch, and in a sentence
 
 
 @dataclass(frozen=True)
@@ -28,38 +29,50 @@ class Validation:
 
 
 @torch.inference_mode()
-def validate(model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, ranks: Ranks) -> Validation:
-    """The dev pairs in fixed blocks, shared out among the processes: any number of them finds the same."""
+def validate(
+    model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, ranks: Ranks, stop: Stop
+) -> Validation | None:
+    """The dev pairs in fixed blocks, shared out among the processes: any number of them finds the same.
+
+    None where one of the processes was asked to stop before the end.
+    """
     model.eval()
-    return Validation(mean_loss(model, pairs, ranks), *translated(model, tokenizer, corpus, ranks))
+    loss = mean_loss(model, pairs, ranks, stop)
+    texts = translated(model, tokenizer, corpus, ranks, stop)
+    if any(ranks.gather(bool(stop))):
+        return None
+    return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
 
 
-def mean_loss(model: Model, pairs: Pairs, ranks: Ranks) -> float:
+def mean_loss(model: Model, pairs: Pairs, ranks: Ranks, stop: Stop) -> float:
     objective = Objective(model, 0.0)
-    batches = plan(pairs.lengths, max(LOSS_TOKENS, int(pairs.lengths.max())), 0, 0)
-    mine = [
-        float(objective(pairs.batch(batches[number]).to(ranks.device)))
-        for number in range(ranks.rank, len(batches), ranks.size)
-    ]
+    batches = plan(pairs.lengths, LOSS_TOKENS, 0, 0)
+    mine: list[float] = []
+    for number in range(ranks.rank, len(batches), ranks.size):
+        if stop:
+            break
+        mine.append(float(objective(pairs.batch(batches[number]).to(ranks.device))))
     total = math.fsum(loss for losses in ranks.gather(mine) for loss in losses)
     return total / int(pairs.lengths[:, 1].sum())
 
 
-def translated(model: Model, tokenizer: Tokenizer, corpus: Corpus, ranks: Ranks) -> tuple[Scores, list[str]]:
+def translated(model: Model, tokenizer: Tokenizer, corpus: Corpus, ranks: Ranks, stop: Stop) -> list[str]:
     translator = Translator(model, tokenizer, SearchConfig(beam=1))
-    sources, references = zip(*corpus.pairs, strict=True)
+    sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
     mine: list[list[str]] = []
     for block in blocks[ranks.rank :: ranks.size]:
+        if stop:
+            break
         tags = [corpus.tags[index] for index in block]
         mine.append([found.text for found in translator.translate([sources[index] for index in block], tags)])
     texts = [""] * len(sources)
     for rank, found in enumerate(ranks.gather(mine)):
-        for block, translations in zip(blocks[rank :: ranks.size], found, strict=True):
+        for block, translations in zip(blocks[rank :: ranks.size], found, strict=False):
             for index, text in zip(block, translations, strict=True):
                 texts[index] = text
-    return evaluate(texts, list[str](references)), texts
+    return texts
 
 
 def better(found: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:

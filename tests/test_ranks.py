@@ -1,0 +1,422 @@
+"""Several processes that train together: the same run as one, and none of them waits for ever."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import events, progress, run_config, settings_file, state
+from processes import ASKED, KILLED, LEARNER, RUN, SOON, VALIDATION, Fault, rank, signal_before, train, wait_for
+from safetensors.torch import load_file
+
+from dragoman.batches import Batch
+from dragoman.config import RunConfig, read_toml
+from dragoman.training import loop
+from dragoman.training.checkpoint import checkpoints
+from dragoman.training.step import Learner
+
+Corpus = tuple[str, str]
+
+TIMEOUT = 3.0  # seconds after which a rank that does not answer is an error
+
+
+def config_of(corpus: Corpus, out: Path, **training: Any) -> RunConfig:
+    """Four parts to a batch."""
+    common = {"batch_tokens": 400, "micro_batches": 4, "max_steps": 8, "validate_every": 4}
+    return run_config(corpus, out, **{**common, **training})
+
+
+def trained(config: RunConfig, ranks: int, *faults: Fault, code: int = 0) -> str:
+    """Train to the end; what was said."""
+    commands = train(settings_file(config), Path(config.out), ranks, faults)
+    codes = [command.code() for command in commands]
+    said = "".join(command.said for command in commands)
+    assert codes == [code] * ranks, said
+    assert "Traceback" not in said
+    return said
+
+
+def weights(out: Path) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for _, tensor in sorted(load_file(out / "last" / "model.safetensors").items())])
+
+
+# Faults, called in each process before the command.
+
+
+def record_batches(file: Path) -> None:
+    """The pairs of each batch, as each process sees them."""
+    work = loop.Loop.parts
+
+    def parts(self: loop.Loop, indices: Any, seeds: tuple[int, ...]) -> Any:
+        if len(seeds) == 3:  # not the trial before the first step
+            with file.with_suffix(f".{rank()}").open("a") as opened:
+                opened.write(json.dumps(indices.tolist()) + "\n")
+        return work(self, indices, seeds)
+
+    loop.Loop.parts = parts  # type: ignore[method-assign]
+
+
+def spoil(with_: Callable[[torch.Tensor], torch.Tensor], on_rank: int, losses: set[int] | None) -> None:
+    """The losses of that rank that have those numbers, counted from 0, the trial first, or all of them."""
+    work, so_far = Learner.loss, [0]
+
+    def loss(self: Learner, batch: Batch) -> torch.Tensor:
+        found, number = work(self, batch), so_far[0]
+        so_far[0] += 1
+        return with_(found) if rank() == on_rank and (losses is None or number in losses) else found
+
+    Learner.loss = loss  # type: ignore[method-assign]
+
+
+def nan(loss: torch.Tensor) -> torch.Tensor:
+    return loss * float("nan")
+
+
+def no_memory(loss: torch.Tensor) -> torch.Tensor:
+    raise torch.OutOfMemoryError("out of memory")
+
+
+def without_batch(number: int) -> None:
+    """The first epoch lacks that batch; the others keep their numbers."""
+    work = loop.Loop.advance
+
+    def advance(self: loop.Loop, stop: Any) -> Any:
+        if (self.progress.epoch, self.progress.batch) == (0, number):
+            self.progress.batch += 1
+        return work(self, stop)
+
+    loop.Loop.advance = advance  # type: ignore[method-assign]
+
+
+# One, two, four.
+
+
+@pytest.fixture(scope="module")
+def ordered(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> dict[int, Path]:
+    """The same run on one, two and four ranks, with gradients added up in a fixed order."""
+    found = {}
+    for ranks in (1, 2, 4):
+        found[ranks] = tmp_path_factory.mktemp("ordered") / "run"
+        trained(config_of(corpus, found[ranks], deterministic=True), ranks, partial(record_batches, found[ranks]))
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_any_number_of_ranks_gives_the_same_bits(ordered: dict[int, Path], ranks: int):
+    assert state(ordered[ranks]) == state(ordered[1])
+    ours, theirs = (events(ordered[number], "validation") for number in (ranks, 1))
+    assert [event["loss"] for event in ours] == [event["loss"] for event in theirs]
+    assert progress(ordered[ranks]) == progress(ordered[1])
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_any_number_of_ranks_sees_the_same_batches(ordered: dict[int, Path], ranks: int):
+    seen = {
+        (number, rank): ordered[number].with_suffix(f".{rank}").read_text()
+        for number in (1, ranks)
+        for rank in range(number)
+    }
+    assert len(set(seen.values())) == 1
+    assert len(seen[1, 0].splitlines()) == 8
+
+
+@pytest.fixture(scope="module")
+def unordered(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> dict[int, Path]:
+    found = {}
+    for ranks in (1, 2):
+        found[ranks] = tmp_path_factory.mktemp("unordered") / "run"
+        trained(config_of(corpus, found[ranks]), ranks, partial(record_batches, found[ranks]))
+    return found
+
+
+def test_without_the_fixed_order_the_bits_differ_and_nothing_else(ordered: dict[int, Path], unordered: dict[int, Path]):
+    """The control: sums in another order, over the same batches, end elsewhere in their last bits."""
+    assert state(unordered[2]) != state(unordered[1])
+    torch.testing.assert_close(weights(unordered[2]), weights(unordered[1]), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(weights(unordered[2]), weights(ordered[1]), rtol=1e-3, atol=1e-4)
+    batches = {run.with_suffix(".0").read_text() for run in (*ordered.values(), *unordered.values())}
+    assert len(batches) == 1
+
+
+def test_a_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, ordered: dict[int, Path]):
+    out = tmp_path / "run"
+    for ranks, steps in ((2, 3), (1, 6), (2, 8)):
+        trained(config_of(corpus, out, deterministic=True, max_steps=steps), ranks)
+    assert state(out) == state(ordered[1])
+
+
+def test_a_run_keeps_the_parts_it_began_with(corpus: Corpus, tmp_path: Path):
+    """Left open, there is one for each process; they decide dropout, so they must stay."""
+    for ranks, steps in ((2, 2), (1, 4)):
+        trained(config_of(corpus, tmp_path / "run", max_steps=steps, micro_batches=None), ranks)
+        assert read_toml(tmp_path / "run" / "config.toml")["training"]["micro_batches"] == 2
+
+
+def test_in_a_fixed_order_there_are_four_parts_where_nobody_says(
+    corpus: Corpus, tmp_path: Path, ordered: dict[int, Path]
+):
+    trained(config_of(corpus, tmp_path / "run", deterministic=True, micro_batches=None), 1)
+    assert state(tmp_path / "run") == state(ordered[1])
+    trained(config_of(corpus, tmp_path / "other", deterministic=True, micro_batches=2), 1)
+    assert state(tmp_path / "other") != state(ordered[1])
+
+
+def test_the_first_rank_alone_writes_and_speaks(corpus: Corpus, tmp_path: Path):
+    commands = train(settings_file(config_of(corpus, tmp_path / "run")), tmp_path / "log", ranks=2)
+    assert [command.code() for command in commands] == [0, 0]
+    assert "finished: all 8 steps done" in commands[0].said
+    assert commands[1].said == ""
+    assert [event["step"] for event in events(tmp_path / "run", "validation")] == [4, 8]
+    lines = (tmp_path / "run" / "train.log").read_text().splitlines()
+    assert sum(line.startswith("finished") for line in lines) == 1
+
+
+# Pieces of the model on each rank.
+
+
+@pytest.fixture(scope="module")
+def whole_and_sharded(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("sharded")
+    for name, shard in (("whole", False), ("sharded", True)):
+        trained(config_of(corpus, folder / name, shard=shard, ema=0.5), 2)
+    return folder / "whole", folder / "sharded"
+
+
+def test_a_sharded_run_is_the_run_up_to_rounding(whole_and_sharded: tuple[Path, Path]):
+    whole, sharded = whole_and_sharded
+    torch.testing.assert_close(weights(sharded), weights(whole), rtol=1e-3, atol=1e-4)
+    moments = [load_file(run / "last" / "state.safetensors") for run in (whole, sharded)]
+    assert moments[0].keys() == moments[1].keys()
+    for name, tensor in moments[0].items():
+        torch.testing.assert_close(moments[1][name], tensor, rtol=1e-2, atol=1e-4, msg=name)
+    losses = [[event["loss"] for event in events(run, "validation")] for run in (whole, sharded)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    # The control: one step less is further away.
+    assert losses[1][0] != pytest.approx(losses[0][1], rel=1e-3)
+
+
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)], ids=["whole again", "sharded later"])
+def test_a_checkpoint_serves_whole_and_sharded_runs(
+    corpus: Corpus, tmp_path: Path, whole_and_sharded: tuple[Path, Path], first: bool, then: bool
+):
+    for shard, steps in ((first, 5), (then, 8)):
+        ranks = 2 if shard else 1
+        trained(config_of(corpus, tmp_path / "run", shard=shard, ema=0.5, max_steps=steps), ranks)
+    torch.testing.assert_close(weights(tmp_path / "run"), weights(whole_and_sharded[0]), rtol=1e-3, atol=1e-4)
+
+
+# What is skipped, on all ranks together.
+
+
+def test_a_loss_that_is_no_number_on_one_rank_is_skipped_on_all(corpus: Corpus, tmp_path: Path):
+    """As if that batch had not been there."""
+    spoiled, spared = (config_of(corpus, tmp_path / name, ema=0.5) for name in ("spoiled", "spared"))
+    said = trained(spoiled, 2, partial(spoil, nan, 1, {2 + 2 * 3}))  # two in the trial, two in a batch: the fourth
+    trained(spared, 2, partial(without_batch, 3))
+    assert said.count("skipped batch") == said.count("skipped batch 4 of epoch 1: the loss is nan") == 1
+    (event,) = events(tmp_path / "spoiled", "skipped")
+    assert event["step"] == 3
+    assert state(tmp_path / "spoiled") == state(tmp_path / "spared")
+    ours, theirs = (progress(tmp_path / name) for name in ("spoiled", "spared"))
+    assert ours == theirs
+    trained(config_of(corpus, tmp_path / "plain", ema=0.5), 2)  # the control
+    assert state(tmp_path / "spoiled") != state(tmp_path / "plain")
+
+
+def test_ten_batches_without_a_number_end_the_run_and_keep_its_checkpoint(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "run"
+    said = trained(config_of(corpus, out, max_steps=40), 2, partial(spoil, nan, 1, set(range(14, 200))), code=1)
+    assert said.count("skipped batch") == 10
+    sentences = [line for line in said.splitlines() if line.startswith("dragoman: ")]
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert "10 batches in a row changed nothing (the loss is nan)" in sentence
+        assert "lower training.learning_rate" in sentence
+        assert "the last checkpoint is kept" in sentence
+    assert [folder.name for folder in checkpoints(out)] == ["step-00000004"]
+    trained(config_of(corpus, out, max_steps=6), 2)
+
+
+def test_nine_batches_without_a_number_do_not_end_the_run(corpus: Corpus, tmp_path: Path):
+    said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, nan, 1, set(range(4, 4 + 2 * 9))))
+    assert said.count("skipped batch") == 9
+    assert progress(tmp_path / "run")["skipped"] == 0
+
+
+def test_a_rank_out_of_memory_skips_the_batch_on_all_and_names_its_pairs(corpus: Corpus, tmp_path: Path):
+    spoiled, spared = (config_of(corpus, tmp_path / name) for name in ("spoiled", "spared"))
+    seen = tmp_path / "seen"
+    said = trained(spoiled, 2, partial(spoil, no_memory, 1, {2 + 2 * 2}), partial(record_batches, seen))
+    trained(spared, 2, partial(without_batch, 2))
+    assert said.count("skipped batch") == said.count("skipped batch 3 of epoch 1: not enough memory") == 1
+    batch = json.loads(seen.with_suffix(".0").read_text().splitlines()[2])
+    (event,) = events(tmp_path / "spoiled", "skipped")
+    named = [place.split(":") for place in event["places"].split(", ")]
+    assert {name for name, _ in named} == {corpus[0]}
+    assert {int(line) - 1 for _, line in named} < set(batch)  # line 1 is pair 0
+    assert state(tmp_path / "spoiled") == state(tmp_path / "spared")
+
+
+def test_a_batch_that_never_fits_is_told_before_the_first_step(corpus: Corpus, tmp_path: Path):
+    said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, {0}), code=1)
+    assert said.count("a batch of 400 tokens does not fit in memory") == 2
+    assert said.count("choose a smaller training.batch_tokens, or choose more training.micro_batches than 4") == 2
+    assert "skipped" not in said
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_memory_that_never_suffices_ends_the_run_with_advice(corpus: Corpus, tmp_path: Path):
+    """The trial went well."""
+    said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, set(range(2, 99))), code=1)
+    assert said.count("skipped batch") == 10
+    assert said.count("choose more training.micro_batches than 4") == 2
+
+
+# Asked to stop.
+
+
+@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translated", 2)])
+def test_sigterm_to_all_ranks_saves_and_the_same_command_goes_on(
+    corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int
+):
+    config = config_of(corpus, tmp_path / "run")
+    said = trained(config, 2, partial(signal_before, owner, name, call, signal.SIGTERM), code=ASKED)
+    assert said.count("the same command goes on from there") == 1
+    trained(config, 2)
+    assert state(tmp_path / "run") == state(unordered[2])
+    assert progress(tmp_path / "run") == progress(unordered[2])
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_sigterm_to_one_rank_stops_all(corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], asked: int):
+    config = config_of(corpus, tmp_path / "run")
+    fault = partial(signal_before, LEARNER, "update", 3, signal.SIGTERM, (asked,))
+    assert trained(config, 2, fault, code=ASKED).count("the same command goes on from there") == 1
+    trained(config, 2)
+    assert state(tmp_path / "run") == state(unordered[2])
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(range(2, 20), marks=pytest.mark.slow)])
+def test_sigterm_at_any_time_stops_all_ranks_and_the_same_command_goes_on(
+    corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], seed: Any
+):
+    """As torchrun sends it: to one after the other."""
+    for number in [seed] if isinstance(seed, int) else seed:
+        out, chance = tmp_path / f"{number}", random.Random(number)
+        file = settings_file(config_of(corpus, out))
+        commands = train(file, out, ranks=2)
+        time.sleep(chance.uniform(0.3, 2.0))
+        asked = time.monotonic()
+        for command in chance.sample(commands, 2):
+            command.send(signal.SIGTERM)
+            time.sleep(chance.uniform(0, 0.005))
+        codes = [command.code(within=SOON) for command in commands]
+        assert set(codes) <= {0, ASKED}, [command.said for command in commands]
+        assert time.monotonic() - asked < SOON
+        trained(config_of(corpus, out), 2)
+        assert state(out) == state(unordered[2])
+
+
+# Gone, or silent.
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translated", 1), (RUN, "newest_checkpoint", 1)]
+)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_at_once(
+    corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int, lost: int
+):
+    file = settings_file(config_of(corpus, tmp_path / "run"))
+    fault = partial(signal_before, owner, name, call, signal.SIGKILL, (lost,))
+    commands = train(file, tmp_path / "log", ranks=2, faults=[fault])
+    assert commands[lost].code() == KILLED
+    killed = time.monotonic()
+    other = commands[1 - lost]
+    assert other.code(within=SOON) == 1
+    assert time.monotonic() - killed < SOON
+    told(other.said)
+
+
+def told(said: str) -> None:
+    (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
+    assert "another process of this run is gone or does not answer; the last checkpoint is kept" in sentence
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 6), (VALIDATION, "translated", 1)])
+def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int):
+    out = tmp_path / "run"
+    fault = partial(signal_before, owner, name, call, signal.SIGSTOP, (1,))
+    config = config_of(corpus, out, save_every=2, rank_timeout=TIMEOUT / 60)
+    first, silent = train(settings_file(config), out, ranks=2, faults=[fault])
+    try:
+        wait_for(lambda: "T" in Path(f"/proc/{silent.process.pid}/stat").read_text().split()[2])
+        halted = time.monotonic()
+        assert first.code(within=TIMEOUT + SOON) == 1
+        assert time.monotonic() - halted > TIMEOUT / 2
+        told(first.said)
+    finally:
+        for command in (first, silent):
+            command.send(signal.SIGKILL)
+    trained(config_of(corpus, out, save_every=2), 2)  # what was saved before goes on
+
+
+def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tmp_path: Path):
+    out = tmp_path / "run"
+    file = settings_file(config_of(corpus, out))
+    halted = partial(signal_before, LEARNER, "update", 3, signal.SIGSTOP)
+    (first,) = train(file, tmp_path / "first", faults=[halted])
+    try:
+        wait_for((out / "config.toml").exists)
+        others = train(file, tmp_path / "others", ranks=2)
+        assert [command.code() for command in others] == [1, 1]
+        assert "another process is training into this folder" in others[0].said
+        told(others[1].said)
+    finally:
+        first.send(signal.SIGKILL)
+
+
+# torchrun.
+
+
+def workers_of(torchrun: int) -> dict[int, int]:
+    """Process ids by rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            variables = dict(pair.split("=", 1) for pair in (folder / "environ").read_text().split("\0") if "=" in pair)
+        except (OSError, UnicodeDecodeError):  # it has ended meanwhile, or is not ours
+            continue
+        if parent == torchrun and "RANK" in variables:
+            found[int(variables["RANK"])] = int(folder.name)
+    return found
+
+
+@pytest.mark.parametrize("kills", [[4], pytest.param([6, 14], marks=pytest.mark.slow)], ids=str)
+def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
+    corpus: Corpus, tmp_path: Path, kills: list[int]
+):
+    out, often = tmp_path / "run", {"max_steps": 40, "save_every": 2, "validate_every": 40, "keep": 100}
+    trained(config_of(corpus, tmp_path / "whole", **often), 2)
+    file = settings_file(config_of(corpus, out, **often))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3"]
+    with subprocess.Popen([*torchrun, "-m", "dragoman", "train", file], stderr=subprocess.PIPE, text=True) as under_way:
+        for step in kills:
+            wait_for((out / "checkpoints" / f"step-{step:08d}").exists, within=120)
+            os.kill(workers_of(under_way.pid)[1], signal.SIGKILL)
+        _, said = under_way.communicate(timeout=240)
+    assert under_way.returncode == 0, said
+    assert said.count("going on from step") == len(kills)
+    assert state(out) == state(tmp_path / "whole")
+    assert progress(out) == progress(tmp_path / "whole")

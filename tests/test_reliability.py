@@ -1,0 +1,689 @@
+"""Never losing work: processes are killed, asked to stop, and find damage and full disks where they go on."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import chain, count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, Notebook, events, progress, run_config, run_training, settings_file, state, toy_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import (
+    ASKED,
+    KILLED,
+    LEARNER,
+    LOOP,
+    RUN,
+    SOON,
+    VALIDATION,
+    Command,
+    Fault,
+    signal_before,
+    train,
+    wait_for,
+)
+from safetensors.torch import save_file
+
+from dragoman.batches import plan
+from dragoman.config import RunConfig
+from dragoman.errors import DragomanError
+from dragoman.folder import MANIFEST, fingerprint, verify, write_model
+from dragoman.model import build
+from dragoman.tokenizer import Tokenizer
+from dragoman.training import loop, run
+from dragoman.training.checkpoint import Progress, checkpoints, newest_checkpoint, save_checkpoint
+from dragoman.training.journal import Journal
+from dragoman.training.ranks import Ranks
+from dragoman.training.step import Learner, Outcome
+from dragoman.training.stop import SAME
+
+Corpus = tuple[str, str]
+
+STEPS, EPOCH = 30, 26  # of a whole run here; batches in an epoch
+
+
+def config_of(corpus: Corpus, out: Path, **training: Any) -> RunConfig:
+    """Saved every other step, validated every tenth."""
+    often = {"batch_tokens": 80, "max_steps": STEPS, "save_every": 2, "validate_every": 10, "keep": 2}
+    return run_config(corpus, out, **{**often, **training})
+
+
+# Faults: what happens inside a process. Each is called before the command.
+
+
+def record_losses(file: Path) -> None:
+    """Each step and its loss, to the bit, also those that a kill undoes."""
+    told = Journal.step
+
+    def step(self: Journal, number: int, *place: int, **values: Any) -> None:
+        with file.open("a") as opened:
+            opened.write(f"{number} {values['loss'].hex()}\n")
+        told(self, number, *place, **values)
+
+    Journal.step = step  # type: ignore[method-assign]
+
+
+def killed_before_update(update: int) -> Fault:
+    return partial(signal_before, LEARNER, "update", update, signal.SIGKILL)
+
+
+# A whole run, and the same run in pieces.
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing interrupted."""
+
+    out: Path
+    losses: dict[int, str]
+    seconds: float
+
+
+def losses_of(file: Path) -> dict[int, str]:
+    """Fails where a step that was done again had another loss than before."""
+    found: dict[int, str] = {}
+    for line in file.read_text().splitlines():
+        step, loss = line.split()
+        assert found.setdefault(int(step), loss) == loss
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Whole:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    Command(["--version"], out.parent / "log").code()  # the first fork waits for the import of PyTorch
+    began = time.monotonic()
+    (command,) = train(
+        settings_file(config_of(corpus, out)), out, faults=[partial(record_losses, out.parent / "losses")]
+    )
+    assert command.code() == 0, command.said
+    return Whole(out, losses_of(out.parent / "losses"), time.monotonic() - began)
+
+
+def same_run(out: Path, whole: Whole) -> None:
+    assert state(out) == state(whole.out)
+    assert progress(out) == progress(whole.out)
+    ours, theirs = ((each / "best").resolve().name.removesuffix("-again") for each in (out, whole.out))
+    assert ours == theirs
+    for name in ("loss", "bleu", "chrf", "target_tokens"):
+        found, expected = ({e["step"]: e[name] for e in events(each, "validation")} for each in (out, whole.out))
+        assert found == expected
+
+
+def test_an_epoch_has_room_for_three_kills(corpus: Corpus, whole: Whole):
+    found = progress(whole.out)
+    assert (found["epoch"], found["batch"], found["step"]) == (1, STEPS - EPOCH, STEPS)
+    assert sorted(whole.losses) == list(range(1, STEPS + 1))
+    assert len(set(whole.losses.values())) == STEPS
+
+
+@pytest.mark.parametrize("updates", [(6, 4, 9), (1, 11, 2, 1, 12)], ids=str)
+def test_a_run_killed_several_times_in_an_epoch_is_the_run_unbroken(
+    corpus: Corpus, tmp_path: Path, whole: Whole, updates: tuple[int, ...]
+):
+    out = tmp_path / "run"
+    file, record = settings_file(config_of(corpus, out)), partial(record_losses, tmp_path / "losses")
+    for update in updates:
+        (command,) = train(file, tmp_path / "log", faults=[record, killed_before_update(update)])
+        assert command.code() == KILLED
+        assert not (out / "last").exists() or progress(out)["epoch"] == 0
+    (command,) = train(file, tmp_path / "log", faults=[record])
+    assert command.code() == 0, command.said
+    assert losses_of(tmp_path / "losses") == whole.losses
+    same_run(out, whole)
+
+
+def killed_at_random(corpus: Corpus, out: Path, whole: Whole, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    file = settings_file(config_of(corpus, out))
+    for _ in range(kills):
+        (command,) = train(file, out)
+        time.sleep(chance.uniform(0.1, 0.9) * whole.seconds)
+        command.send(signal.SIGKILL)
+        assert command.code() in (0, KILLED), command.said
+    (command,) = train(file, out)
+    assert command.code() == 0, command.said
+    same_run(out, whole)
+
+
+def test_a_run_killed_at_random_times_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
+    killed_at_random(corpus, tmp_path / "run", whole, kills=4, seed=1)
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_step_or_moment_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
+    for update in range(1, STEPS + 1):
+        out = tmp_path / f"step-{update}"
+        file = settings_file(config_of(corpus, out))
+        for faults, code in (([killed_before_update(update)], KILLED), ([], 0)):
+            (command,) = train(file, out, faults=faults)
+            assert command.code() == code, command.said
+        same_run(out, whole)
+    for seed in range(30):
+        killed_at_random(corpus, tmp_path / f"random-{seed}", whole, 3, seed)
+
+
+def test_a_kill_with_a_lost_cursor_is_another_run(corpus: Corpus, tmp_path: Path, whole: Whole):
+    """The control for the tests above: what is saved is needed, and the comparison sees that it is missing."""
+    out = tmp_path / "run"
+    file = settings_file(config_of(corpus, out))
+    (command,) = train(file, tmp_path / "log", faults=[killed_before_update(8)])
+    assert command.code() == KILLED
+    forget = (out / "last").resolve() / "state.json"
+    forget.write_text(json.dumps({**json.loads(forget.read_text()), "batch": 0}))
+    signed_again(forget.parent)
+    (command,) = train(file, tmp_path / "log")
+    assert command.code() == 0
+    assert state(out) != state(whole.out)
+
+
+def signed_again(folder: Path) -> None:
+    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
+    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
+
+
+def test_the_command_itself_is_killed_and_goes_on(corpus: Corpus, tmp_path: Path, whole: Whole):
+    """Not forked: Python is started twice. And a second one beside the first is refused."""
+    out = tmp_path / "run"
+    file = settings_file(config_of(corpus, out))
+    command = [sys.executable, "-m", "dragoman", "train", file]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as first:
+        wait_for(lambda: len(checkpoints(out)) > 1)
+        first.send_signal(signal.SIGSTOP)  # so that it does not finish before the other is there
+        (second,) = train(file, tmp_path / "second")
+        assert second.code() == 1
+        assert second.said == (f"dragoman: {out}: another process is training into this folder; choose another --out\n")
+        first.kill()
+        assert first.wait() == -signal.SIGKILL
+    finished = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert finished.returncode == 0
+    assert "going on from step" in finished.stderr
+    same_run(out, whole)
+
+
+# A kill inside a save.
+
+
+@cache
+def parts_of_a_checkpoint() -> tuple[Any, Tokenizer, dict[str, torch.Tensor]]:
+    model = build(TINY, 400)
+    moments = {f"{name}.{key}": torch.zeros_like(p) for name, p in model.named_parameters() for key in ("m", "v")}
+    return model, Tokenizer.train([text for pair in toy_pairs() for text in pair], 400), moments
+
+
+def save(out: Path, step: int) -> None:
+    """Every weight and moment is the number of the step, so that a mixture shows."""
+    model, tokenizer, moments = parts_of_a_checkpoint()
+    for tensor in (*model.parameters(), *moments.values()):
+        tensor.detach().fill_(step)
+    save_checkpoint(out, model, tokenizer, moments, Progress(step=step, best_step=step), "", keep=2)
+
+
+def save_in_place(out: Path, step: int) -> None:
+    """What a naive writer does: the control."""
+    model, tokenizer, moments = parts_of_a_checkpoint()
+    for tensor in (*model.parameters(), *moments.values()):
+        tensor.detach().fill_(step)
+    folder = out / "checkpoints" / "step-1"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_model(folder, model, tokenizer, "")
+    save_file(moments, folder / "state.safetensors")
+    (folder / "state.json").write_text(json.dumps({"step": step}))
+    signed_again(folder)
+    for link in ("best", "last"):
+        if not (out / link).exists():
+            (out / link).symlink_to(folder)
+
+
+def endless_saves(save: Callable[[Path, int], None], out: Path) -> None:
+    for step in count(1):
+        save(out, step)
+
+
+def whole_after_a_kill(out: Path) -> bool:
+    """Whether the newest checkpoint, and what both links lead to, is whole and of one step."""
+    try:
+        checkpoint, notes = newest_checkpoint(out)
+        for link in ("best", "last"):
+            verify(out / link)
+    except DragomanError:
+        return False
+    assert checkpoint
+    tensors = [*checkpoint.model.parameters(), *checkpoint.state.values()]
+    numbers = {float(value.detach()) for tensor in tensors for value in (tensor.min(), tensor.max())}
+    return numbers == {float(checkpoint.progress.step)} and not notes
+
+
+def lost_saves(folder: Path, save: Callable[[Path, int], None], kills: int) -> int:
+    """How many of so many kills at random moments, after the first save, left a run that does not go on."""
+    chance, lost = random.Random(1), 0
+    for kill in range(kills):
+        out = folder / str(kill)
+        endless = Command([], folder / "log", faults=[partial(endless_saves, save, out)])
+        wait_for((out / "last").exists)
+        time.sleep(chance.uniform(0, 0.08))
+        endless.send(signal.SIGKILL)
+        assert endless.code() == KILLED, endless.said
+        lost += not whole_after_a_kill(out)
+        shutil.rmtree(out)
+    return lost
+
+
+def test_a_kill_inside_a_save_loses_nothing(tmp_path: Path):
+    assert lost_saves(tmp_path, save, 30) == 0
+
+
+def test_a_kill_inside_a_save_in_place_loses_much(tmp_path: Path):
+    """The control for the test above."""
+    assert lost_saves(tmp_path, save_in_place, 10) > 3
+
+
+@pytest.mark.slow
+def test_none_of_many_kills_inside_a_save_loses_anything(tmp_path: Path):
+    assert lost_saves(tmp_path, save, 200) == 0
+
+
+WRITES = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree")
+
+
+def killed_before_operation(number: int, names: tuple[str, ...]) -> None:
+    """On the file system, counted from now."""
+    so_far = count(1)
+
+    def watch(event: str, _: object) -> None:
+        if event in names and next(so_far) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
+def save_killed_before(number: int, out: Path, step: int) -> None:
+    parts_of_a_checkpoint()
+    killed_before_operation(number, WRITES)
+    save(out, step)
+    os._exit(0)
+
+
+@pytest.mark.parametrize(("step", "each"), [(3, 1), (2, 3)], ids=["next step", "same step"])
+def test_a_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step: int, each: int):
+    """The same step is saved a second time where a validation was interrupted. What is left half done is swept away."""
+    for earlier in (1, 2):
+        save(tmp_path / "before", earlier)
+    codes: list[int] = []
+    while 0 not in codes:
+        out = tmp_path / str(len(codes))
+        shutil.copytree(tmp_path / "before", out, symlinks=True)
+        fault = partial(save_killed_before, 1 + each * len(codes), out, step)
+        codes.append(Command([], tmp_path / "log", faults=[fault]).code())
+        assert whole_after_a_kill(out)
+        if len(codes) % 4 == 0:
+            save(out, 1000)
+            names = {path.name for path in (out / "checkpoints").iterdir()}
+            assert "step-00001000" in names
+            assert len(names) == 2
+            assert whole_after_a_kill(out)
+    assert len(codes) > 20 / each
+    assert set(codes) == {0, KILLED}
+
+
+def killed_in_the_save_of(step: int, operation: int) -> None:
+    """Before the rename or link that is number `operation` of that save."""
+    work = run.save_checkpoint
+
+    def wrapped(folder: Path, *given: Any) -> None:
+        if given[3].step == step:
+            killed_before_operation(operation, ("os.rename", "os.symlink"))
+        work(folder, *given)
+
+    run.save_checkpoint = wrapped  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("operation", [2, 3, 4])
+def test_after_a_kill_inside_a_save_the_best_is_what_the_run_says_it_is(corpus: Corpus, tmp_path: Path, operation: int):
+    """The last save is of the best model. Of its five renames and links, the first is that of the folder."""
+    out = tmp_path / "run"
+    file = settings_file(config_of(corpus, out, max_steps=10, validate_every=5, save_every=None, stop_on="loss"))
+    (killed,) = train(file, tmp_path / "log", faults=[partial(killed_in_the_save_of, 10, operation)])
+    assert killed.code() == KILLED, killed.said
+    (again,) = train(file, tmp_path / "log")
+    assert again.code() == 0, again.said
+    assert progress(out)["best_step"] == progress(out)["step"] == 10
+    assert (out / "best").resolve().name == (out / "last").resolve().name == "step-00000010"
+
+
+# Damage.
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Path:
+    """A run of four steps with two checkpoints, to be copied."""
+    out = tmp_path_factory.mktemp("saved") / "run"
+    run_training(config_of(corpus, out, max_steps=4))
+    assert [path.name for path in checkpoints(out)] == ["step-00000004", "step-00000002"]
+    return out
+
+
+def flipped(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size * 2 // 3)
+
+
+DAMAGE: list[Callable[[Path], None]] = [flipped, cut, Path.unlink]
+FILES = (
+    *("config.json", "model.safetensors", "tokenizer.json", "card.md"),
+    *("state.safetensors", "state.json", MANIFEST),
+)
+
+
+def copy_of(saved: Path, corpus: Corpus, out: Path, **training: Any) -> RunConfig:
+    """The run that goes on from a copy of `saved`."""
+    shutil.copytree(saved, out, symlinks=True)
+    return config_of(corpus, out, **{"max_steps": 6, **training})
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", DAMAGE, ids=["flipped", "cut", "deleted"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(
+    saved: Path, tmp_path: Path, file: str, damage: Callable[[Path], None]
+):
+    out = shutil.copytree(saved, tmp_path / "run", symlinks=True)
+    whole, none = newest_checkpoint(out)
+    damage((out / "last").resolve() / file)
+    found, (note,) = newest_checkpoint(out)
+    assert whole is not None
+    assert found is not None
+    assert (whole.progress.step, none, found.progress.step) == (4, [], 2)
+    assert "step-00000004" in note
+    assert file in note or file == MANIFEST  # whose damage may look like that of another
+    assert "\n" not in note
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "state.json"])
+def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(
+    saved: Path, corpus: Corpus, tmp_path: Path, file: str
+):
+    run_training(copy_of(saved, corpus, tmp_path / "sound"))
+    config = copy_of(saved, corpus, tmp_path / "run")
+    flipped((tmp_path / "run" / "last").resolve() / file)
+    notebook = run_training(config)
+    assert len(notebook.losses) == 4
+    assert any(file in text and "damaged" in text and "checkpoint before it" in text for text in notebook.said)
+    assert any(text.startswith("going on from step 2 ") for text in notebook.said)
+    assert state(tmp_path / "run") == state(tmp_path / "sound")
+    for link in ("best", "last"):
+        verify(tmp_path / "run" / link)
+
+
+def test_the_best_is_whole_as_soon_as_a_run_goes_on_after_damage(saved: Path, corpus: Corpus, tmp_path: Path):
+    """Not only once a better one is found: somebody may want to translate meanwhile."""
+    config = copy_of(saved, corpus, tmp_path / "run", max_steps=8, save_every=None, validate_every=1000)
+    flipped((tmp_path / "run" / "best").resolve() / "model.safetensors")
+    (killed,) = train(settings_file(config), tmp_path / "log", faults=[killed_before_update(2)])
+    assert killed.code() == KILLED
+    for link in ("best", "last"):
+        verify(tmp_path / "run" / link)
+
+
+def test_where_all_checkpoints_are_damaged_one_sentence_says_so(saved: Path, corpus: Corpus, tmp_path: Path):
+    config = copy_of(saved, corpus, tmp_path / "run")
+    for folder in checkpoints(tmp_path / "run"):
+        cut(folder / "state.safetensors")
+    (command,) = train(settings_file(config), tmp_path / "log")
+    assert command.code() == 1
+    assert command.said.count("\n") == 1
+    assert "none of its 2 checkpoints is whole" in command.said
+    assert "state.safetensors" in command.said
+
+
+@pytest.mark.parametrize("file", ["train.arrow", "tokenizer.json"])
+def test_damage_to_what_was_prepared_is_never_trained_on(saved: Path, corpus: Corpus, tmp_path: Path, file: str):
+    config = copy_of(saved, corpus, tmp_path / "run")
+    flipped(tmp_path / "run" / "data" / file)
+    (command,) = train(settings_file(config), tmp_path / "log")
+    if command.code():
+        assert command.code() == 1
+        assert command.said.count("\n") == 1
+        assert file in command.said
+    else:  # it was made anew
+        run_training(copy_of(saved, corpus, tmp_path / "sound"))
+        assert state(tmp_path / "run") == state(tmp_path / "sound")
+
+
+# A full disk.
+
+
+def disk_full(at_save: int, bytes_: int) -> None:
+    """No file may become larger than that from the save on that is number `at_save`; Python ignores the signal."""
+    work, saves = run.save_checkpoint, count(1)
+
+    def wrapped(*given: Any) -> None:
+        if next(saves) == at_save:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        work(*given)
+
+    run.save_checkpoint = wrapped  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "state.safetensors", "tokenizer.json"])
+def test_a_full_disk_leaves_the_checkpoint_before(saved: Path, corpus: Corpus, tmp_path: Path, file: str):
+    """The disk is full half-way through a file."""
+    config = copy_of(saved, corpus, tmp_path / "run", max_steps=8)
+    room = (saved / "last" / file).stat().st_size // 2
+    (command,) = train(settings_file(config), tmp_path / "log", faults=[partial(disk_full, 2, room)])
+    assert command.code() == 1
+    (sentence,) = [line for line in command.said.splitlines() if line.startswith("dragoman: ")]
+    assert "Traceback" not in command.said
+    assert "step-00000008" in sentence
+    assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-00000006", "step-00000004"]
+    for link, step in (("best", 4), ("last", 6)):
+        verify(tmp_path / "run" / link)
+        assert (tmp_path / "run" / link).resolve().name == f"step-{step:08d}"
+    run_training(config)  # with room again, it goes on as if nothing had been
+    run_training(copy_of(saved, corpus, tmp_path / "sound", max_steps=8))
+    assert state(tmp_path / "run") == state(tmp_path / "sound")
+
+
+def small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_disk_full_while_preparing_is_told_in_one_sentence(corpus: Corpus, tmp_path: Path):
+    (command,) = train(settings_file(config_of(corpus, tmp_path / "run")), tmp_path / "log", faults=[small_files])
+    assert command.code() == 1
+    assert command.said.count("\n") == 1
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+# SIGTERM.
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        (RUN, "tokenise", 1),
+        (LOOP, "estimate", 1),
+        (LEARNER, "update", 7),
+        (VALIDATION, "mean_loss", 1),
+        (VALIDATION, "evaluate", 2),
+        (RUN, "save_checkpoint", 3),
+    ],
+)
+def test_sigterm_saves_and_the_same_command_goes_on(
+    corpus: Corpus, tmp_path: Path, whole: Whole, owner: str, name: str, call: int
+):
+    out = tmp_path / "run"
+    file = settings_file(config_of(corpus, out))
+    began = time.monotonic()
+    (command,) = train(file, tmp_path / "log", faults=[partial(signal_before, owner, name, call, signal.SIGTERM)])
+    assert command.code(within=SOON + whole.seconds) == ASKED, command.said
+    assert time.monotonic() - began < SOON + whole.seconds
+    assert "Traceback" not in command.said
+    if name != "tokenise":
+        assert "the same command goes on from there" in command.said
+    (command,) = train(file, tmp_path / "log")
+    assert command.code() == 0, command.said
+    same_run(out, whole)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [("dragoman.evaluation:Scores", "__str__", 3), ("dragoman.training.journal:Journal", "record", 2)],
+    ids=["the last one noted", "the first one told"],
+)
+def test_sigterm_after_a_validation_was_made_does_not_tear_it_apart(
+    corpus: Corpus, tmp_path: Path, whole: Whole, owner: str, name: str, call: int
+):
+    """It is there with all that follows from it, or not at all: not a gain that is then compared with itself."""
+    file = settings_file(config_of(corpus, tmp_path / "run"))
+    (command,) = train(file, tmp_path / "log", faults=[partial(signal_before, owner, name, call, signal.SIGTERM)])
+    assert command.code(within=SOON + whole.seconds) in (0, ASKED), command.said
+    (command,) = train(file, tmp_path / "log")
+    assert command.code() == 0, command.said
+    same_run(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_sigterm_at_any_time_saves_and_the_same_command_goes_on(
+    corpus: Corpus, tmp_path: Path, whole: Whole, seed: int
+):
+    out, chance = tmp_path / "run", random.Random(seed)
+    file = settings_file(config_of(corpus, out))
+    for _ in range(2):
+        (command,) = train(file, out)
+        time.sleep(chance.uniform(0.1, 0.9) * whole.seconds)
+        asked = time.monotonic()
+        command.send(signal.SIGTERM)
+        assert command.code(within=SOON) in (0, ASKED), command.said
+        assert time.monotonic() - asked < SOON
+    (command,) = train(file, out)
+    assert command.code() == 0, command.said
+    same_run(out, whole)
+
+
+def asked_twice() -> None:
+    """In a step: the first request would let it finish."""
+    work = Learner.loss
+
+    def wrapped(self: Learner, batch: Any) -> Any:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1.2 * SAME)
+        return work(self, batch)
+
+    Learner.loss = wrapped  # type: ignore[method-assign]
+
+
+def test_a_second_sigterm_ends_at_once(saved: Path, corpus: Corpus, tmp_path: Path):
+    config, before = copy_of(saved, corpus, tmp_path / "run"), state(saved)
+    (command,) = train(settings_file(config), tmp_path / "log", faults=[asked_twice])
+    assert command.code(within=SOON) == ASKED
+    assert "goes on from there" not in command.said
+    assert state(tmp_path / "run") == before
+
+
+# The cursor: no pair twice, none left out.
+
+
+class FakePairs:
+    """Pairs that have lengths and places, and nothing else."""
+
+    repeats = ()
+
+    def __init__(self, lengths: np.ndarray):
+        self.lengths = lengths
+
+    def batch(self, indices: np.ndarray, dropout: object) -> list[int]:
+        return indices.tolist()
+
+    def place(self, index: int) -> str:
+        return f"line {index}"
+
+
+class FakeLearner:
+    """Notes the pairs of each batch; every fifth it skips."""
+
+    def __init__(self, seen: list[list[int]]):
+        self.seen = seen
+
+    def update(self, parts: list[list[int] | None], _: int, rate: float, seeds: tuple[int, ...], __: bool) -> Outcome:
+        self.seen.append([index for part in parts if part for index in part])
+        return Outcome(1.0, 1, 1.0, skipped="" if sum(seeds) % 5 else "the loss is nan")
+
+
+SILENT = Notebook(Path("run"), active=False)
+EPOCHS = 2
+
+
+def sitting(progress: Progress, lengths: np.ndarray, ranks: Ranks, seen: list[list[int]]) -> loop.Loop:
+    config = run_config(("", ""), Path("run"), batch_tokens=40, max_steps=None, epochs=EPOCHS, micro_batches=3)
+    pairs, learner = FakePairs(lengths), FakeLearner(seen)
+    run = SimpleNamespace(
+        config=config, progress=progress, journal=SILENT, pairs=pairs, learner=learner, ranks=ranks, tokenizer=None
+    )
+    return loop.Loop(run)  # type: ignore[arg-type]
+
+
+Kills = list[tuple[int, int, int]]
+
+
+def learned(lengths: np.ndarray, kills: Kills, forgets: bool = False) -> list[list[int]]:
+    """The pairs of each batch that counts, where a sitting is killed after so many batches, saves after so many, and is
+    shared by so many processes; the last one comes to the end.
+    """
+    found: list[list[int]] = []
+    saved = Progress()
+    for batches, save_every, size in [*kills, (10_000, 10_000, 1)]:
+        seen: list[list[list[int]]] = [[] for _ in range(size)]
+        all_ = [Ranks(torch.device("cpu"), rank, size) for rank in range(size)]
+        loops = [sitting(replace(saved), lengths, ranks, seen[ranks.rank]) for ranks in all_]
+        kept = done = 0
+        while done < batches and not loops[0].limit_reached():
+            for each in loops:
+                each.advance(False)  # type: ignore[arg-type]
+            done += 1
+            if done % save_every == 0 or loops[0].limit_reached():
+                saved, kept = replace(loops[0].progress), done
+        found += [sorted(chain(*parts)) for parts in zip(*(batches[:kept] for batches in seen), strict=True)]
+        if forgets:
+            saved.batch = 0
+    return found
+
+
+def unbroken(lengths: np.ndarray) -> list[list[int]]:
+    return [sorted(batch.tolist()) for epoch in range(EPOCHS) for batch in plan(lengths, 40, 1, epoch)]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(1, 25), st.integers(1, 4), st.integers(1, 3)), max_size=4),
+)
+def test_after_any_kills_each_epoch_has_each_pair_once(rows: list[tuple[int, int]], kills: Kills):
+    assert learned(np.array(rows), kills) == unbroken(np.array(rows))
+
+
+def test_a_cursor_that_is_lost_repeats_pairs():
+    """The control for the test above."""
+    lengths = np.full((40, 2), 10)
+    assert learned(lengths, [(5, 2, 1)]) == unbroken(lengths)
+    assert learned(lengths, [(5, 2, 1)], forgets=True) != unbroken(lengths)
