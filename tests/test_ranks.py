@@ -1,5 +1,6 @@
 """Several processes that train together: the same run as one, and none of them waits for ever."""
 
+import contextlib
 import json
 import os
 import random
@@ -15,7 +16,20 @@ from typing import Any
 import pytest
 import torch
 from conftest import events, progress, run_config, settings_file, state
-from processes import ASKED, KILLED, LEARNER, RUN, SOON, VALIDATION, Fault, rank, signal_before, train, wait_for
+from processes import (
+    ASKED,
+    KILLED,
+    LEARNER,
+    PATIENCE,
+    RUN,
+    SOON,
+    VALIDATION,
+    Fault,
+    rank,
+    signal_before,
+    train,
+    wait_for,
+)
 from safetensors.torch import load_file
 
 from dragoman.batches import Batch
@@ -411,11 +425,17 @@ def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
     trained(config_of(corpus, tmp_path / "whole", **often), 2)
     file = settings_file(config_of(corpus, out, **often))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3"]
-    with subprocess.Popen([*torchrun, "-m", "dragoman", "train", file], stderr=subprocess.PIPE, text=True) as under_way:
+    command = [*torchrun, "-m", "dragoman", "train", file]
+    under_way = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
         for step in kills:
-            wait_for((out / "checkpoints" / f"step-{step:08d}").exists, within=120)
+            wait_for((out / "checkpoints" / f"step-{step:08d}").exists)
             os.kill(workers_of(under_way.pid)[1], signal.SIGKILL)
-        _, said = under_way.communicate(timeout=240)
+        _, said = under_way.communicate(timeout=2 * PATIENCE)
+    finally:
+        for process in (*workers_of(under_way.pid).values(), under_way.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
     assert under_way.returncode == 0, said
     assert said.count("going on from step") == len(kills)
     assert state(out) == state(tmp_path / "whole")

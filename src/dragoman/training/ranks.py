@@ -82,10 +82,14 @@ def together(settings: TrainingConfig) -> Iterator[Ranks]:
         yield Ranks(device)
         return
     timeout = datetime.timedelta(minutes=settings.rank_timeout)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
+        # After a restart torchrun keeps its store, and in it the addresses of processes that are gone.
+        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+        store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         prompt, patient = (dist.new_group(backend="gloo", timeout=time) for time in (timeout, PREPARATION))
-        yield Ranks(device, dist.get_rank(), size, prompt, patient)
+        yield Ranks(device, rank, size, prompt, patient)
     except dist.DistError as error:
         raise gone(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one
@@ -93,7 +97,8 @@ def together(settings: TrainingConfig) -> Iterator[Ranks]:
             raise
         raise gone(error) from None
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def gone(error: Exception) -> DragomanError:
