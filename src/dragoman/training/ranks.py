@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
@@ -85,8 +87,8 @@ def together(settings: TrainingConfig) -> Iterator[Ranks]:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         # After a restart torchrun keeps its store, and in it the addresses of processes that are gone.
-        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
-        store = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         prompt, patient = (dist.new_group(backend="gloo", timeout=time) for time in (timeout, PREPARATION))
         yield Ranks(device, rank, size, prompt, patient)
