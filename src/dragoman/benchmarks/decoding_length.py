@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from dragoman.benchmarks import machine
+from dragoman.benchmarks import machine, markdown
 from dragoman.decoding.search import beam_search, greedy_search
 from dragoman.model import build
 from dragoman.presets import SMALL
@@ -37,8 +37,9 @@ def benchmark(threads: int, rounds: int) -> str:
         f"token of the whole batch, the fastest of {rounds} rounds in turn.",
         machine() + ".",
         "",
-        "| output tokens | greedy | beam 4 |",
-        "|---|---|---|",
-        *(f"| {n} | {min(times[n, 1]):.1f} | {min(times[n, 4]):.1f} |" for n in LENGTHS),
+        markdown(
+            ["output tokens", "greedy", "beam 4"],
+            [[f"{n}", *(f"{min(times[n, beams]):.1f}" for beams in (1, 4))] for n in LENGTHS],
+        ),
     ]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from dragoman.batches import plan
-from dragoman.benchmarks import machine
+from dragoman.benchmarks import machine, markdown
 from dragoman.corpus import Origin, stream
 from dragoman.dataset import Pairs, tokenise
 from dragoman.errors import DragomanError
@@ -25,6 +25,10 @@ WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # words there are; subwords; words
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 BLOCK = 100_000  # pairs written at once
 DEV = 50
+COLUMNS = [
+    *("pairs", "tokenise, s", "pairs/s", "plan, s"),
+    *("file, MB", "peak, MB", "model and optimizer, MB", "beside them, MB"),
+]
 BYTES = 16  # of a parameter: weight, gradient and two moments, in float32
 
 
@@ -51,16 +55,14 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
         f"`dragoman train` held, from reading the corpus over {steps} steps to the last checkpoint.",
         machine() + ".",
         "",
-        "| pairs | tokenise, s | pairs/s | plan, s | file, MB | peak, MB | model and optimizer, MB | beside them, MB |",
-        "|---" * 8 + "|",
-        *(
-            f"| {row.pairs:,} | {row.tokenise:.1f} | {row.pairs / row.tokenise:,.0f} | {row.plan:.2f} "
-            f"| {row.file / 1e6:,.0f} | {row.peak / 1e6:,.0f} | {row.model / 1e6:,.0f} "
-            f"| {(row.peak - row.model) / 1e6:,.0f} |"
-            for row in rows
-        ),
+        markdown(COLUMNS, [cells(row) for row in rows]),
     ]
     return "\n".join(lines)
+
+
+def cells(row: Row) -> list[str]:
+    sizes = [f"{size / 1e6:,.0f}" for size in (row.file, row.peak, row.model, row.peak - row.model)]
+    return [f"{row.pairs:,}", f"{row.tokenise:.1f}", f"{row.pairs / row.tokenise:,.0f}", f"{row.plan:.2f}", *sizes]
 
 
 def measured(count: int, threads: int, steps: int, folder: Path) -> Row:

@@ -125,17 +125,17 @@ class Loop:
         dropout = (self.run.tokenizer, rate, seeds) if rate else None
         found: list[Batch | None] = [None] * len(slices)
         for number, part in enumerate(slices):
-            own = number % ranks.size == ranks.rank or (number == 0 and self.settings.shard)
+            own = number % ranks.size == ranks.rank or (number == 0 and self.run.learner.layout.every_part)
             if own and len(part):
                 found[number] = self.run.pairs.batch(part, dropout)
         return found
 
     def plan_epoch(self) -> None:
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
-        self.batches = plan(pairs.lengths, int(settings.batch_tokens), settings.seed, progress.epoch, pairs.repeats)
-        while not len(self.batches):  # the weights are so small that no pair has its turn
-            progress.epoch += 1
-            self.batches = plan(pairs.lengths, int(settings.batch_tokens), settings.seed, progress.epoch, pairs.repeats)
+        tokens = int(settings.batch_tokens)
+        while not len(batches := plan(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
+            progress.epoch += 1  # the weights are so small that no pair has its turn
+        self.batches = batches
 
     def estimate(self) -> None:
         """Go through the largest batch once, without an update: what fits here fits later. Then tell what to expect."""

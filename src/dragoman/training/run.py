@@ -199,10 +199,7 @@ def subwords(
             tokenizer = tokenizer.extended(texts, max(config.vocabulary or 0, room), tags)
     else:
         tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.draft")
-    tokenizer.save(draft)
-    draft.replace(file)
+    replace_file(file, tokenizer.inner.to_str(pretty=True))
     return tokenizer
 
 

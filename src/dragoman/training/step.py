@@ -79,7 +79,6 @@ class Totals:
 class Layout(Protocol):
     """How weights and gradients lie on the processes."""
 
-    model: Model
     every_part: bool  # all processes must go through the same number of parts
 
     def done(self) -> None:
@@ -105,7 +104,7 @@ class Replicas:
     every_part = False
 
     def __init__(self, model: Model, ranks: Ranks, ordered: bool = False):
-        self.model, self.ranks, self.ordered = model, ranks, ordered
+        self.ranks, self.ordered = ranks, ordered
         parameters = list(model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
         # At the end: loss, tokens, failures, requests to stop.
