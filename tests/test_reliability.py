@@ -622,6 +622,8 @@ class FakePairs:
 class FakeLearner:
     """Notes the pairs of each batch; every fifth it skips."""
 
+    layout = SimpleNamespace(every_part=False)
+
     def __init__(self, seen: list[list[int]]):
         self.seen = seen
 

@@ -16,9 +16,10 @@ from torch.distributed.rendezvous import rendezvous
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 
-# oneDNN, which multiplies bfloat16 on CPUs, keeps a program for each shape that it has met: by default 1,024 of them, a
-# gigabyte or two. Batches have many shapes, and a new program takes half a millisecond.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+# For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 of them
+# with their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
 
 PREPARATION = datetime.timedelta(days=1)  # how long the others wait while the first one reads the corpora
 
