@@ -105,6 +105,21 @@ def test_pairs_put_together_at_random_are_not_similar_in_length():
     assert overlaps(lengths, np.array_split(np.random.default_rng(0).permutation(len(lengths)), 50)) > 10
 
 
+@given(corpora.filter(len), sizes, seeds, seeds)
+def test_no_batch_is_heavier_than_the_heaviest(lengths: np.ndarray, size: int, seed: int, epoch: int):
+    batches = plan(lengths, size, seed, epoch)
+    heaviest = batches.heaviest(lengths)
+    assert heaviest.tolist() in as_lists(batches)
+    assert lengths[heaviest].sum() == max(lengths[batch].sum() for batch in batches)
+
+
+def test_the_first_batch_need_not_be_the_heaviest():
+    """The control for the test above."""
+    lengths = corpus()
+    batches = plan(lengths, 100, 0, 0)
+    assert lengths[batches.heaviest(lengths)].sum() > lengths[batches[0]].sum()
+
+
 def test_a_sentence_longer_than_a_batch_raises():
     with pytest.raises(ValueError, match="a sentence has 41 tokens, a batch at most 40"):
         plan(np.array([(3, 3), (5, 41)]), 40, 0, 0)

@@ -39,6 +39,12 @@ class Plan:
         batch = self.turns[number]
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
+    def heaviest(self, lengths: np.ndarray) -> np.ndarray:
+        """The batch with the most tokens on both sides; lengths (n, 2) as for `plan`."""
+        tokens = np.add.reduceat(lengths.sum(axis=1)[self.order], self.starts[:-1])
+        batch = int(tokens.argmax())
+        return self.order[self.starts[batch] : self.starts[batch + 1]]
+
 
 def plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats: Sequence[Repeat] = ()) -> Plan:
     """Which pairs go into which batch in one epoch, the batches in random order.

@@ -1,7 +1,6 @@
 """The training loop: next batch, update, tell, validate, save."""
 
 import contextlib
-import math
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from dragoman.batches import Batch, plan, split
 from dragoman.config import RunConfig, TrainingConfig
 from dragoman.errors import DragomanError
 from dragoman.training.checkpoint import Progress, only_one
-from dragoman.training.journal import Journal, duration
+from dragoman.training.journal import Journal, duration, perplexity
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.ranks import together
 from dragoman.training.run import Run, open_run, size
@@ -140,8 +139,7 @@ class Loop:
     def estimate(self) -> None:
         """Go through the largest batch once, without an update: what fits here fits later. Then tell what to expect."""
         run, settings = self.run, self.settings
-        largest = max(range(len(self.batches)), key=lambda n: int(run.pairs.lengths[self.batches[n]].sum()))
-        indices = self.batches[largest]
+        indices = self.batches.heaviest(run.pairs.lengths)
         tokens = int(run.pairs.lengths[indices, 1].sum())
         began = time.monotonic()
         outcome = run.learner.gradients(self.parts(indices, (0,)), tokens, (0,))
@@ -229,7 +227,7 @@ class Loop:
         )
         self.journal.say(
             f"validation at step {progress.step:,}: loss {found.loss:.3f}, "
-            f"perplexity {math.exp(min(found.loss, 20)):.1f}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+            f"perplexity {perplexity(found.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
             f"exact {100 * found.scores.exact:.1f} %, in {duration(time.monotonic() - began)}; {self.verdict()}"
         )
         self.journal.best(f"{self.best()}; {self.verdict()}")

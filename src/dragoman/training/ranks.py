@@ -16,8 +16,8 @@ from torch.distributed.rendezvous import rendezvous
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 
-# For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 of them
-# with their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
+# For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
+# their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
 

@@ -73,13 +73,15 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
 
     The first process reads and writes; then the others find everything in the run folder, which all must see.
     """
+    folder = Path(config.out)
     if ranks.first:
-        config = prepare(config, ranks, journal)
-        replace_file(Path(config.out) / "config.toml", write_toml(config))
+        config, pairs, dev = prepare(config, ranks, journal)
+        replace_file(folder / "config.toml", write_toml(config))
     ranks.wait()
     if not ranks.first:
-        config = update(config, read_toml(Path(config.out) / "config.toml"), "config.toml")
-    settings, folder = config.training, Path(config.out)
+        config = update(config, read_toml(folder / "config.toml"), "config.toml")
+        pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
+    settings = config.training
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     if settings.deterministic and ranks.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -87,10 +89,8 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     checkpoint, notes = newest_checkpoint(folder)
     for note in notes:
         journal.say(note)
-    data = folder / "data"
-    pairs, dev = Pairs.open(data / "train.arrow"), Pairs.open(data / "dev.arrow")
     dev_corpus = read_corpus(config.dev)
-    tokenizer = Tokenizer.load(data / "tokenizer.json")
+    tokenizer = Tokenizer.load(folder / "data" / "tokenizer.json")
     learner = Learner(first_model(config, tokenizer, "" if checkpoint else config.init_from), settings, ranks)
     progress = Progress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
     if checkpoint:
@@ -120,9 +120,9 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     )
 
 
-def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> RunConfig:
+def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
     """Check the settings against an earlier part of the run, and tokenise what is not yet. Returns the settings with
-    nothing left open.
+    nothing left open, and the tokenised corpora.
     """
     folder = Path(config.out)
     earlier = earlier_config(folder)
@@ -148,9 +148,9 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> RunConfig:
         config = replace(config, training=settings)
     longest = config.model.longest
     most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
-    once(train, tokenizer, most, data / "train.arrow", journal)
-    once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
-    return config
+    pairs = once(train, tokenizer, most, data / "train.arrow", journal)
+    dev_pairs = once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
+    return config, pairs, dev_pairs
 
 
 def earlier_config(folder: Path) -> RunConfig | None:
@@ -203,7 +203,7 @@ def subwords(
     return tokenizer
 
 
-def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None, file: Path, journal: Journal) -> None:
+def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None, file: Path, journal: Journal) -> Pairs:
     """Tokenise corpora into `file`, unless it holds them already; the notes about what was left out are told."""
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in origin.files] for origin in origins],
@@ -216,15 +216,16 @@ def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None,
     with contextlib.suppress(OSError, ValueError, DragomanError):  # missing or damaged: it is made anew
         known = json.loads(record.read_text(encoding="utf-8"))
         if {name: known.get(name) for name in key} == key:
-            Pairs.open(file)
+            pairs = Pairs.open(file)
             for note in known["notes"]:
                 journal.say(note)
-            return
+            return pairs
     record.unlink(missing_ok=True)
-    _, notes = tokenise(origins, tokenizer, longest, file)
+    pairs, notes = tokenise(origins, tokenizer, longest, file)
     for note in notes:
         journal.say(note)
     replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
+    return pairs
 
 
 def first_model(config: RunConfig, tokenizer: Tokenizer, start: str) -> Model:

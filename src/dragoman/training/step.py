@@ -5,7 +5,6 @@ number of the part, and gradients are added up after the way back. PyTorch's Dis
 the way back; there a process that runs out of memory in between leaves the others waiting for ever.
 """
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -317,11 +316,8 @@ class Learner:
         """The model to validate and to save, on every process: the moving average where there is one."""
         if not self.average and isinstance(self.layout, Replicas):
             return self.model
-        if isinstance(self.layout, Replicas):
-            model = copy.deepcopy(self.model)
-        else:
-            model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
-            model.to(self.ranks.device)
+        model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
+        model.to(self.ranks.device)
         values = self.average or list(self.model.parameters())
         for parameter, value in zip(model.parameters(), values, strict=True):
             parameter.copy_(full(value))
