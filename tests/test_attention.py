@@ -697,46 +697,71 @@ def test_heads_that_do_not_divide_d_model_are_welcome_when_their_sizes_are_given
 def test_keys_and_values_of_two_steps_equal_those_of_one():
     layer = MultiHeadAttention(8, EQUAL_SIZES)
     x = torch.randn(2, 5, 8)
-    whole, first, second = (
-        layer.project(part.flatten(0, 1), Packing.full(part[..., 0])) for part in (x, x[:, :2], x[:, 2:])
-    )
-    joined, wrong = first.then(second), second.then(first)
+
+    def projected(part: Tensor) -> KeyValues:
+        return layer.project(part.flatten(0, 1), Packing.full(part[..., 0]))
+
+    whole, joined, wrong = projected(x), projected(x[:, :2]), projected(x[:, 2:])
+    joined.extend(projected(x[:, 2:]))
+    wrong.extend(projected(x[:, :2]))
     assert gap(joined.key, whole.key) <= 1e-12
     assert gap(joined.value, whole.value) <= 1e-12
     assert gap(wrong.key, whole.key) > 1e-3
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=8))
-def test_keys_and_values_of_many_steps_stand_in_their_order(sizes):
+def pieces(key: Tensor, value: Tensor, sizes: list[int]) -> list[KeyValues]:
+    return [KeyValues(*pair) for pair in zip(key.split(sizes, 2), value.split(sizes, 2), strict=True)]
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.booleans())
+def test_keys_and_values_of_many_steps_stand_in_their_order(sizes: list[int], learning: bool):
     key, value = torch.randn(2, 1, sum(sizes), 3), torch.randn(2, 1, sum(sizes), 4)
-    first, *others = (KeyValues(*pair) for pair in zip(key.split(sizes, 2), value.split(sizes, 2), strict=True))
-    kept = first
+    kept, *others = pieces(key.requires_grad_(learning), value, sizes)
     for new in others:
-        kept = kept.then(new)
+        kept.extend(new)
     assert torch.equal(kept.key, key)
     assert torch.equal(kept.value, value)
     assert not torch.equal(kept.key.flip(2), key) or sum(sizes) == 1
 
 
-def test_selected_rows_grow_apart():
-    kept = KeyValues(torch.randn(2, 1, 2, 3), torch.randn(2, 1, 2, 3)).then(KeyValues(*torch.randn(2, 2, 1, 1, 3)))
-    rows = torch.tensor([1, 1])
-    one, other = kept.select(rows), kept.select(rows)
-    before = kept.key.clone()
-    one, other = (branch.then(KeyValues(*torch.randn(2, 2, 1, 1, 3))) for branch in (one, other))
-    assert torch.equal(one.key[:, :, :3], before[rows])
-    assert torch.equal(other.key[:, :, :3], before[rows])
-    assert torch.equal(kept.key, before)
-    assert gap(one.key[:, :, 3], other.key[:, :, 3]) > 1e-3
+choices = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=40)
 
 
-def test_keys_and_values_are_selected_by_row():
-    kept = KeyValues(torch.randn(3, 2, 4, 5), torch.randn(3, 2, 4, 6))
-    rows = torch.tensor([2, 0, 2, 1])
-    chosen = kept.select(rows)
-    assert all(torch.equal(chosen.key[i], kept.key[row]) for i, row in enumerate(rows))
-    assert all(torch.equal(chosen.value[i], kept.value[row]) for i, row in enumerate(rows))
-    assert not torch.equal(chosen.key[0], kept.key[0])
+@given(choices, st.booleans())
+def test_hypotheses_that_are_chosen_and_go_on_keep_their_own_keys(turns: list[list[int]], learning: bool):
+    """Any rows, more or fewer of them, some several times, one token after each choice."""
+    kept = KeyValues(torch.randn(3, 2, 2, 4).requires_grad_(learning), torch.randn(3, 2, 2, 5))
+    key, value = kept.key.clone(), kept.value.clone()
+    for numbers in turns:
+        rows = torch.tensor(numbers) % len(key)
+        kept.select(rows)
+        new = torch.randn(len(rows), 2, 1, 4), torch.randn(len(rows), 2, 1, 5)
+        kept.extend(KeyValues(*new))
+        key, value = (torch.cat(pair, 2) for pair in ((key[rows], new[0]), (value[rows], new[1])))
+    assert torch.equal(kept.key, key)
+    assert torch.equal(kept.value, value)
+
+
+def test_rows_in_another_order_are_other_keys():
+    """The control for the test above."""
+    key = torch.randn(3, 2, 4, 5)
+    kept = KeyValues(key, key)
+    kept.select(torch.tensor([2, 0, 1]))
+    assert not torch.equal(kept.key, key)
+
+
+def test_rows_that_share_keys_get_what_they_would_get_from_copies():
+    layer = MultiHeadAttention(8, EQUAL_SIZES)
+    memory, x, mask = torch.randn(2, 5, 8), torch.randn(6, 3, 8), torch.rand(2, 1, 1, 5) > 0.3
+    asked, asking, rows = Packing.full(memory[..., 0]), Packing.full(x[..., 0]), torch.arange(2).repeat_interleave(3)
+    shared = layer.project(asked.pack(memory), asked)
+    copies = KeyValues(shared.key[rows], shared.value[rows])
+    found, expected = (
+        layer(asking.pack(x), asking, kept, allowed) for kept, allowed in ((shared, mask), (copies, mask[rows]))
+    )
+    assert gap(found, expected) <= 1e-12
+    others = layer(asking.pack(x), asking, KeyValues(shared.key[rows.flip(0)], shared.value[rows.flip(0)]), mask[rows])
+    assert gap(found, others) > 1e-3
 
 
 # Order.

@@ -376,7 +376,8 @@ def test_selected_hypotheses_go_on_as_themselves(config, taken):
     for kept in (state, untouched):
         if taken:
             model.step(TARGET[:, :taken], kept)
-    chosen = model.step(TARGET[rows, taken:], state.select(rows))
+    state.select(rows)
+    chosen = model.step(TARGET[rows, taken:], state)
     assert gap(chosen, model(SOURCE[rows], TARGET[rows])[:, taken:]) <= 1e-12
     as_they_were = model.step(TARGET[:, taken:], untouched)
     assert gap(chosen, as_they_were[[0, 1, 2, 2]]) > 1e-3

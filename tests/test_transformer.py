@@ -337,18 +337,36 @@ def test_selected_hypotheses_go_on_as_themselves(positions, taken):
     for kept in (state, untouched):
         if taken:
             model.step(TARGET[:, :taken], kept)
-    chosen = model.step(TARGET[rows, taken:], state.select(rows))
+    state.select(rows)
+    chosen = model.step(TARGET[rows, taken:], state)
     assert gap(chosen, model(SOURCE[rows], TARGET[rows])[:, taken:]) <= 1e-12
     as_they_were = model.step(TARGET[:, taken:], untouched)
     assert gap(chosen, as_they_were[[0, 1, 2, 2]]) > 1e-3
 
 
-def test_selecting_leaves_the_state_it_came_from_alone():
+@pytest.mark.parametrize("turns", [[[0, 0, 1, 1, 2, 2]], [[0, 0, 2, 2], [3, 2, 1, 1], [2, 3]], [[0, 1, 1], [2, 0, 1]]])
+def test_hypotheses_of_one_source_share_its_memory_and_go_on_as_themselves(turns: list[list[int]]):
+    model, state, target, owner = little(), None, TARGET, torch.arange(len(SOURCE))
+    state = model.start(SOURCE)
+    for step, numbers in enumerate([*turns, None]):
+        expected = model(SOURCE[owner], target)[:, step]
+        assert gap(model.step(target[:, step : step + 1], state)[:, 0], expected) <= 1e-12
+        if numbers:
+            rows = torch.tensor(numbers)
+            state.select(rows)
+            target, owner = target[rows], owner[rows]
+            target[:, step + 1] = torch.arange(len(rows)) + 4  # each goes on with another word
+
+
+def test_beams_of_one_source_hold_its_memory_once():
     model = little()
     state = model.start(SOURCE)
-    model.step(TARGET[:, :2], state)
-    model.step(TARGET[:2, 2:], state.select(torch.tensor([1, 1])))
-    assert gap(model.step(TARGET[:, 2:], state), model(SOURCE, TARGET)[:, 2:]) <= 1e-12
+    model.step(TARGET[:, :1], state)
+    state.select(torch.arange(len(SOURCE)).repeat_interleave(3))
+    assert state.caches[0].seen.key.size(0) == 3 * len(SOURCE)
+    assert state.caches[0].memory.key.size(0) == len(SOURCE)
+    state.select(torch.tensor([0, 1, 4]))  # two of the first, one of the second: nothing to share evenly
+    assert state.caches[0].memory.key.size(0) == 3
 
 
 def test_memory_is_projected_once_for_all_steps():

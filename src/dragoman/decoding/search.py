@@ -1,14 +1,18 @@
-"""Greedy and beam search (section 6.1) over any model with start, step and select.
+"""Greedy search, sampling and beam search (section 6.1) over any model with start, step and select.
 
-Shapes: B sentences, K beams, V vocabulary, L tokens so far.
+Nothing in a step is done for one hypothesis after the other, and sentences that are done leave the batch.
+
+Shapes: B sentences, K beams, G groups of k = K/G beams, V vocabulary, R live rows, L tokens so far with the start.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from dragoman.decoding.rules import Rule, ruled
 from dragoman.model import Seq2Seq
 
 
@@ -26,35 +30,106 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-@torch.inference_mode()
+Choose = Callable[[Tensor, Tensor, int], Tensor]  # of log_p (R, V), the sentences (R,), the step -> tokens (R,)
+
+
 def greedy_search(
-    model: Seq2Seq, source: Tensor, *, bos: int, eos: int, max_lengths: Tensor, alpha: float = 0.0
+    model: Seq2Seq,
+    source: Tensor,
+    *,
+    bos: int,
+    eos: int,
+    max_lengths: Tensor,
+    alpha: float = 0.0,
+    rules: Sequence[Rule] = (),
 ) -> list[Hypothesis]:
     """The most probable token, one after the other.
 
     source (B, S); max_lengths (B,): tokens that each output may have, end included. One hypothesis per sentence.
     """
+    return word_by_word(model, source, lambda log_p, *_: log_p.argmax(-1), bos, eos, max_lengths, alpha, rules)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn: from the `top_k` most probable ones, or from as many as together have probability `top_p`,
+    each by its probability to the power of 1 / temperature.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+
+def sample(
+    model: Seq2Seq,
+    source: Tensor,
+    sampling: Sampling,
+    draws: Tensor,
+    *,
+    bos: int,
+    eos: int,
+    max_lengths: Tensor,
+    alpha: float = 0.0,
+    rules: Sequence[Rule] = (),
+) -> list[Hypothesis]:
+    """A token drawn at random, one after the other; scores are the model's, whatever the temperature.
+
+    draws (B, longest of max_lengths): numbers from 0 to 1 that decide; each sentence has its own, so that its words
+    do not depend on the sentences beside it. Other arguments as for `greedy_search`.
+    """
+
+    def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
+        likely, token = (log_p / sampling.temperature).sort(dim=-1, descending=True, stable=True)
+        chance = likely.softmax(-1)
+        before = chance.cumsum(-1) - chance  # of all that are more probable
+        kept = before < sampling.top_p
+        if sampling.top_k:
+            kept[:, sampling.top_k :] = False
+        bounds = chance.where(kept, 0.0).cumsum(-1)
+        drawn = torch.searchsorted(bounds, draws[row, step - 1 : step] * bounds[:, -1:], right=True)
+        return token.gather(1, drawn.minimum(kept.sum(-1, keepdim=True) - 1))[:, 0]
+
+    return word_by_word(model, source, choose, bos, eos, max_lengths, alpha, rules)
+
+
+@torch.inference_mode()
+def word_by_word(
+    model: Seq2Seq,
+    source: Tensor,
+    choose: Choose,
+    bos: int,
+    eos: int,
+    max_lengths: Tensor,
+    alpha: float,
+    rules: Sequence[Rule],
+) -> list[Hypothesis]:
+    sentences, longest, device = source.size(0), int(max_lengths.max()), source.device
     state = model.start(source)
-    row = torch.arange(source.size(0), device=source.device)  # which sentence each live row is
-    tokens = source.new_full((source.size(0), 1), bos)
-    score = torch.zeros(source.size(0), device=source.device)
-    found: list[Hypothesis | None] = [None] * source.size(0)
-    length = 0
-    while len(row):
-        length += 1
-        log_p, token = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1).max(-1)
-        score = score + log_p
-        tokens = torch.cat([tokens, token[:, None]], 1)
-        ended = token == eos
-        done = ended | (length >= max_lengths[row])
-        if done.any():
-            for i in done.nonzero()[:, 0].tolist():
-                ids = tokens[i, 1 : length if ended[i] else length + 1].tolist()
-                total = score[i].item() / length_penalty(length, alpha)
-                found[int(row[i])] = Hypothesis(ids, total, bool(ended[i]))
-            alive = (~done).nonzero()[:, 0]
-            row, tokens, score, state = row[alive], tokens[alive], score[alive], state.select(alive)
-    return [hypothesis for hypothesis in found if hypothesis]
+    row = torch.arange(sentences, device=device)  # which sentence each live row is
+    tokens = source.new_full((sentences, longest + 1), bos)
+    score = torch.zeros(sentences, device=device)
+    lengths, ended = max_lengths.clone(), torch.zeros_like(max_lengths, dtype=torch.bool)
+    for step in range(1, longest + 1):
+        log_p = model.step(tokens[row, step - 1 : step], state)[:, -1].log_softmax(-1)
+        log_p = ruled(rules, log_p, tokens[row, :step], row, eos)
+        token = choose(log_p, row, step)
+        tokens[row, step] = token
+        score[row] += log_p.gather(1, token[:, None])[:, 0]
+        over = token == eos
+        lengths[row[over]], ended[row[over]] = step, True
+        alive = (~over & (step < max_lengths[row])).nonzero()[:, 0]
+        if not len(alive):
+            break
+        if len(alive) < len(row):
+            row = row[alive]
+            state.select(alive)
+    return [
+        Hypothesis(ids[1 : length + (not end)], total / length_penalty(length, alpha), end)
+        for ids, length, total, end in zip(
+            tokens.tolist(), lengths.tolist(), score.tolist(), ended.tolist(), strict=True
+        )
+    ]
 
 
 @torch.inference_mode()
@@ -68,63 +143,135 @@ def beam_search(
     eos: int,
     max_lengths: Tensor,
     n_best: int | None = None,
+    patience: float | None = None,
+    groups: int = 1,
+    diversity: float = 0.0,
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """The best `n_best` hypotheses of every sentence (default: as many as beams), best first.
 
-    Other arguments as for `greedy_search`. A sentence is over when no open hypothesis can still overtake the worst of
-    its `n_best` finished ones; those cut off at the greatest length compete with the others.
+    A sentence is over when no open hypothesis can still overtake the worst of its `n_best` finished ones, or, with
+    `patience`, when that many times `beams` are finished; those cut off at the greatest length compete with the
+    others. With several `groups`, each has its share of the beams, and a token costs `diversity` for each hypothesis
+    of an earlier group that goes on with it at the same step (Vijayakumar et al. 2016); scores stay without it. Other
+    arguments as for `greedy_search`.
     """
-    wanted = n_best or beams
-    sentences, device = source.size(0), source.device
-    state = model.start(source).select(torch.arange(sentences, device=device).repeat_interleave(beams))
+    sentences, device, each = source.size(0), source.device, beams // groups
+    state = model.start(source)
+    state.select(torch.arange(sentences, device=device).repeat_interleave(beams))
     sentence = torch.arange(sentences, device=device)  # which sentence each live group of K rows is
     tokens = source.new_full((sentences * beams, 1), bos)
-    score = torch.full((sentences, beams), -math.inf, device=device)
-    score[:, 0] = 0  # all beams start equal: keep one
-    finished: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-    limits = max_lengths.tolist()
-    length = 0
+    score = torch.full((sentences, groups, each), -math.inf, device=device)
+    score[:, :, 0] = 0  # all beams start equal: keep one
+    best = Best(sentences, n_best or beams, int(max_lengths.max()), source)
     while len(sentence):
-        length += 1
-        groups = len(sentence)
+        live, length = len(sentence), tokens.size(1)
         log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
-        total = (score.view(-1, 1) + log_p).view(groups, -1)  # B K*V
-        # Twice as many as needed: K of them may end here, and K must go on.
-        best, index = total.topk(min(2 * beams, total.size(1)))
-        beam, token = index // log_p.size(1), index % log_p.size(1)
+        log_p = ruled(rules, log_p, tokens, sentence.repeat_interleave(beams), eos)
+        total = score.unsqueeze(-1) + log_p.view(live, groups, each, -1)  # B G k V
+        found = [Expansion.of(total[:, 0], eos)]
+        for group in range(1, groups):
+            taken = torch.zeros_like(log_p[:live])
+            for earlier in found:
+                taken.scatter_add_(1, earlier.token, taken.new_full((), diversity).expand(earlier.token.shape))
+            found.append(Expansion.of(total[:, group], eos, taken))
+        first = torch.arange(live, device=device)[:, None] * beams
+        places = [first + group * each for group in range(groups)]
+        for place, expansion in zip(places, found, strict=True):
+            if expansion.ends():
+                rows = tokens[(place + expansion.end_beam).flatten(), 1:].view(live, each, -1)
+                best.add(sentence, expansion.end_score / length_penalty(length, alpha), rows, True)
+        rows = torch.cat([place + expansion.beam for place, expansion in zip(places, found, strict=True)], 1)
+        token = torch.cat([expansion.token for expansion in found], 1)
+        score = torch.stack([expansion.score for expansion in found], 1)
+        tokens = torch.cat([tokens[rows.flatten()], token.view(-1, 1)], 1)
+        cut = length >= max_lengths[sentence]
+        if cut.any():  # whatever is still open at the end competes too
+            open_ = tokens[:, 1:].view(live, beams, -1)[cut]
+            best.add(sentence[cut], score.flatten(1)[cut] / length_penalty(length, alpha), open_, False)
+        top = score.flatten(1).amax(-1)
+        going = ~cut & (top > -math.inf)
+        if patience:
+            going &= best.count[sentence] < patience * beams
+        else:
+            # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
+            most = (((5 + max_lengths[sentence]) / 6) ** alpha).clamp(min=1)
+            going &= best.score[sentence, -1] < top / most
+        if not going.all():
+            sentence, score, rows = sentence[going], score[going], rows[going]
+            tokens = tokens.view(live, beams, -1)[going].flatten(0, 1)
+        if len(sentence):
+            state.select(rows.flatten())
+    return best.hypotheses()
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """How k hypotheses of each sentence go on, all (B, k), the most probable first."""
+
+    score: Tensor  # of those that go on
+    beam: Tensor  # which of the k each of them comes from
+    token: Tensor
+    end_score: Tensor  # of those that end, -inf where there are fewer
+    end_beam: Tensor
+
+    @classmethod
+    def of(cls, total: Tensor, eos: int, cost: Tensor | None = None) -> "Expansion":
+        """total (B, k, V): the score after each token; cost (B, V): what a token costs when they are compared."""
+        beams, words = total.shape[1:]
+        compared = (total if cost is None else total - cost.unsqueeze(1)).flatten(1)
+        # Twice as many as needed: k of them may end here, and k must go on.
+        best, index = compared.topk(min(2 * beams, compared.size(1)))
+        beam, token = index // words, index % words
+        if cost is not None:
+            best = total.flatten(1).gather(1, index)
         ended = token == eos
-        for g, k in (ended[:, :beams] & (best[:, :beams] > -math.inf)).nonzero().tolist():
-            ids = tokens[g * beams + int(beam[g, k]), 1:].tolist()
-            finished[int(sentence[g])].append(Hypothesis(ids, best[g, k].item() / length_penalty(length, alpha)))
-        score, keep = best.masked_fill(ended, -math.inf).topk(beams)
-        rows = beam.gather(1, keep) + torch.arange(groups, device=device)[:, None] * beams  # B K
-        tokens = torch.cat([tokens[rows.view(-1)], token.gather(1, keep).view(-1, 1)], 1)
-        going = []
-        for g, (s, top) in enumerate(zip(sentence.tolist(), score[:, 0].tolist(), strict=True)):
-            if length >= limits[s]:
-                for k in range(beams):  # whatever is still open at the end competes too
-                    if score[g, k] > -math.inf:
-                        ids, open_score = tokens[g * beams + k, 1:].tolist(), score[g, k].item()
-                        finished[s].append(Hypothesis(ids, open_score / length_penalty(length, alpha), False))
-            elif not over(finished[s], top, wanted, alpha, limits[s]):
-                going.append(g)
-        if len(going) < groups:
-            group = torch.tensor(going, dtype=torch.long, device=device)
-            sentence, score, rows = sentence[group], score[group], rows[group]
-            tokens = tokens.view(groups, beams, -1)[group].flatten(0, 1)
-        if going:
-            state = state.select(rows.view(-1))
-    return [sorted(hypotheses, key=lambda h: -h.score)[:wanted] for hypotheses in finished]
+        going = best.masked_fill(ended, -math.inf)
+        if cost is None:
+            score, keep = going.topk(beams)
+        else:  # in the order in which they were compared: the ends last
+            keep = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]
+            score = going.gather(1, keep)
+        end_score = best.masked_fill(~ended, -math.inf)[:, :beams]
+        return cls(score, beam.gather(1, keep), token.gather(1, keep), end_score, beam[:, :beams])
+
+    def ends(self) -> bool:
+        return bool((self.end_score > -math.inf).any())
 
 
-def over(finished: list[Hypothesis], best_open: float, wanted: int, alpha: float, longest: int) -> bool:
-    """Whether no open hypothesis can still beat the worst of the best finished ones that are wanted.
+class Best:
+    """The best finished hypotheses of each sentence so far, the best first."""
 
-    A log-probability only falls, and the penalty that divides it is greatest at the greatest length, or now, if
-    alpha is negative.
-    """
-    if len(finished) < wanted:
-        return False
-    worst = sorted(hypothesis.score for hypothesis in finished)[-wanted]
-    most = max(length_penalty(longest, alpha), 1.0)
-    return worst >= best_open / most
+    def __init__(self, sentences: int, wanted: int, longest: int, like: Tensor):
+        self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
+        self.tokens = like.new_zeros(sentences, wanted, longest)
+        self.length = like.new_zeros(sentences, wanted)
+        self.ended = torch.zeros(sentences, wanted, dtype=torch.bool, device=like.device)
+        self.count = like.new_zeros(sentences)  # how many there were, with those that were not good enough
+
+    def add(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> None:
+        """score (n, c) and tokens (n, c, L) of hypotheses of n sentences; a score of -inf is none."""
+        length, wanted = tokens.size(2), self.score.size(1)
+        self.count[sentence] += (score > -math.inf).sum(1)
+        kept, index = torch.cat([self.score[sentence], score], 1).sort(dim=1, descending=True, stable=True)
+        index = index[:, :wanted]
+        longer = torch.nn.functional.pad(tokens, (0, self.tokens.size(2) - length))
+        for old, new in (
+            (self.tokens, longer),
+            (self.length, torch.full_like(score, length, dtype=self.length.dtype)),
+            (self.ended, torch.full_like(score, ended, dtype=torch.bool)),
+        ):
+            both = torch.cat([old[sentence], new], 1)
+            old[sentence] = both.gather(1, index.view(*index.shape, *[1] * (old.dim() - 2)).expand_as(old[sentence]))
+        self.score[sentence] = kept[:, :wanted]
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        table = (self.tokens, self.length, self.score, self.ended)
+        return [
+            [
+                Hypothesis(ids[:length], score, ended)
+                for ids, length, score, ended in zip(*row, strict=True)
+                if score > -math.inf
+            ]
+            for row in zip(*(column.tolist() for column in table), strict=True)
+        ]

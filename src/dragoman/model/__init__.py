@@ -1,6 +1,6 @@
 """The models, and what the rest of dragoman asks of one."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -12,9 +12,8 @@ from dragoman.model.transformer import Transformer
 class State(Protocol):
     """What a model remembers of its hypotheses; row i belongs to hypothesis i."""
 
-    def select(self, rows: Tensor) -> Self:
-        """The state of hypotheses `rows`, in that order."""
-        ...
+    def select(self, rows: Tensor) -> None:
+        """Go on with hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
 
 
 class Seq2Seq(Protocol):

@@ -119,42 +119,64 @@ def decoder_mask(ids: Tensor, pad: int) -> Tensor:
     return padding_mask(ids, pad) & causal_mask(ids.size(1), device=ids.device)
 
 
+ROOM = 32  # places of a buffer at first
+
+
 class KeyValues:
     """The keys (B, H, S, K) and values (B, H, S, V) that one attention layer has seen so far.
 
-    They are the first S places of two larger buffers, so that one more token is written in place instead of copying
-    all that came before it.
+    They are the first S places of two larger buffers (B, room, H, D), so that one more token is written in place
+    instead of copying all that came before it.
     """
 
-    def __init__(self, key: Tensor, value: Tensor, length: int | None = None):
-        self.buffers = (key, value)
-        self.length = key.size(2) if length is None else length
+    def __init__(self, key: Tensor, value: Tensor):
+        self.buffers, self.length = [key.transpose(1, 2), value.transpose(1, 2)], key.size(2)
+        self.spare: list[Tensor] = []  # buffers that `select` writes to in its turn: fresh ones cost more than the copy
+
+    @property
+    def used(self) -> list[Tensor]:
+        """(B, S, H, D): what is filled of the buffers."""
+        return [buffer[:, : self.length] for buffer in self.buffers]
 
     @property
     def key(self) -> Tensor:
-        return self.buffers[0][:, :, : self.length]
+        return self.used[0].transpose(1, 2)
 
     @property
     def value(self) -> Tensor:
-        return self.buffers[1][:, :, : self.length]
+        return self.used[1].transpose(1, 2)
 
-    def then(self, new: "KeyValues") -> "KeyValues":
-        """These and `new` after them, in the same buffers where there is room: this object is used up."""
-        if new.key.requires_grad or new.value.requires_grad:  # what a gradient may need cannot be written over
-            return KeyValues(torch.cat([self.key, new.key], dim=2), torch.cat([self.value, new.value], dim=2))
-        end, room = self.length + new.length, self.buffers[0].size(2)
-        if end > room:
-            self.buffers = tuple(  # type: ignore[assignment]
-                torch.cat([old, old.new_empty(*old.shape[:2], max(end, 2 * room) - room, old.size(3))], dim=2)
-                for old in self.buffers
-            )
-        for buffer, added in zip(self.buffers, (new.key, new.value), strict=True):
-            buffer[:, :, self.length : end] = added
-        return KeyValues(*self.buffers, end)
+    def extend(self, new: "KeyValues") -> None:
+        """These, and `new` after them."""
+        end, (rows, room) = self.length + new.length, self.buffers[0].shape[:2]
+        if any(added.requires_grad for added in new.used):  # what a gradient may need cannot be written over
+            self.buffers = [torch.cat(pair, dim=1) for pair in zip(self.used, new.used, strict=True)]
+        else:
+            if end > room:
+                larger = [buffer_like(buffer, rows, max(end, 2 * room, ROOM)) for buffer in self.buffers]
+                for buffer, used in zip(larger, self.used, strict=True):
+                    buffer[:, : self.length] = used
+                self.buffers, self.spare = larger, []
+            for buffer, added in zip(self.buffers, new.used, strict=True):
+                buffer[:, self.length : end] = added
+        self.length = end
 
-    def select(self, rows: Tensor) -> "KeyValues":
-        key, value = (buffer[rows] for buffer in self.buffers)
-        return KeyValues(key, value, self.length)
+    def select(self, rows: Tensor) -> None:
+        """Those of `rows`, in that order; a row may be chosen several times or not at all."""
+        if any(used.requires_grad for used in self.used):
+            self.buffers = [used[rows] for used in self.used]
+            return
+        room = self.buffers[0].size(1)
+        if not self.spare or len(self.spare[0]) < len(rows):
+            self.spare = [buffer_like(buffer, len(rows), room) for buffer in self.buffers]
+        chosen = [buffer[: len(rows)] for buffer in self.spare]
+        for buffer, used in zip(chosen, self.used, strict=True):
+            torch.index_select(used, 0, rows, out=buffer[:, : self.length])
+        self.buffers, self.spare = chosen, self.buffers
+
+
+def buffer_like(old: Tensor, rows: int, room: int) -> Tensor:
+    return old.new_empty(rows, room, *old.shape[2:])
 
 
 def unrotated(x: Tensor) -> Tensor:
@@ -185,7 +207,15 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, packing: Packing, seen: KeyValues, mask: Tensor | None, rotate: Rotate = unrotated
     ) -> Tensor:
-        """Each token of x (N, M) asks the keys and values in `seen` -> (N, M)."""
+        """Each token of x (N, M) asks the keys and values in `seen` -> (N, M).
+
+        Where `seen` has fewer rows than x, each of them is shared by as many rows of x, one after the other.
+        """
         query = rotate(self.split(self.query(x), packing))
+        rows, held = query.size(0), seen.key.size(0)
+        if rows > held:  # they ask together: B/n n H T K -> B/n H n*T K
+            query = query.unflatten(0, (held, -1)).transpose(1, 2).flatten(2, 3)
         y = self.kernel(query, seen.key, seen.value, mask, self.dropout if self.training else 0.0)
+        if rows > held:
+            y = y.unflatten(2, (rows // held, -1)).transpose(1, 2).flatten(0, 1)
         return self.out(packing.pack(y.transpose(1, 2)).flatten(1))  # B H T V -> B T H V -> N H*V -> N M

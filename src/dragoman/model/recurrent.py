@@ -132,9 +132,9 @@ class State:
     mask: Tensor  # B 1 1 S
     hidden: Hidden  # of the decoder
 
-    def select(self, rows: Tensor) -> "State":
-        hidden = tuple(part[:, rows] for part in self.hidden)
-        return State(self.memory[rows], self.keys[rows], self.mask[rows], hidden)
+    def select(self, rows: Tensor) -> None:
+        self.memory, self.keys, self.mask = self.memory[rows], self.keys[rows], self.mask[rows]
+        self.hidden = tuple(part[:, rows] for part in self.hidden)
 
 
 class Recurrent(nn.Module):

@@ -80,9 +80,6 @@ class Cache:
     seen: KeyValues | None = None
     memory: KeyValues | None = None
 
-    def select(self, rows: Tensor) -> "Cache":
-        return Cache(self.seen and self.seen.select(rows), self.memory and self.memory.select(rows))
-
 
 class DecoderLayer(nn.Module):
     """Figure 1, right."""
@@ -113,7 +110,10 @@ class DecoderLayer(nn.Module):
 
         def look_back(y: Tensor) -> Tensor:
             new = self.attention.project(y, target, rotate)
-            cache.seen = cache.seen.then(new) if cache.seen else new
+            if cache.seen:
+                cache.seen.extend(new)
+            else:
+                cache.seen = new
             return self.attention(y, target, cache.seen, mask, rotate)
 
         def look_across(y: Tensor) -> Tensor:
@@ -129,18 +129,36 @@ class DecoderLayer(nn.Module):
 
 @dataclass
 class State:
-    """Everything that decoding one more token needs; row i belongs to hypothesis i."""
+    """Everything that decoding one more token needs.
+
+    Row i belongs to hypothesis i. Hypotheses of one source that stand together share its memory: of that there is one
+    row for each `shared` hypotheses.
+    """
 
     memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
     source: Packing
     caches: list[Cache]
     length: int = 0  # target tokens so far
+    shared: int = 1
 
-    def select(self, rows: Tensor) -> "State":
-        """The state of hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
-        source = self.source.select(rows)
-        memory = None if self.memory is None else source.pack(self.source.unpack(self.memory)[rows])
-        return State(memory, source, [cache.select(rows) for cache in self.caches], self.length)
+    def select(self, rows: Tensor) -> None:
+        """Go on with hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        for cache in self.caches:
+            if cache.seen:
+                cache.seen.select(rows)
+        sources, counts = (rows // self.shared).unique_consecutive(return_counts=True)
+        if len(rows) and bool((counts == counts[0]).all()):
+            self.shared = int(counts[0])
+        else:
+            sources, self.shared = rows // self.shared, 1
+        if torch.equal(sources, torch.arange(self.source.real.size(0), device=rows.device)):
+            return
+        before, self.source = self.source, self.source.select(sources)
+        if self.memory is not None:
+            self.memory = self.source.pack(before.unpack(self.memory)[sources])
+        for cache in self.caches:
+            if cache.memory:
+                cache.memory.select(sources)
 
 
 class Transformer(nn.Module):
