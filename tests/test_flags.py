@@ -18,6 +18,7 @@ TRAIN = """
 --training.shard --training.no-shard --training.deterministic --training.no-deterministic
 --training.device --training.rank-timeout --training.seed --training.threads
 """
+TRAINING = " ".join(flag for flag in TRAIN.split() if flag.startswith("--training."))
 TRANSFORMER = """
 --model.d-model --model.encoder-layers --model.decoder-layers --model.dropout --model.positions --model.max-length
 --model.norm-first --model.no-norm-first --model.scale-embedding --model.no-scale-embedding --model.share
@@ -30,23 +31,37 @@ RECURRENT = """
 --model.cell --model.d-model --model.layers --model.bidirectional --model.no-bidirectional --model.attention
 --model.activation --model.dropout --model.share
 """
-SEARCH = "--beam --length-penalty --extra-length"
+SEARCH = """
+--beam --length-penalty --extra-length --min-length --n-best --patience --no-repeat --groups --diversity
+--temperature --top-k --top-p --seed
+"""
 
 FLAGS = {
     "demo": "--to --out --minutes",
     "check": "--dev --test --write-clean --max-ratio --max-length --json",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
-    "translate": f"-m --model --tag -i --input -o --output {SEARCH}",
+    "translate": f"""
+-m --model -i --input -o --output --input-format --output-format --words --alignment --key --keys --lines
+--tag --prefix --glossary --forbid --placeholders --no-placeholders --numbers --no-numbers --guard --no-guard
+--engine --compute --threads --quiet {SEARCH}
+""",
     "plot": "--out --against",
     "average": "--out --last",
-    "evaluate": f"-m --model --tokenize --output --json {SEARCH}",
+    "evaluate": "-m --model --tokenize --output --sentences --details --against --against-file --json " + SEARCH,
+    "score": "-m --model --json",
+    "align": "-m --model --layer --head --measure --threshold --soft --text --pieces",
     "info": "--preset --vocabulary --json",
     "inspect": f"-m --model --translation --out --layer --head --pieces {SEARCH}",
+    "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute --json "
+    + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
+    "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "
+    + f"--engine --compute --device --threads --quiet {SEARCH}",
     "benchmark": "",
     "benchmark training": "--threads --rounds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",
     "benchmark quality": "--train --dev --test --minutes --preset --out --threads",
+    "benchmark decoding": "--threads --rounds --sentences",
     "benchmark decoding-length": "--threads --rounds",
 }
 

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig, TransformerConfig
 from dragoman.corpus import Pair
+from dragoman.decoding.native import SEARCH_TOKENS
 from dragoman.model import build
+from dragoman.sentences import pieces
 from dragoman.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
-from dragoman.translator import LONGEST, Translation, Translator
+from dragoman.translator import LONGEST, NO_CARE, Translation, Translator
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 
@@ -51,7 +53,7 @@ def with_favourite(tokenizer: Tokenizer, favourite: int, config: TransformerConf
     with torch.no_grad():
         model.output.bias[favourite] = 9.0  # type: ignore[index]
         model.output.bias[EOS] += 3.0  # type: ignore[index]
-    return Translator(model, tokenizer, SHORT)
+    return Translator(model, tokenizer, SHORT, NO_CARE)
 
 
 texts = st.lists(st.sampled_from(BLANK + ODD) | st.text(st.characters(codec="utf-8"), max_size=12), max_size=8)
@@ -160,15 +162,16 @@ def test_a_word_of_100_kilobytes_is_translated_in_parts(tokenizer: Tokenizer):
     assert long.finished
 
 
-def test_parts_are_translated_as_if_each_were_a_text(translator: Translator, tokenizer: Tokenizer):
-    text = "The dog sees 5 red horses. " * 100
-    ids = translator.tokenizer.encode(text)
-    parts = [ids[start : start + LONGEST] for start in range(0, len(ids), LONGEST)]
-    found = translator.search_ids(parts)
+def test_sentences_of_a_long_text_are_translated_as_texts_and_joined(translator: Translator, pairs: list[Pair]):
+    sentences = [source for source, _ in pairs[:40]] * 5
+    translator = Translator(translator.model, translator.tokenizer, SHORT, NO_CARE)
+    text = " ".join(sentences)
     (whole,) = translator.translate([text])
-    assert whole.parts == len(parts) > 1
-    assert whole.score == pytest.approx(sum(hypothesis.score for hypothesis in found), abs=1e-4)
-    assert whole.finished == all(hypothesis.finished for hypothesis in found)
+    found = translator.translate(list(pieces(text, lambda piece: len(translator.tokenizer.encode(piece)) <= LONGEST)))
+    assert whole.parts == len(found) > 1
+    assert whole.text == " ".join(one.text for one in found)
+    assert whole.score == pytest.approx(sum(one.score for one in found), abs=1e-4)
+    assert whole.finished == all(one.finished for one in found)
 
 
 def test_a_text_is_one_part_up_to_the_longest(tokenizer: Tokenizer):
@@ -224,5 +227,36 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
     assert [hypothesis.tokens for hypothesis in found] == [
         translator.search_ids([source])[0].tokens for source in sources
     ]
-    assert max(seen) <= translator.batch_tokens
+    assert max(seen) <= SEARCH_TOKENS // SHORT.beam
     assert 1 < len(seen) < len(sources)
+
+
+def test_the_scores_of_words_add_up_to_that_of_the_translation(trained: Path, pairs: list[Pair]):
+    sources = [source for source, _ in pairs[:10]] + ["", "x" * 5000]
+    translator = Translator.load(trained, SearchConfig(beam=2, length_penalty=0.0), NO_CARE)
+    outputs = translator.translate(sources)
+    words = translator.word_scores(sources, [found.text for found in outputs])
+    for found, scores in zip(outputs[:10], words, strict=False):
+        assert " ".join(word for word, _ in scores).strip() == " ".join(found.text.split())
+        assert sum(log_p for _, log_p in scores) == pytest.approx(found.score, abs=1e-3)
+    assert words[10:] == [[], []]
+    others = translator.word_scores(sources, [found.text for found in outputs[::-1]])
+    assert others != words  # the control
+
+
+def test_every_word_that_was_said_is_aligned_with_a_word_of_its_source(trained: Path, pairs: list[Pair]):
+    sources = [source for source, _ in pairs[:10]] + [""]
+    translator = Translator.load(trained, SearchConfig(beam=2), NO_CARE)
+    outputs = [found.text for found in translator.translate(sources)]
+    *links, blank = translator.alignments(sources, outputs)
+    assert blank == ""
+    for source, output, row in zip(sources, outputs, links, strict=False):
+        found = [tuple(map(int, link.split("-"))) for link in row.split()]
+        assert sorted(word for _, word in found) == list(range(len(output.split())))
+        assert all(0 <= place < len(source.split()) for place, _ in found)
+
+
+def test_a_model_without_attention_aligns_nothing(tokenizer: Tokenizer):
+    config = dataclasses.replace(TINY_RECURRENT, attention="none")
+    translator = Translator(build(config, len(tokenizer)).eval(), tokenizer, SHORT)
+    assert translator.alignments(["The dog"], ["x y"]) == [""]

@@ -16,8 +16,12 @@ COMMANDS = {
     "plot": "draw the curves of training runs",
     "average": "one model from the mean weights of several checkpoints",
     "evaluate": "BLEU and chrF of a model on a test set",
+    "score": "how probable a model finds given translations",
+    "align": "which source word goes with which target word",
     "info": "what a model or a preset consists of, and what it costs",
     "inspect": "draw what the model looked at while it translated",
+    "distill": "a small, fast student that learns from a model's translations",
+    "backtranslate": "sentence pairs from text in the target language alone",
     "benchmark": "measure speed, beside other toolkits where they are installed",
 }
 
@@ -25,7 +29,7 @@ USAGE = f"""dragoman {__version__}: train your own translator, look inside it, p
 
 usage: dragoman COMMAND ...
 
-{chr(10).join(f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items())}
+{chr(10).join(f"  {name:<13} {purpose}" for name, purpose in COMMANDS.items())}
 
   dragoman COMMAND --help tells more. A first walk: dragoman demo
 """

@@ -23,6 +23,7 @@ from dragoman.errors import UsageError
 MOST_LAYERS, MOST_THREADS, MOST_BEAMS = 1000, 1024, 1000
 LARGEST_SIZE, MOST_PLACES, LARGEST_NUMBER = 1_000_000, 10_000_000, 2**31 - 1
 MOST_RATE = 0.5
+MOST_TEMPERATURE = 100.0
 
 
 def _at_least(config: Any, least: float, *names: str) -> None:
@@ -186,13 +187,49 @@ class SearchConfig:
     "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
     extra_length: int = 50
     "the longest output, in tokens more than the source has"
+    min_length: int = 0
+    "the shortest output, in tokens"
+    n_best: int = 1
+    "translations for each text, at most as many as beams"
+    patience: float | None = None
+    "end when so many times as many hypotheses as beams are finished; default: when none can still overtake the best"
+    no_repeat: int = 0
+    "no sequence of so many tokens twice; 0: all may be repeated"
+    groups: int = 1
+    "diverse beam search: groups that share the beams and keep away from each other"
+    diversity: float = 0.5
+    "with groups: what a token costs, in nats, for each hypothesis of an earlier group that goes on with it too"
+    temperature: float | None = None
+    "draw each token at random, by its probability to the power of 1 / temperature, instead of searching for the best"
+    top_k: int | None = None
+    "with a temperature: draw from so many tokens, the most probable ones"
+    top_p: float = 1.0
+    "with a temperature: draw from as few tokens as together have this probability"
+    seed: int = 1
+    "with a temperature: another number draws other tokens; the same one draws the same for the same text"
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "beam", "extra_length")
-        _at_most(self, MOST_BEAMS, "beam")
-        _at_most(self, LARGEST_SIZE, "extra_length")
+        _at_least(self, 1, "beam", "extra_length", "n_best", "groups")
+        _at_least(self, 0, "min_length", "no_repeat", "seed", "diversity")
+        _at_most(self, MOST_BEAMS, "beam", "n_best")
+        _at_most(self, LARGEST_SIZE, "extra_length", "min_length", "no_repeat")
         if not math.isfinite(self.length_penalty):
             raise UsageError(f"length_penalty must be a number, not {self.length_penalty}")
+        if self.patience is not None and not 0 < self.patience <= MOST_BEAMS:
+            raise UsageError(f"patience must be above 0 and at most {MOST_BEAMS}, not {self.patience}")
+        if self.temperature is None:
+            if self.n_best > self.beam:
+                raise UsageError(f"n_best {self.n_best} needs as many beams, not {self.beam}")
+            if self.top_k is not None or self.top_p != 1:
+                raise UsageError("top_k and top_p are for drawing at random: choose a temperature, 1 for instance")
+        elif not 0 < self.temperature <= MOST_TEMPERATURE:
+            raise UsageError(f"temperature must be above 0 and at most {MOST_TEMPERATURE}, not {self.temperature}")
+        if self.top_k is not None:
+            _at_least(self, 1, "top_k")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.beam % self.groups:
+            raise UsageError(f"beam {self.beam} cannot be shared out evenly among groups {self.groups}")
 
 
 @dataclass(frozen=True)

@@ -1,123 +1,319 @@
 """Text in, text out. Ids and search are below, commands and servers above."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 import torch
 
-from dragoman.batches import Ids, source_batch
+from dragoman import alignment, guards, placeholders
+from dragoman.batches import Ids
 from dragoman.config import SearchConfig
-from dragoman.decoding.search import Hypothesis, beam_search, greedy_search
-from dragoman.folder import read_model
+from dragoman.decoding.engine import Demands, Engine
+from dragoman.decoding.native import Native
+from dragoman.decoding.search import Hypothesis
+from dragoman.errors import DragomanError
+from dragoman.folder import find_model, read_model
+from dragoman.glossary import Found, Glossary, edges, report, terms
 from dragoman.model import Model
-from dragoman.tokenizer import BOS, EOS, Tokenizer
+from dragoman.scoring import longest, score
+from dragoman.sentences import pieces
+from dragoman.tokenizer import Tokenizer
 
 LONGEST = 512  # source tokens searched for at once; longer texts are translated in parts
-
-# Rows of a batch times its longest source: bounds memory, not results.
-SEARCH_TOKENS = 4096
+CAREFUL_BEAM, CAREFUL_NO_REPEAT = 4, 3  # of the second search, where the first one ended in nonsense
 
 
 @dataclass(frozen=True)
 class Translation:
     text: str
     score: float  # log-probability in nats, divided by the length penalty; the sum over parts; 0.0 for blank text
-    parts: int = 1  # how many parts the source was cut into, because it was longer than LONGEST
+    parts: int = 1  # how many parts the source was cut into, because it was longer than the model takes
     finished: bool = True  # False: the model did not come to an end of its own
+    flags: tuple[str, ...] = ()  # what is wrong with it, in words: 'loop', 'lost {name}', 'no brake pad'
+    again: bool = False  # whether it was searched for twice, because something was wrong with the first one
+    met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    others: tuple["Translation", ...] = ()  # the next best, the best first
+
+
+@dataclass(frozen=True)
+class Care:
+    """What a translation is held to, beside being probable."""
+
+    placeholders: bool = True  # placeholders, tags, addresses and code come back as they are, once each
+    numbers: bool = False  # so do numbers with units
+    guard: bool = True  # no loops, no copies, nothing empty or far too long
+    glossary: Glossary | None = None
+    forbidden: tuple[str, ...] = ()  # no such words
+
+
+NO_CARE = Care(placeholders=False, guard=False)
+
+
+@dataclass(frozen=True)
+class Part:
+    """As much of a text as is searched for at once."""
+
+    text: str
+    ids: Ids
+    tag: Ids = field(default_factory=list)
+    prefix: str = ""
+    terms: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A translation of a part."""
+
+    text: str
+    hypothesis: Hypothesis
+    flags: tuple[str, ...]
 
 
 class Translator:
-    """A model, its tokenizer and how to search."""
+    """A model, its tokenizer, how to search, and what to hold translations to."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, search: SearchConfig = SearchConfig()):
-        self.model, self.tokenizer, self.search = model, tokenizer, search
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        search: SearchConfig = SearchConfig(),
+        care: Care = Care(),
+        engine: Engine | None = None,
+    ):
+        self.model, self.tokenizer, self.search, self.care = model, tokenizer, search, care
+        self.engine = engine or Native(model, edges(tokenizer))
+        self.scripts: tuple[str, ...] = ()  # in which the target language is written, as `guards` names them
 
     @classmethod
-    def load(cls, folder: str | Path, search: SearchConfig = SearchConfig()) -> "Translator":
+    def load(cls, folder: str | Path, search: SearchConfig = SearchConfig(), care: Care = Care()) -> "Translator":
         """Raises DragomanError naming the file where the model folder is missing or damaged."""
-        return cls(*read_model(Path(folder)), search)
+        translator = cls(*read_model(Path(folder)), search, care)
+        if measured := alignment.Alignment.load(Path(folder)):
+            translator.aligned_by = measured
+        translator.scripts = guards.read_scripts(find_model(Path(folder)))
+        return translator
 
-    def translate(self, texts: Sequence[str], tags: Sequence[str] | None = None) -> list[Translation]:
+    def translate(
+        self, texts: Sequence[str], tags: Sequence[str] | None = None, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
         """One translation per text, in order. Blank text stays as it is; line breaks inside a text become spaces.
 
-        `tags`, one for each text, are those that the model was trained with; '' for none. Raises DragomanError naming
-        the tags that there are.
+        `tags`, one for each text, are those that the model was trained with; '' for none. `prefixes`, one for each
+        text: how its translation begins. Raises DragomanError naming the tags that there are.
         """
-        return self._translate_block(list(texts), tags or [""] * len(texts))
+        return self._translate_block(list(texts), tags or [""] * len(texts), prefixes or [""] * len(texts))
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
         """The same for any number of texts with one tag, `chunk` of them in memory at a time."""
         texts = iter(texts)
         while block := list(islice(texts, chunk)):
-            yield from self._translate_block(block, [tag] * len(block))
+            yield from self._translate_block(block, [tag] * len(block), [""] * len(block))
 
-    def _translate_block(self, texts: list[str], tags: Sequence[str]) -> list[Translation]:
-        written = [index for index, text in enumerate(texts) if text.strip()]
-        ids = self.tokenizer.encode_all([texts[index] for index in written])
-        owners: list[int] = []
-        parts: list[Ids] = []
-        for index, sentence in zip(written, ids, strict=True):
-            tag = self.tokenizer.front(tags[index])
-            longest = self.longest - len(tag)
-            for start in range(0, len(sentence), longest):
-                owners.append(index)
-                parts.append(tag + sentence[start : start + longest])
-        found: dict[int, list[Hypothesis]] = {index: [] for index in written}
-        for index, hypothesis in zip(owners, self.search_ids(parts), strict=True):
-            found[index].append(hypothesis)
-        return [self._joined(text, found.get(index)) for index, text in enumerate(texts)]
+    def _translate_block(self, texts: list[str], tags: Sequence[str], prefixes: Sequence[str]) -> list[Translation]:
+        parts: list[Part] = []
+        owned: list[range] = []  # the parts of each text
+        for text, ids, tag, prefix in zip(texts, self.tokenizer.encode_all(texts), tags, prefixes, strict=True):
+            start = len(parts)
+            parts += self._parts(text, ids, self.tokenizer.front(tag), prefix) if text.strip() else []
+            owned.append(range(start, len(parts)))
+        first = self._attempts(parts, self.search)
+        again = [number for number, attempts in enumerate(first) if attempts[0].flags]
+        second = dict(zip(again, self._again([parts[number] for number in again]), strict=True))
+        best = [better(attempts, second.get(number)) for number, attempts in enumerate(first)]
+        return [
+            self._joined([parts[n] for n in numbers], [best[n] for n in numbers], any(n in second for n in numbers))
+            if numbers
+            else Translation(one_line(text), 0.0)
+            for text, numbers in zip(texts, owned, strict=True)
+        ]
 
-    def _joined(self, text: str, found: list[Hypothesis] | None) -> Translation:
-        if not found:
-            return Translation(one_line(text), 0.0)
-        words = " ".join(self.tokenizer.decode(hypothesis.tokens) for hypothesis in found)
-        return Translation(one_line(words), sum(h.score for h in found), len(found), all(h.finished for h in found))
+    def _parts(self, text: str, ids: Ids, tag: Ids, prefix: str) -> Iterator[Part]:
+        """The text, or its sentences where it is longer than the model takes."""
+        longest, cut = self.longest - len(tag), [(text, ids)]
+        if len(ids) > longest:
+            texts = pieces(text, lambda piece: len(self.tokenizer.encode(piece)) <= longest)
+            cut = list(zip(texts, self.tokenizer.encode_all(texts), strict=True))
+        for number, (piece, of_piece) in enumerate(cut):
+            found = tuple(self.care.glossary.find(piece)) if self.care.glossary else ()
+            yield Part(piece, of_piece, tag, "" if number else prefix, found)
+
+    def _attempts(self, parts: Sequence[Part], search: SearchConfig) -> list[list[Attempt]]:
+        """What a search finds for each part, the best first."""
+        found = self.engine.search(
+            [part.tag + part.ids for part in parts], search, [self._demands(part) for part in parts]
+        )
+        return [
+            [self._attempt(part, self.tokenizer.decode(hypothesis.tokens), hypothesis) for hypothesis in hypotheses]
+            for part, hypotheses in zip(parts, found, strict=True)
+        ]
+
+    def _demands(self, part: Part) -> Demands:
+        prefix = self.tokenizer.encode(part.prefix) if part.prefix else []
+        return Demands(tuple(prefix), terms(part.terms, self.tokenizer), self._forbidden)
+
+    @cached_property
+    def _forbidden(self) -> tuple[tuple[int, ...], ...]:
+        """Each forbidden word in the tokens it has after a space and at the beginning."""
+        spelled = [form for word in self.care.forbidden for form in (word, f" {word}")]
+        return tuple(dict.fromkeys(tuple(ids) for ids in self.tokenizer.encode_all(spelled)))
+
+    def _attempt(self, part: Part, text: str, hypothesis: Hypothesis) -> Attempt:
+        care = self.care
+        flags: list[str] = []
+        if care.guard:
+            flags += guards.faults(part.text, text, finished=hypothesis.finished, scripts=self.scripts)
+        if care.placeholders:
+            lost, invented = placeholders.compare(part.text, text, care.numbers)
+            flags += [f"lost {found}" for found in lost] + [f"invented {found}" for found in invented]
+        if part.terms:
+            flags += [f"no {found.entry.source}" for found in report(part.terms, text).missed]
+        flags += [f"has {word}" for word in care.forbidden if word in text]
+        return Attempt(text, hypothesis, tuple(flags))
+
+    def _again(self, parts: list[Part]) -> list[Attempt]:
+        """A more careful search, with placeholders taken out before and put back after it."""
+        search = replace(
+            self.search,
+            beam=max(self.search.beam, CAREFUL_BEAM),
+            groups=1,
+            n_best=1,
+            no_repeat=self.search.no_repeat or CAREFUL_NO_REPEAT,
+            temperature=None,
+            top_k=None,
+            top_p=1.0,
+        )
+        taken_out = [
+            placeholders.without(part.text, self.care.numbers) if self.care.placeholders else (part.text, [])
+            for part in parts
+        ]
+        ids_of = self.tokenizer.encode_all([text for text, _ in taken_out])
+        plain = [replace(p, text=text, ids=ids) for p, (text, _), ids in zip(parts, taken_out, ids_of, strict=True)]
+        written = [number for number, part in enumerate(plain) if any(map(str.isalnum, part.text))]
+        found = dict(zip(written, self._attempts([plain[number] for number in written], search), strict=True))
+        attempts = []
+        for number, (part, bare, (_, taken)) in enumerate(zip(parts, plain, taken_out, strict=True)):
+            if number not in found:  # nothing but placeholders: there is nothing to translate
+                attempts.append(Attempt(part.text, Hypothesis([], 0.0), ()))
+                continue
+            (attempt,) = found[number]
+            attempts.append(self._attempt(part, self._put_back(bare, attempt, taken), attempt.hypothesis))
+        return attempts
+
+    def _put_back(self, bare: Part, attempt: Attempt, taken: Sequence[placeholders.Taken]) -> str:
+        """The translation with what was taken out of its source, and with nothing of that kind that it made up."""
+        text = attempt.text
+        if not self.care.placeholders:
+            return text
+        if placeholders.find(text, self.care.numbers):
+            text, links = placeholders.without(text, self.care.numbers)[0], None
+        elif taken:
+            links = self._links(bare, attempt.hypothesis)
+        return placeholders.put_back(text, bare.text, taken, links, self.care.numbers) if taken else text
+
+    def _links(self, part: Part, hypothesis: Hypothesis) -> list[tuple[int, int]] | None:
+        """Pairs of a character of the source and the character of the translation that translates it."""
+        source, which = part.ids, self.aligned_by
+        if which is None:
+            return None
+        with torch.inference_mode():
+            (weights,) = alignment.attention(self.model, [source], [hypothesis.tokens], which)
+        sides = [alignment.words(self.tokenizer, ids) for ids in (hypothesis.tokens, source)]
+        links = alignment.character_links(alignment.by_word(weights.numpy(), *sides), *sides)
+        return [(start, target) for (start, _), (target, _) in links]
+
+    @cached_property
+    def aligned_by(self) -> alignment.Alignment | None:
+        """The layer and head that alignments are taken from; None where the model has no attention over its source."""
+        with contextlib.suppress(DragomanError):
+            return alignment.unmeasured(self.model)
+        return None
+
+    def word_scores(self, sources: Sequence[str], outputs: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """The words of each output with their log-probabilities in nats; the end is the last, as ''.
+
+        An output that is longer than the model takes has none.
+        """
+        source, target, fitting = self._fitting(sources, outputs)
+        found: list[list[tuple[str, float]]] = [[] for _ in outputs]
+        likelihoods = score(self.model, [source[n] for n in fitting], [target[n] for n in fitting])
+        for number, likelihood in zip(fitting, likelihoods, strict=True):
+            words = alignment.words(self.tokenizer, target[number])
+            sums = [0.0] * len(words)
+            for place, log_p in zip(words.numbers, likelihood.log_p, strict=False):
+                if words:
+                    sums[max(place, 0)] += log_p
+            found[number] = [*zip(words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
+        return found
+
+    def alignments(self, sources: Sequence[str], outputs: Sequence[str]) -> list[str]:
+        """'0-0 1-2': numbers of a word of the source and of the word of the output that looked at it most.
+
+        Empty where one of them is longer than the model takes, and for a model without attention over its source.
+        """
+        found = [""] * len(outputs)
+        if self.aligned_by is None:
+            return found
+        source, target, fitting = self._fitting(sources, outputs)
+        asked = [source[n] for n in fitting], [target[n] for n in fitting]
+        for number, weights in zip(fitting, alignment.attention(self.model, *asked, self.aligned_by), strict=True):
+            words, of_source = (alignment.words(self.tokenizer, ids[number]) for ids in (target, source))
+            links = alignment.strongest(alignment.by_word(weights.numpy(), words, of_source))
+            found[number] = " ".join(f"{u}-{w}" for u, w in links)
+        return found
+
+    def _fitting(self, sources: Sequence[str], outputs: Sequence[str]) -> tuple[list[Ids], list[Ids], list[int]]:
+        """The ids of both sides, and the numbers of those that are not blank and not too long for the model."""
+        source, target = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
+        most, pairs = longest(self.model), zip(source, target, strict=True)
+        return source, target, [n for n, pair in enumerate(pairs) if all(pair) and max(map(len, pair)) < most]
+
+    def _joined(self, parts: list[Part], found: list[list[Attempt]], again: bool) -> Translation:
+        """The best attempts of all parts together, then the second best ones, and so on."""
+        ranks = max(map(len, found))
+        best, *others = (
+            self._translation(parts, [attempts[min(rank, len(attempts) - 1)] for attempts in found])
+            for rank in range(ranks)
+        )
+        return replace(best, again=again, others=tuple(others))
+
+    def _translation(self, parts: list[Part], attempts: list[Attempt]) -> Translation:
+        text = attempts[0].text
+        for before, part, attempt in zip(parts, parts[1:], attempts[1:], strict=False):
+            spaced = before.text[-1:].isspace() or part.text[:1].isspace()
+            text += " " * spaced + attempt.text
+        met = [
+            found.entry.source
+            for part, attempt in zip(parts, attempts, strict=True)
+            for found in (report(part.terms, attempt.text).met if part.terms else ())
+        ]
+        return Translation(
+            one_line(text),
+            sum(attempt.hypothesis.score for attempt in attempts),
+            len(parts),
+            all(attempt.hypothesis.finished for attempt in attempts),
+            tuple(flag for attempt in attempts for flag in attempt.flags),
+            met=tuple(met),
+        )
 
     @property
     def longest(self) -> int:
         """The most source tokens, without the end, that are searched for at once."""
-        return min(LONGEST, (self.model.config.longest or LONGEST + 1) - 1)
+        return min(LONGEST, (self.engine.longest or LONGEST + 1) - 1)
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
-        """The best hypothesis for each source, in order; similar lengths are searched for together."""
-        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        best: dict[int, Hypothesis] = {}
-        start = 0
-        while start < len(order):
-            end = start + 1
-            while end < len(order) and (end + 1 - start) * (len(sources[order[end]]) + 1) <= self.batch_tokens:
-                end += 1
-            batch = order[start:end]
-            for index, hypothesis in zip(batch, self._search_batch([sources[i] for i in batch]), strict=True):
-                best[index] = hypothesis
-            start = end
-        return [best[index] for index in range(len(sources))]
+        """The best hypothesis for each source, in order."""
+        return [hypotheses[0] for hypotheses in self.engine.search(sources, self.search)]
 
-    @property
-    def batch_tokens(self) -> int:
-        return SEARCH_TOKENS // self.search.beam
 
-    def _search_batch(self, sources: list[Ids]) -> list[Hypothesis]:
-        search, device = self.search, next(self.model.parameters()).device
-        source = source_batch(sources).to(device)
-        most = self.model.config.longest
-        lengths = [len(ids) + search.extra_length for ids in sources]
-        limits = torch.tensor([min(length, most or length) for length in lengths], device=device)
-        if search.beam == 1:
-            return greedy_search(self.model, source, bos=BOS, eos=EOS, max_lengths=limits, alpha=search.length_penalty)
-        found = beam_search(
-            self.model,
-            source,
-            beams=search.beam,
-            alpha=search.length_penalty,
-            bos=BOS,
-            eos=EOS,
-            max_lengths=limits,
-            n_best=1,
-        )
-        return [hypotheses[0] for hypotheses in found]
+def better(first: list[Attempt], second: Attempt | None) -> list[Attempt]:
+    """The attempts of the first search, behind that of the second one where less is wrong with that."""
+    if second is None or len(second.flags) >= len(first[0].flags):
+        return first
+    return [second, *first[1:]]
 
 
 def one_line(text: str) -> str:

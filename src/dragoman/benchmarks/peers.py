@@ -11,7 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dragoman.batches import Batch
 from dragoman.config import TransformerConfig
-from dragoman.model.positions import sinusoids
+from dragoman.model.positions import sinusoids, sinusoids_in_halves
+from dragoman.model.transformer import Transformer
 from dragoman.tokenizer import BOS, EOS, PAD
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
@@ -94,6 +95,20 @@ class TorchTransformer(nn.Module):
         return x @ self.embedding.weight.T
 
 
+# Beginnings of the names of weights in a layer of MarianMT, and in ours.
+NAMES = [
+    (theirs + end, ours + own)
+    for theirs, ours in (("self_attn", "attention"), ("encoder_attn", "cross_attention"))
+    for end, own in ((".q_proj", ".query"), (".k_proj", ".key"), (".v_proj", ".value"), (".out_proj", ".out"))
+] + [
+    ("self_attn_layer_norm", "around_attention.norm"),
+    ("encoder_attn_layer_norm", "around_cross_attention.norm"),
+    ("final_layer_norm", "around_feed_forward.norm"),
+    ("fc1", "feed_forward.hidden"),
+    ("fc2", "feed_forward.out"),
+]
+
+
 class MarianMT(nn.Module):
     """MarianMTModel of the transformers library. Raises ImportError where that is not installed."""
 
@@ -125,6 +140,28 @@ class MarianMT(nn.Module):
             )
         )
         self.inner.set_attn_implementation(attention)
+
+    @classmethod
+    def of(cls, model: Transformer) -> "MarianMT":
+        """One with the weights of ours, which has the form of it: post-norm, biases, positions in halves."""
+        words = model.output.weight.size(0)
+        other = cls(model.config, words)
+        parts = {"encoder": model.encoder, "decoder": model.decoder}
+        weights = {
+            "model.shared.weight": model.source_embedding.weight,
+            "final_logits_bias": model.output.bias[None],
+            "lm_head.weight": model.output.weight,
+        }
+        for side, layers in parts.items():
+            weights[f"model.{side}.embed_tokens.weight"] = model.source_embedding.weight
+            weights[f"model.{side}.embed_positions.weight"] = sinusoids_in_halves(LONGEST, model.config.d_model)
+            for number, layer in enumerate(layers):
+                for theirs, ours in NAMES:
+                    for name, value in layer.state_dict().items():
+                        if name.startswith(ours):
+                            weights[f"model.{side}.layers.{number}.{theirs}{name.removeprefix(ours)}"] = value
+        other.inner.load_state_dict(weights)
+        return other
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """(B, S), (B, T) -> logits (B, T, V)."""

@@ -65,6 +65,22 @@ class Quality:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """Target tokens per second of search, beside Hugging Face and CTranslate2 with the same weights.
+
+    $ dragoman benchmark decoding --threads 2
+    """
+
+    module: ClassVar = "decoding"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "how often each contender is timed"
+    sentences: int = 64
+    "how many are decoded in batches"
+
+
+@dataclass(frozen=True)
 class DecodingLength:
     """Milliseconds per output token, by how long the output is.
 
@@ -94,7 +110,7 @@ class Memory:
     "of training"
 
 
-Benchmark = Training | Quality | DecodingLength | Memory
+Benchmark = Training | Quality | Decoding | DecodingLength | Memory
 
 
 def main(arguments: list[str]) -> None:

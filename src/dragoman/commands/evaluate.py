@@ -2,23 +2,28 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.corpus import Corpus
 
 
 @dataclass(frozen=True)
 class Options:
-    """BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures.
+    """BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; on request TER, intervals,
+    and how it compares with other translations.
 
     $ dragoman evaluate -m runs/en-ko test.tsv
-    $ dragoman evaluate -m runs/en-ko test.en test.ko --json
+    $ dragoman evaluate -m runs/en-ko test.en test.ko --details --sentences table.tsv
+    $ dragoman evaluate -m runs/en-ko test.tsv --against runs/en-ko-big
     """
 
     model: Model
@@ -30,6 +35,14 @@ class Options:
     "how BLEU splits text into words"
     output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "also write the translations, one per line, to this file"
+    sentences: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "also write a table to this file (TSV): source, reference, translation and scores of each sentence"
+    details: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "also TER, 95 %% intervals, and scores by the length of the source"
+    against: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
+    "compare with this model"
+    against_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "compare with these translations, one per line"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 
@@ -38,22 +51,114 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "evaluate", arguments)
     if not options.test:
         raise UsageError("name a test set: a file with sentence pairs, or a source file and a target file")
-    from dragoman.corpus import corpora, read_corpus
-    from dragoman.evaluation import evaluate
+    if options.against and options.against_file:
+        raise UsageError("give --against or --against-file, not both")
+    from dragoman.corpus import read_corpus
+    from dragoman.evaluation import MOST_RESAMPLED, evaluate
     from dragoman.translator import Translator
 
-    if options.output and not options.output.parent.is_dir():
-        raise UsageError(f"{options.output}: no such folder")
-    for file in (file for origin in corpora(options.test) for file in origin.files):
-        if options.output and options.output.exists() and Path(file).exists() and options.output.samefile(file):
-            raise UsageError(f"{options.output}: that is the test set; give the translations another name")
+    refuse_outputs(options)
     corpus = read_corpus(options.test)
     for note in corpus.notes():
         print(note, file=sys.stderr)
     sources, references = zip(*corpus.pairs, strict=True)
+    if (options.details or options.against or options.against_file) and len(sources) > MOST_RESAMPLED:
+        raise UsageError(f"intervals are for at most {MOST_RESAMPLED:,} sentences; the test set has {len(sources):,}")
+
     translator = Translator.load(options.model, options.search)
+    other = Translator.load(options.against, options.search) if options.against else None
+    theirs = lines_of(options.against_file, len(sources)) if options.against_file else None
     translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+    if other:
+        theirs = [translation.text for translation in other.translate(sources, corpus.tags)]
     if options.output:
         options.output.write_text("".join(text + "\n" for text in translations), encoding="utf-8")
+    if options.sentences:
+        table = sentence_table(corpus, translations, theirs, options.tokenize)
+        options.sentences.write_text(table, encoding="utf-8")
+
     scores = evaluate(translations, references, options.tokenize)
-    print(json.dumps(scores.as_dict(), ensure_ascii=False) if options.json else scores)
+    record, text = scores.as_dict(), [str(scores)]
+    if options.details or theirs:
+        add_details(options, corpus, translations, theirs, record, text)
+    print(json.dumps(record, ensure_ascii=False) if options.json else "\n".join(text))
+
+
+def refuse_outputs(options: Options) -> None:
+    """Raises UsageError where a file to write cannot be, or is one that is read."""
+    from dragoman.corpus import corpora
+
+    read = [Path(file) for origin in corpora(options.test) for file in origin.files]
+    read += [options.against_file] if options.against_file else []
+    outputs = [file for file in (options.output, options.sentences) if file]
+    for output in outputs:
+        if not output.parent.is_dir():
+            raise UsageError(f"{output}: no such folder")
+        if any(output.exists() and file.exists() and output.samefile(file) for file in read):
+            raise UsageError(f"{output}: that is the test set or what it is compared with; write to another file")
+    if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():
+        raise UsageError(f"{outputs[0]}: --output and --sentences are the same file")
+
+
+def lines_of(path: Path, expected: int) -> list[str]:
+    """The translations in a file. Raises DragomanError where they are not as many as the sentences."""
+    from dragoman.corpus.lines import STOPS, Fault, lines
+    from dragoman.tokenizer import normalise
+
+    def tell(fault: Fault) -> None:
+        if fault.kind in STOPS:
+            raise DragomanError(str(fault))
+
+    found = [normalise(line or "") for line in lines(str(path), tell)]
+    if len(found) != expected:
+        raise DragomanError(f"{path}: {len(found):,} lines, but the test set has {expected:,} pairs with text")
+    return found
+
+
+def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:
+    """TSV with a heading; a tab inside a text becomes a space."""
+    from dragoman.evaluation import by_sentence
+
+    sources, references = (list(side) for side in zip(*corpus.pairs, strict=True))
+    columns = [["source", *sources], ["reference", *references]]
+    for suffix, texts in (("", translations), (" against", theirs)):
+        if texts is not None:
+            bleu, chrf = zip(*by_sentence(texts, references, tokenize), strict=True)
+            columns.append([f"translation{suffix}", *texts])
+            columns.append([f"BLEU{suffix}", *(f"{score:.1f}" for score in bleu)])
+            columns.append([f"chrF2{suffix}", *(f"{score:.1f}" for score in chrf)])
+    rows = zip(*columns, strict=True)
+    return "".join("\t".join(cell.replace("\t", " ") for cell in row) + "\n" for row in rows)
+
+
+def add_details(
+    options: Options,
+    corpus: "Corpus",
+    translations: list[str],
+    theirs: list[str] | None,
+    record: dict[str, Any],
+    text: list[str],
+) -> None:
+    """Intervals, groups by length and the comparison, for the JSON record and for the text."""
+    from dragoman.evaluation import LONGEST_FOR_TER, RESAMPLES, by_length, estimates, in_words
+
+    sources, references = zip(*corpus.pairs, strict=True)
+    first, *others = estimates([translations, theirs] if theirs else [translations], references, options.tokenize)
+    if not any(estimate.name == "TER" for estimate in first):
+        print(f"no TER: it is for sentences of at most {LONGEST_FOR_TER} words", file=sys.stderr)
+    record["intervals"] = [asdict(estimate) for estimate in first]
+    drawn = f"of {RESAMPLES:,} test sets drawn from this one"
+    if options.details:
+        text += ["", f"In brackets: where 95 % {drawn} lie."]
+        text += [f"{estimate.name} {estimate}   {estimate.signature}" for estimate in first]
+        groups = by_length(sources, translations, references, options.tokenize)
+        record["by_length"] = [asdict(group) for group in groups]
+        text += ["", "source characters   sentences    BLEU   chrF2"]
+        for group in groups:
+            span = f"{group.shortest:,} to {group.longest:,}"
+            text.append(f"{span:<17}   {group.sentences:>9,}   {group.bleu:>5.1f}   {group.chrf:>5.1f}")
+    for second in others:
+        name = str(options.against or options.against_file)
+        record["against"] = {"name": name, "intervals": [asdict(estimate) for estimate in second]}
+        text += ["", f"Against {name} (in brackets: where 95 % {drawn} lie; p: paired bootstrap):"]
+        text += [in_words(one, two, len(sources)) for one, two in zip(first, second, strict=True)]

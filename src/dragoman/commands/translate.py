@@ -1,17 +1,24 @@
 """dragoman translate"""
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.progress import Lines
+    from dragoman.translator import Translation, Translator
+
+BLOCK = 1024  # lines translated together
+SHOWN = 60  # characters of a text in a remark
 
 
 @dataclass(frozen=True)
@@ -20,57 +27,199 @@ class Options:
 
     $ dragoman translate -m runs/en-ko "See you on Monday."
     $ dragoman translate -m runs/en-ko < source.txt > translation.txt
+    $ dragoman translate -m runs/en-ko --input-format jsonl --output-format jsonl < posts.jsonl
+    $ dragoman translate -m runs/en-ko -i page.html -o page.ko.html
     """
 
     model: Model
     "model folder or run folder"
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
-    "text to translate; without it, lines of the input"
+    "text to translate; without it, or with -, lines of the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
     "file to read; default: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
+    input_format: Literal["text", "tsv", "jsonl"] = "text"
+    "what a line is: a text, columns of which the first is the text, or an object with the text under --key"
+    output_format: Literal["text", "tsv", "jsonl", "nbest"] = "text"
+    "translations alone; source, translation, score and other columns; objects; or all --n-best as Moses writes them"
+    words: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --output-format jsonl: each word of the translation with its log-probability"
+    alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --output-format jsonl: which word of the source goes with which of the translation, as 0-0 1-2"
+    key: str = "text"
+    "where JSONL has the text"
+    keys: tuple[str, ...] = ()
+    "of a JSON document: translate the values of these keys; default: all strings"
+    lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "take --input as lines, also where its name ends like that of a document (docs/documents.md)"
     tag: str = ""
     "the tag that goes in front of every text, for models that were trained with tags"
+    prefix: str = ""
+    "how every translation begins"
+    glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
+    "source terms and the target terms that have to stand for them (docs/glossary.md)"
+    forbid: tuple[str, ...] = ()
+    "words that no translation may have"
+    placeholders: bool = True
+    "placeholders, tags, addresses and code come back as they are, once each (docs/placeholders.md)"
+    numbers: bool = False
+    "so do numbers with units and times of day"
+    guard: bool = True
+    "search again, more carefully, where a translation is empty, a copy, a loop, or far too long or short"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "what searches; ctranslate2 is the fastest on CPUs: it converts the model once, keeps it, and proves it equal"
+    compute: Literal["float32", "int8"] = "float32"
+    "what ctranslate2 computes in"
+    threads: int | None = None
+    "CPU threads"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "say nothing on standard error, not even how far it is"
     search: Search = SearchConfig()
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "translate", arguments)
-    from dragoman.translator import LONGEST, Translator
+    if options.text == ("-",):
+        options = replace(options, text=())
+    check(options)
+    from dragoman.progress import Lines
 
+    translator = opened(options)
+    interactive = not options.text and options.input is None and sys.stdin.isatty()
+    with Lines(options.quiet, interactive) as progress:
+        if options.input and is_document(options):
+            translate_document(translator, options, progress)
+        else:
+            translate_lines(translator, options, progress, interactive)
+
+
+def check(options: Options) -> None:
+    """Raises UsageError for what does not go together."""
     if options.text and options.input:
         raise UsageError("give text or --input, not both")
     if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
         raise UsageError(f"{options.output}: input and output are the same file")
-    translator = Translator.load(options.model, options.search)
-    interactive = not options.text and options.input is None and sys.stdin.isatty()
-    if interactive:
-        print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
+    if options.search.n_best > 1 and options.output_format in ("text", "tsv"):
+        raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
+    if (options.words or options.alignment) and options.output_format != "jsonl":
+        raise UsageError("--words and --alignment need --output-format jsonl")
+    if options.threads is not None and options.threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {options.threads}")
+    if options.compute != "float32" and options.engine == "native":
+        raise UsageError(f"--compute {options.compute} needs --engine ctranslate2")
+    if options.keys and not (options.input and options.input.suffix.lower() == ".json"):
+        raise UsageError("--keys is for --input FILE.json")
+
+
+def opened(options: Options) -> "Translator":
+    import torch
+
+    from dragoman.glossary import Glossary
+    from dragoman.translator import Care, Translator
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    care = Care(
+        placeholders=options.placeholders,
+        numbers=options.numbers,
+        guard=options.guard,
+        glossary=Glossary.read(options.glossary) if options.glossary else None,
+        forbidden=options.forbid,
+    )
+    translator = Translator.load(options.model, options.search, care)
+    if options.engine == "ctranslate2":
+        from dragoman.interop.ctranslate2 import CTranslate2
+
+        threads = options.threads or torch.get_num_threads()
+        translator.engine = CTranslate2.open(options.model, options.compute, threads)
+    return translator
+
+
+def is_document(options: Options) -> bool:
+    from dragoman.documents import SUFFIXES
+
+    suffix = options.input.suffix.lower() if options.input else ""
+    plain = suffix == ".txt" or options.lines or (options.input_format, options.output_format) != ("text", "text")
+    return suffix in SUFFIXES and not plain
+
+
+def translate_document(translator: "Translator", options: Options, progress: "Lines") -> None:
+    from dragoman.documents import read_document
+
+    assert options.input is not None
+    document = read_document(options.input.read_bytes(), options.input.suffix, options.keys)
+    for line, fault in document.faults:
+        progress.say(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
+    texts, translations, marks = document.texts, [], Counter[str]()
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        count = len(block)
+        found = translator.translate(block, [options.tag] * count, [options.prefix] * count)
+        for text, translation in zip(block, found, strict=True):
+            count_marks(marks, translation)
+            if translation.flags:
+                progress.say(f"'{text[:SHOWN]}': {', '.join(translation.flags)}")
+        translations += [translation.text for translation in found]
+        progress.done(count, sum(map(len, block)))
+    data = document.filled(translations)
+    with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
+        target.write(data)
+        target.flush()
+    tell_marks(marks, progress)
+
+
+def translate_lines(translator: "Translator", options: Options, progress: "Lines", interactive: bool) -> None:
+    from dragoman.lines import Line, blocks, read, written
+
+    faults, marks = 0, Counter[str]()
     with (
         options.input.open("rb") if options.input else nullcontext(sys.stdin.buffer) as source,
         options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
     ):
-        texts = iter(options.text) if options.text else lines(source)
-        for number, translation in enumerate(
-            translator.stream(texts, 1 if interactive else 1024, options.tag), start=1
-        ):
-            target.write(translation.text.encode() + b"\n")
-            if interactive:
-                target.flush()
-            if translation.parts > 1:
-                print(
-                    f"line {number}: longer than {LONGEST} tokens, translated in {translation.parts} parts",
-                    file=sys.stderr,
-                )
-        target.flush()
+        if options.text:
+            groups = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
+        else:
+            lines = read(source, options.input_format, options.key, progress.say)
+            groups = blocks(lines, source, interactive, BLOCK)
+        for block in groups:
+            texts, count = [line.text for line in block], len(block)
+            found = translator.translate(texts, [options.tag] * count, [options.prefix] * count)
+            outputs = [translation.text for translation in found]
+            more: list[dict] = [{} for _ in block]
+            if options.words:
+                for record, scores in zip(more, translator.word_scores(texts, outputs), strict=True):
+                    record["words"] = [[word, round(log_p, 4)] for word, log_p in scores]
+            if options.alignment:
+                for record, links in zip(more, translator.alignments(texts, outputs), strict=True):
+                    record["alignment"] = links
+            for line, translation, record in zip(block, found, more, strict=True):
+                for row in written(line, translation, options.output_format, options.key, record):
+                    target.write(row.encode("utf-8", "replace") + b"\n")
+                count_marks(marks, translation)
+                if line.fault:
+                    faults += 1
+                    progress.say(f"line {line.number}: {line.fault}")
+                if translation.flags:
+                    progress.say(f"line {line.number}: {', '.join(translation.flags)}")
+                if translation.parts > 1:
+                    longest = translator.longest
+                    progress.say(
+                        f"line {line.number}: longer than {longest} tokens, translated in {translation.parts} parts"
+                    )
+            target.flush()
+            progress.done(count, sum(map(len, texts)))
+    tell_marks(marks, progress)
+    if faults:
+        raise DragomanError(f"{faults:,} lines could not be read; they were told above, the others are translated")
 
 
-def lines(source: BinaryIO) -> Iterator[str]:
-    """Lines of UTF-8, ended by a line feed only. What is not UTF-8 becomes U+FFFD, and is told by line number."""
-    for number, line in enumerate(source, start=1):
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        text = line.decode("utf-8", "replace")
-        if "\ufffd" in text and text.encode() != line:
-            print(f"line {number}: not UTF-8; what cannot be read is replaced", file=sys.stderr)
-        yield text.removeprefix("\ufeff") if number == 1 else text
+def count_marks(marks: "Counter[str]", translation: "Translation") -> None:
+    marks["translated again, more carefully"] += translation.again
+    marks["still flagged"] += bool(translation.flags)
+    marks["terms met"] += len(translation.met)
+
+
+def tell_marks(marks: "Counter[str]", progress: "Lines") -> None:
+    if told := [f"{count:,} {name}" for name, count in marks.items() if count]:
+        progress.say(", ".join(told))

@@ -61,16 +61,20 @@ class NoRepeat:
 
 
 class Forbidden:
-    """None of these sequences of tokens."""
+    """None of the sequences of tokens that are given for its sentence."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]]):
-        self.sequences = [list(sequence) for sequence in sequences]
+    def __init__(self, forbidden: Sequence[Sequence[Sequence[int]]], device: torch.device):
+        sequences = dict.fromkeys(tuple(sequence) for own in forbidden for sequence in own)
+        owns = [{tuple(sequence) for sequence in own} for own in forbidden]
+        self.sequences = [
+            (sequence, torch.tensor([sequence in own for own in owns], device=device)) for sequence in sequences
+        ]
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        for *before, last in self.sequences:
+        for (*before, last), forbidden in self.sequences:
             if len(before) < tokens.size(1):
                 said = tokens[:, tokens.size(1) - len(before) :]
-                begun = (said == tokens.new_tensor(before)).all(-1)
+                begun = (said == tokens.new_tensor(before)).all(-1) & forbidden[sentence]
                 log_p[:, last] = log_p[:, last].masked_fill(begun, -math.inf)
         return log_p
 

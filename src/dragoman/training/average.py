@@ -2,12 +2,15 @@
 
 import datetime
 import os
+import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 
+from dragoman import guards
+from dragoman.alignment import Alignment
 from dragoman.config import as_dict
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import new_folder, read_model, weights, write_model
@@ -40,6 +43,9 @@ def average(folders: Sequence[Path], out: Path) -> None:
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card(out, folders))
+        for name in (Alignment.RECORD, guards.RECORD):  # as true of the mean as of each of them
+            if (record := folders[-1] / name).is_file():
+                shutil.copyfile(record, draft / name)
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:

@@ -10,10 +10,11 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors import SafetensorError
@@ -65,15 +66,27 @@ def only_one(run: Path) -> Iterator[None]:
 
 
 def save_checkpoint(
-    run: Path, model: Model, tokenizer: Tokenizer, state: dict[str, Tensor], progress: Progress, card: str, keep: int
+    run: Path,
+    model: Model,
+    tokenizer: Tokenizer,
+    state: dict[str, Tensor],
+    progress: Progress,
+    card: str,
+    keep: int,
+    records: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a checkpoint, point `last` to it, and `best` too if it is; then remove all but the newest `keep`."""
+    """Write a checkpoint, point `last` to it, and `best` too if it is; then remove all but the newest `keep`.
+
+    `records`: further files of the model folder, by name.
+    """
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
         folder = folder.with_name(folder.name + "-again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card)
+        for name, record in records.items():
+            (draft / name).write_text(record, encoding="utf-8")
         save_file(state, draft / "state.safetensors")
         text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")

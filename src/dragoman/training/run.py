@@ -7,15 +7,19 @@ import json
 import os
 import platform
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
+from dragoman import guards
+from dragoman.alignment import Alignment, measure
 from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
 from dragoman.corpus import Corpus, Origin, corpora, read_corpus, stream
-from dragoman.dataset import Pairs, tokenise
+from dragoman.dataset import SOURCE, TARGET, Pairs, tokenise
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, fingerprint, read_model, replace_file
 from dragoman.model import Model, build
@@ -58,13 +62,22 @@ class Run:
     def folder(self) -> Path:
         return Path(self.config.out)
 
+    @cached_property
+    def scripts(self) -> list[str]:
+        return guards.usual_scripts(target for _, target in self.dev_corpus.pairs)
+
     def save(self) -> None:
         """Called on all processes; the first one writes."""
         model, state = self.learner.whole(), self.learner.state()
         if self.ranks.first:
-            text = card(self.config, self.pairs, self.progress)
+            # The best model so far is the one that will be used.
+            alignment = aligned(model.eval(), self.dev) if self.progress.best_step == self.progress.step else None
+            text = card(self.config, self.pairs, self.progress, alignment)
             keep = self.config.training.keep
-            save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, text, keep)
+            records = {guards.RECORD: json.dumps(self.scripts)}
+            if alignment:
+                records[alignment.RECORD] = alignment.as_json()
+            save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, text, keep, records)
         self.saved = self.progress.step
 
 
@@ -321,7 +334,16 @@ def flat(tree: dict, prefix: str = "") -> dict[str, object]:
     return found
 
 
-def card(config: RunConfig, pairs: Pairs, progress: Progress) -> str:
+def aligned(model: Model, dev: Pairs) -> Alignment | None:
+    """Which layer and head align words best; None for a model without attention over the source."""
+    numbers = np.arange(len(dev))
+    try:
+        return measure(model, *([ids.tolist() for ids in dev.rows(numbers, side)] for side in (SOURCE, TARGET)))
+    except DragomanError:
+        return None
+
+
+def card(config: RunConfig, pairs: Pairs, progress: Progress, alignment: Alignment | None) -> str:
     """The model card: what this is, learned from what, and how good."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     lines = [
@@ -334,4 +356,6 @@ def card(config: RunConfig, pairs: Pairs, progress: Progress) -> str:
         lines += ["", f"Started from the weights of {config.init_from}."]
     if progress.scores:
         lines += ["", f"On {' '.join(config.dev)}, greedy search:", "", *(f"- {row}" for row in progress.scores)]
+    if alignment:
+        lines += ["", f"Words are aligned by attention: {alignment}."]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ from dragoman.tokenizer import Tokenizer
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Objective
 from dragoman.training.stop import Stop
-from dragoman.translator import Translator
+from dragoman.translator import NO_CARE, Translator
 
 BLOCK = 64  # sentences that one process translates at a time
 LOSS_TOKENS = 4096  # tokens in a batch, and in a sentence
@@ -57,7 +57,7 @@ def mean_loss(model: Model, pairs: Pairs, ranks: Ranks, stop: Stop) -> float:
 
 
 def translated(model: Model, tokenizer: Tokenizer, corpus: Corpus, ranks: Ranks, stop: Stop) -> list[str]:
-    translator = Translator(model, tokenizer, SearchConfig(beam=1))
+    translator = Translator(model, tokenizer, SearchConfig(beam=1), NO_CARE)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]

@@ -1,0 +1,100 @@
+"""dragoman backtranslate"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dragoman.commands import Model, Search, parse
+from dragoman.config import SearchConfig, TrainingConfig
+from dragoman.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Make sentence pairs from text in the target language, with a model that translates it back into the source.
+
+    The same command again goes on where it was stopped. Prints how the pairs are named to `dragoman train`.
+
+    $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv
+    $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv --temperature 1
+    $ dragoman train --train real.tsv synthetic.tsv tag=bt --dev dev.tsv
+    """
+
+    model: Model
+    "model folder or run folder, from the target language into the source language"
+    text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")]
+    "text in the target language, a sentence in each line; plain, .gz or .zst"
+    out: Annotated[Path, tyro.conf.arg(metavar="TSV")]
+    "the pairs: translation TAB line of text"
+    tag: str = "bt"
+    "what training puts in front of these sources, to tell them from real ones; '' for nothing"
+    model_tag: str = ""
+    "what goes in front of every line for this model, if it was trained with tags"
+    noise: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "drop, replace and move some words of the translations"
+    max_tokens: int = 256
+    "longest line, in tokens; longer ones are left out, and counted"
+    block: int = 1000
+    "lines that are translated and saved together"
+    shard: str | None = None
+    "the share of this process: 2/4 is the second of four; whichever ends last joins them"
+    ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "what searches: our own decoder, or CTranslate2, which is faster on processors"
+    compute: str = "float32"
+    "what CTranslate2 computes in; int8 is fastest"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    "where to compute"
+    threads: int | None = None
+    "CPU threads; default: as PyTorch chooses, one per core"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "say nothing on standard error"
+    search: Search = SearchConfig()
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "backtranslate", arguments)
+    if not options.text:
+        raise UsageError("--text is missing: files with text in the target language")
+    if options.noise and options.search.temperature is not None:
+        raise UsageError("choose --noise or --temperature: what is drawn at random needs no noise")
+    from dragoman.corpus.origin import OF_PAIRS, Origin, suffix_of
+    from dragoman.synthesis.shard import check_shares, shard_of
+
+    if options.out.suffix != ".tsv":
+        raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
+    for file in options.text:
+        if suffix_of(file) in OF_PAIRS:
+            raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
+    result = Origin((str(options.out),), tag=options.tag)
+    shard = shard_of(options.shard, options.ray)
+    check_shares(options.block, options.search)
+    settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
+    import torch
+
+    from dragoman.folder import find_model
+    from dragoman.synthesis.cluster import synthesise_on_ray
+    from dragoman.synthesis.meter import Meter
+    from dragoman.synthesis.work import Task, synthesise, words
+    from dragoman.training.ranks import device_of
+
+    torch.set_num_threads(settings.threads or torch.get_num_threads())
+    task = Task(
+        model=find_model(Path(options.model)),
+        text=options.text,
+        out=options.out,
+        search=options.search,
+        tag=options.model_tag,
+        longest=options.max_tokens,
+        noise=options.search.seed if options.noise else None,
+        block=options.block,
+        engine=options.engine,
+        compute=options.compute,
+    )
+    meter, device = Meter(options.quiet), device_of(settings)
+    record = synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter)
+    if record:
+        print(" ".join(words(result)))

@@ -1,0 +1,190 @@
+"""dragoman distill"""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from dragoman.commands import Search, parse
+from dragoman.commands.train import flag
+from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
+from dragoman.errors import UsageError
+from dragoman.presets import PRESETS, SMALL
+
+if TYPE_CHECKING:
+    from dragoman.corpus import Origin
+    from dragoman.synthesis.work import Task
+
+ENCODER_LAYERS, DECODER_LAYERS = 6, 1  # of a student, where nobody says: depth costs most where it is paid per word
+
+
+@dataclass(frozen=True)
+class Options:
+    """A small, fast student of a model: it learns from the teacher's translations of the training sources.
+
+    Translates the sources of --train with the teacher, trains the student, and shows both side by side. The same
+    command again goes on where it was stopped. The student has the teacher's subwords and settings, but a deep encoder
+    and a shallow decoder.
+
+    $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
+    $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --out runs/student --shard 2/4
+    """
+
+    teacher: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
+    "model folder or run folder of the teacher"
+    train: tuple[str, ...] = ()
+    "corpora whose sources the teacher translates (docs/corpora.md)"
+    dev: tuple[str, ...] = ()
+    "sentence pairs to validate on"
+    test: tuple[str, ...] = ()
+    "sentence pairs to compare teacher and student on; default: those of --dev"
+    out: str = ""
+    "folder for the run of the student, and for the teacher's translations"
+    originals: float = 0.0
+    "weight of the original pairs of --train, to learn from beside the teacher's; 0: without them"
+    block: int = 1000
+    "texts that the teacher translates and saves together"
+    shard: str | None = None
+    "translate only: 2/4 is the second of four shares; without --shard, whatever is left, and then the training"
+    ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "what translates: our own decoder, or CTranslate2, which is faster on processors"
+    compute: str = "float32"
+    "what CTranslate2 computes in; int8 is fastest"
+    preset: PresetName = "small"
+    "where the settings of training start from"
+    model: TransformerConfig = replace(SMALL.model, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
+    training: TrainingConfig = SMALL.training
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print one JSON object instead of a table"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "say nothing on standard error"
+    search: Search = SearchConfig()
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "distill", arguments, defaults(arguments))
+    for name in ("teacher", "train", "dev", "out"):
+        if not getattr(options, name):
+            raise UsageError(f"--{name} is missing: dragoman distill --help says what it is")
+    if not 0 <= options.originals < float("inf"):
+        raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("distill runs in one process: share the translation with --shard, train with dragoman train")
+    from dragoman.corpus import corpora, read_corpus
+    from dragoman.synthesis.shard import check_shares, shard_of
+
+    shard = shard_of(options.shard, options.ray)
+    check_shares(options.block, options.search)
+    origins, test = corpora(options.train), options.test or options.dev
+    for corpus in () if options.shard else (options.dev, test):
+        read_corpus(corpus)  # what is wrong with it is told before, not after, hours of work
+    import torch
+    from rich.console import Console
+
+    from dragoman.benchmarks.students import side_by_side
+    from dragoman.folder import find_model, replace_file
+    from dragoman.synthesis.cluster import synthesise_on_ray
+    from dragoman.synthesis.meter import Meter
+    from dragoman.synthesis.work import synthesise
+    from dragoman.training.journal import Journal
+    from dragoman.training.loop import train
+    from dragoman.training.ranks import device_of
+
+    console, out = Console(stderr=True), Path(options.out)
+    threads = options.training.threads or torch.get_num_threads()
+    torch.set_num_threads(threads)
+    teacher = find_model(Path(options.teacher))
+    meter, device = Meter(options.quiet), device_of(options.training)
+    tasks = [task_of(options, number, origin, teacher) for number, origin in enumerate(origins, start=1)]
+    records = [
+        synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter) for task in tasks
+    ]
+    if options.shard or not all(records):
+        return
+    run = run_of(options, tasks, origins)
+    if not any((out / "checkpoints").glob("step-*")):
+        prepare(run, teacher)
+    with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
+        train(run, journal)
+    torch.set_num_threads(threads)
+    report = side_by_side({"teacher": teacher, "student": out}, test, options.search)
+    found = json.dumps({**report.as_dict(), "synthetic": records}, ensure_ascii=False, indent=1)
+    replace_file(out / "students.json", found + "\n")
+    print(json.dumps(json.loads(found), ensure_ascii=False) if options.json else report)
+
+
+def defaults(arguments: list[str]) -> Options:
+    """What the flags start from: the teacher's model with other numbers of layers, and the training of the preset."""
+    name = flag(arguments, "--preset") or "small"
+    if name not in PRESETS:
+        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
+    start = Options(preset=name, training=PRESETS[name].training)
+    if teacher := flag(arguments, "--teacher"):
+        from dragoman.folder import read_model
+
+        config = read_model(Path(teacher))[0].config
+        if isinstance(config, TransformerConfig):
+            student = replace(config, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
+            return replace(start, model=student)
+    return start
+
+
+def task_of(options: Options, number: int, origin: "Origin", teacher: Path) -> "Task":
+    from dragoman.synthesis.work import Task
+
+    return Task(
+        model=teacher,
+        text=origin,
+        out=Path(options.out) / "synthetic" / f"{number}.tsv",
+        search=options.search,
+        tag=origin.tag,
+        longest=options.training.max_tokens,
+        block=options.block,
+        engine=options.engine,
+        compute=options.compute,
+    )
+
+
+def run_of(options: Options, tasks: list["Task"], origins: tuple["Origin", ...]) -> RunConfig:
+    """The training of the student: from the teacher's translations, and the original pairs if they are wanted."""
+    from dragoman.synthesis.work import words
+
+    pairs = [replace(origin, files=(str(task.out),), columns=None) for task, origin in zip(tasks, origins, strict=True)]
+    if options.originals:
+        pairs += [replace(origin, weight=origin.weight * options.originals) for origin in origins]
+    return RunConfig(
+        preset=options.preset,
+        train=tuple(word for origin in pairs for word in words(origin)),
+        dev=options.dev,
+        init_from=str(Path(options.out) / "start"),
+        out=options.out,
+        model=options.model,
+        training=options.training,
+    )
+
+
+def prepare(run: RunConfig, teacher: Path) -> None:
+    """The student before it has learned anything: weights drawn at random, and the subwords of the teacher.
+
+    They are a model folder to start from, as for fine-tuning.
+    """
+    import shutil
+
+    import torch
+
+    from dragoman.folder import load_model, new_folder, write_model
+    from dragoman.model import build
+    from dragoman.tokenizer import PAD
+
+    folder = Path(run.init_from)
+    _, tokenizer = load_model(teacher)
+    torch.manual_seed(run.training.seed)
+    model = build(run.model, len(tokenizer), pad=PAD)
+    shutil.rmtree(folder, ignore_errors=True)
+    with new_folder(folder) as draft:
+        write_model(draft, model, tokenizer, "# start\n\nNothing is learned yet: weights drawn at random.\n")

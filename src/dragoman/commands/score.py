@@ -1,0 +1,95 @@
+"""dragoman score"""
+
+import json
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dragoman.commands import Model, parse
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.corpus import Row
+    from dragoman.scoring import Likelihood
+    from dragoman.tokenizer import Tokenizer
+
+BLOCK = 1024  # pairs in memory
+
+
+@dataclass(frozen=True)
+class Options:
+    """How probable a model finds each target, given its source: one line for each pair, in the same order.
+
+    The log-probability of the target in nats, its end included, a tab, and the same divided by its tokens. Closer to
+    zero is better.
+
+    $ dragoman score -m runs/en-ko pairs.tsv
+    $ dragoman score -m runs/en-ko mine.en mine.ko --json
+    """
+
+    model: Model
+    "model folder or run folder"
+    pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
+    "sentence pairs in any form that training reads (docs/corpora.md)"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print a JSON object for each pair, with the log-probability of each token"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "score", arguments)
+    if not options.pairs:
+        raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
+    from dragoman.corpus import LeftOut, corpora, stream
+    from dragoman.folder import read_model
+    from dragoman.scoring import longest, perplexity, score
+
+    origins = corpora(options.pairs)
+    model, tokenizer = read_model(Path(options.model))
+    most = longest(model)
+    total, tokens, pairs = 0.0, 0, 0
+    for origin in origins:
+        left_out, front = LeftOut(origin), tokenizer.front(origin.tag)
+        rows = stream(origin, left_out)
+        while block := list(islice(rows, BLOCK)):
+            sources = [front + ids for ids in tokenizer.encode_all([row.source for row in block])]
+            targets = tokenizer.encode_all([row.target for row in block])
+            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < most]
+            found = dict(
+                zip(fitting, score(model, [sources[i] for i in fitting], [targets[i] for i in fitting]), strict=True)
+            )
+            for number, row in enumerate(block):
+                likelihood = found.get(number)
+                if not likelihood:
+                    place = f"{origin.name}:{row.number}"
+                    print(f"{place}: a side has more than {most - 1:,} tokens: no score", file=sys.stderr)
+                elif row.source.strip() and row.target.strip():
+                    total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
+                print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
+        for note in left_out.notes():
+            print(note, file=sys.stderr)
+    if tokens:
+        mean = f"perplexity {perplexity(total, tokens):.2f} per token"
+        print(f"{mean}: {pairs:,} pairs with text, {tokens:,} tokens", file=sys.stderr)
+
+
+def as_text(likelihood: "Likelihood | None") -> str:
+    return f"{likelihood.total:.4f}\t{likelihood.mean:.4f}" if likelihood else "nan\tnan"
+
+
+def as_json(row: "Row", likelihood: "Likelihood | None", tokenizer: "Tokenizer") -> str:
+    record: dict[str, Any] = {
+        "source": row.source,
+        "target": row.target,
+        "log_p": None,
+        "per_token": None,
+        "tokens": [],
+    }
+    if likelihood:
+        pieces = [tokenizer.pieces[token] for token in likelihood.tokens]
+        record["log_p"], record["per_token"] = round(likelihood.total, 6), round(likelihood.mean, 6)
+        record["tokens"] = [[piece, round(p, 6)] for piece, p in zip(pieces, likelihood.log_p, strict=True)]
+    return json.dumps(record, ensure_ascii=False)

@@ -1,0 +1,39 @@
+"""What the translator asks of whatever searches: ids in, hypotheses out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman.batches import Ids
+from dragoman.config import SearchConfig
+from dragoman.decoding.search import Hypothesis
+
+Term = tuple[tuple[int, ...], ...]
+"""What has to stand in an output: one of several sequences of tokens."""
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What the output for one source must and must not be."""
+
+    prefix: tuple[int, ...] = ()  # it begins with these tokens
+    terms: tuple[Term, ...] = ()  # it has all of these
+    forbidden: tuple[tuple[int, ...], ...] = ()  # it has none of these sequences of tokens
+
+
+FREE = Demands()
+
+
+class Engine(Protocol):
+    longest: int | None
+    "the most source tokens that it takes, the end included; None: any number"
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+    ) -> list[list[Hypothesis]]:
+        """For each source (ids without an end) the best `config.n_best` hypotheses, the best first.
+
+        `demands`: one for each source. What one source gets does not depend on the others. Raises UsageError naming a
+        setting or demand that this engine does not know.
+        """
+        ...

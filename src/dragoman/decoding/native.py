@@ -1,0 +1,134 @@
+"""The search with our own models: sources of similar length go together, in the way that the settings ask for."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.batches import Ids, source_batch
+from dragoman.config import SearchConfig
+from dragoman.decoding.constrained import constrained_search
+from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
+from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
+from dragoman.errors import UsageError
+from dragoman.model import Model
+from dragoman.tokenizer import BOS, EOS
+
+# Rows of a batch times its longest source: bounds memory, not results.
+SEARCH_TOKENS = 4096
+LEAST_BEAMS = 5  # of a search that has to bring in terms
+
+
+class Native:
+    """See `Engine`."""
+
+    def __init__(self, model: Model, edges: Sequence[tuple[int, int]] = ()):
+        """edges: what each token begins and ends with, as `constrained_search` asks."""
+        self.model, self.edges = model, edges
+
+    @property
+    def longest(self) -> int | None:
+        return self.model.config.longest
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+    ) -> list[list[Hypothesis]]:
+        demands = demands or [FREE] * len(sources)
+        found: dict[int, list[Hypothesis]] = {}
+        for with_terms in (False, True):
+            rows = [row for row, demand in enumerate(demands) if bool(demand.terms) == with_terms]
+            for batch in self.batches(rows, sources, config):
+                ids, wishes = [sources[row] for row in batch], [demands[row] for row in batch]
+                found |= zip(batch, self.search_batch(ids, config, wishes), strict=True)
+        return [found[row] for row in range(len(sources))]
+
+    def batches(self, rows: list[int], sources: Sequence[Ids], config: SearchConfig) -> Iterator[list[int]]:
+        """Those of `rows` that are searched for together."""
+        order = sorted(rows, key=lambda row: len(sources[row]))
+        most, start = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best), 0
+        for end in range(1, len(order) + 1):
+            if end == len(order) or (end + 1 - start) * (len(sources[order[end]]) + 1) > most:
+                yield order[start:end]
+                start = end
+
+    def search_batch(self, sources: list[Ids], config: SearchConfig, demands: list[Demands]) -> list[list[Hypothesis]]:
+        """All of them with terms, or none."""
+        device = next(self.model.parameters()).device
+        source, limits = source_batch(sources).to(device), self.limits(sources, config).to(device)
+        rules, alpha = self.rules(config, demands, device), config.length_penalty
+        if demands[0].terms:
+            if config.temperature is not None or config.groups > 1:
+                raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
+            return constrained_search(
+                self.model,
+                source,
+                [demand.terms for demand in demands],
+                beams=max(config.beam, LEAST_BEAMS),
+                n_best=config.n_best,
+                alpha=alpha,
+                bos=BOS,
+                eos=EOS,
+                max_lengths=limits,
+                rules=rules,
+                edges=torch.tensor(self.edges, device=device) if self.edges else None,
+            )
+        if config.temperature is not None:
+            samples = [
+                sample(
+                    self.model,
+                    source,
+                    Sampling(config.temperature, config.top_k, config.top_p),
+                    draws(sources, config.seed, number, int(limits.max())).to(device),
+                    bos=BOS,
+                    eos=EOS,
+                    max_lengths=limits,
+                    alpha=alpha,
+                    rules=rules,
+                )
+                for number in range(config.n_best)
+            ]
+            return [sorted(found, key=lambda h: -h.score) for found in zip(*samples, strict=True)]
+        if config.beam == 1:
+            found = greedy_search(self.model, source, bos=BOS, eos=EOS, max_lengths=limits, alpha=alpha, rules=rules)
+            return [[hypothesis] for hypothesis in found]
+        return beam_search(
+            self.model,
+            source,
+            beams=config.beam,
+            alpha=alpha,
+            bos=BOS,
+            eos=EOS,
+            max_lengths=limits,
+            n_best=config.n_best,
+            patience=config.patience,
+            groups=config.groups,
+            diversity=config.diversity,
+            rules=rules,
+        )
+
+    def limits(self, sources: list[Ids], config: SearchConfig) -> Tensor:
+        """Tokens that each output may have, end included."""
+        most = self.model.config.longest
+        lengths = [len(ids) + config.extra_length for ids in sources]
+        return torch.tensor([min(length, most or length) for length in lengths])
+
+    @staticmethod
+    def rules(config: SearchConfig, demands: list[Demands], device: torch.device) -> list[Rule]:
+        rules: list[Rule] = []
+        if config.min_length:
+            rules.append(MinimumLength(config.min_length, EOS))
+        if config.no_repeat:
+            rules.append(NoRepeat(config.no_repeat))
+        if any(demand.forbidden for demand in demands):
+            rules.append(Forbidden([demand.forbidden for demand in demands], device))
+        if any(demand.prefix for demand in demands):
+            rules.append(Prefix([demand.prefix for demand in demands], device))
+        return rules
+
+
+def draws(sources: Sequence[Ids], seed: int, number: int, longest: int) -> Tensor:
+    """(B, longest) numbers from 0 to 1: the text, the seed and which sample it is decide, and nothing else."""
+    rows = [np.random.default_rng([seed, number, *ids]).random(longest) for ids in sources]
+    return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())

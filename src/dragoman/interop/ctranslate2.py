@@ -1,0 +1,455 @@
+"""CTranslate2, the fast engine for processors: our Transformer in its format, and the search with it.
+
+A model is converted once. The copy lies in `.ctranslate2` beside the model folder, or in the user's cache where nothing
+can be written there, and it is kept only if it gave the same words as the model itself.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import itertools
+import json
+import math
+import os
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.batches import Ids, source_batch
+from dragoman.config import SearchConfig
+from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.native import SEARCH_TOKENS, Native
+from dragoman.decoding.search import Hypothesis, length_penalty
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import MANIFEST, find_model, fingerprint, new_folder, read_model, verify
+from dragoman.model import Model
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
+from dragoman.model.transformer import DecoderLayer, Residual, Transformer
+from dragoman.tokenizer import BOS, EOS, PAD
+
+FORMAT = 1  # another number: all models are converted anew
+VOCABULARY = "shared_vocabulary.json"
+FILES = ("config.json", "model.bin", VOCABULARY)
+CACHE = ".ctranslate2"
+
+PLACES = 4096  # of the table of positions, where those are a formula: source and output end there
+MOST_HEADS = 2**15 - 1
+
+# CTranslate2's own length penalty is another one than ours: hypotheses are ranked here. With 0 it would stop at the
+# first hypothesis that ends ahead of the others.
+NO_PENALTY = 1e-9
+# Without patience in the settings, native search goes on until nothing can overtake the best. CTranslate2 can only
+# count what is finished: with this patience the best is hardly ever another one, with 1 for up to four in a hundred
+# sentences (alpha 0.6).
+PATIENCE = 1.5
+
+IMPOSSIBLE = -1e9  # nats: as improbable is what CTranslate2 fills up a list of hypotheses with
+
+# Settings that this engine honours, and those that matter only with others that it refuses.
+HONOURED = {"beam", "length_penalty", "extra_length", "min_length", "n_best", "patience", "no_repeat"}
+IDLE = {"diversity", "top_k", "top_p", "seed"}
+HONOURED_DEMANDS = {"prefix", "forbidden"}
+
+SAMPLES, SAMPLE_LENGTH = 16, 16  # made-up sources that a new copy has to translate as the model does
+TIE = 1e-3  # nats for each token: less than this is rounding
+
+
+def library() -> ModuleType:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise DragomanError("the CTranslate2 engine needs a package: pip install 'dragoman[fast]'") from None
+    return ctranslate2
+
+
+# From our model to CTranslate2's
+
+
+def convert(model: Model, pieces: Sequence[str], folder: Path, compute: str = "float32") -> None:
+    """Write `model` into `folder` as CTranslate2 reads it.
+
+    pieces: the subwords, by id; compute: how weights are stored, such as float32 or int8. CTranslate2 adds no end to a
+    source: whoever uses the folder without this engine has to. Raises DragomanError naming the settings of the model
+    that CTranslate2 does not know.
+    """
+    if not isinstance(model, Transformer):
+        raise DragomanError("CTranslate2 knows no recurrent models: use the native engine")
+    if unknown := beyond(model):
+        raise DragomanError(f"CTranslate2 knows no model with {' and '.join(unknown)}: use the native engine")
+    library()
+    spec = specification(model)
+    spec.register_source_vocabulary(list(pieces))
+    spec.register_target_vocabulary(list(pieces))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[id] for id in (PAD, BOS, EOS))
+    spec.config.decoder_start_token = pieces[BOS]
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    places = position_table(model.encoder_positions, model.config.d_model)
+    spec.config.add_attribute("longest", None if places is None else len(places))
+    spec.validate()
+    spec.optimize(compute)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+
+
+def beyond(model: Transformer) -> list[str]:
+    """The settings of a model that its CTranslate2 form could not have."""
+    config, attention = model.config, model.config.attention
+    d_k, d_v = attention.head_sizes(config.d_model)
+    words = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
+    reasons = {
+        "positions = 'relative'": config.positions == "relative",
+        "attention.score = 'additive'": attention.score == "additive",
+        f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
+        f"attention.heads = {attention.heads}": attention.heads > MOST_HEADS,
+        "encoder_layers = 0": config.encoder_layers == 0,
+        "decoder_layers = 0": config.decoder_layers == 0,
+        "two vocabularies": len(words) > 1,
+    }
+    return [reason for reason, applies in reasons.items() if applies]
+
+
+def specification(model: Transformer) -> Any:
+    """A TransformerSpec with the weights of `model`, without vocabulary."""
+    from ctranslate2.specs import common_spec, transformer_spec
+
+    config = model.config
+    d_k, _ = config.attention.head_sizes(config.d_model)
+    activations = {
+        "relu": common_spec.Activation.RELU,
+        "gelu": common_spec.Activation.GELU,
+        "silu": common_spec.Activation.SWISH,
+    }
+    shape: dict[str, Any] = {
+        "num_heads": config.attention.heads,
+        "head_dim": d_k,
+        "pre_norm": config.norm_first,
+        "activation": activations[config.feed_forward.activation],
+        "rotary_dim": d_k if config.positions == "rotary" else None,
+    }
+    encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape)
+    decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shape)
+    sides = (
+        (encoder, encoder.embeddings[0], model.source_embedding, model.encoder_positions, model.encoder_norm),
+        (decoder, decoder.embeddings, model.target_embedding, model.decoder_positions, model.decoder_norm),
+    )
+    for side, embeddings, words, positions, norm in sides:
+        embeddings.weight = plain(words.weight)
+        side.scale_embeddings = config.scale_embedding
+        if (table := position_table(positions, config.d_model)) is not None:
+            side.position_encodings.encodings = plain(table)
+        if isinstance(norm, nn.LayerNorm):
+            fill_norm(side.layer_norm, norm)
+    layers: list[Any] = [*model.encoder, *model.decoder]
+    for spec, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
+        fill_attention(spec.self_attention, layer.attention, layer.around_attention)
+        fill_norm(spec.ffn.layer_norm, layer.around_feed_forward.norm)
+        fill_linear(spec.ffn.linear_0, layer.feed_forward.hidden)
+        fill_linear(spec.ffn.linear_1, layer.feed_forward.out)
+        if isinstance(layer, DecoderLayer):
+            fill_attention(spec.attention, layer.cross_attention, layer.around_cross_attention)
+    fill_linear(decoder.projection, model.output)
+    return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:
+    """Projections that see the same vectors are one matrix: all three, or those of the memory."""
+    query, key, value = attention.query, attention.key, attention.value
+    itself = len(spec.linear) == 2
+    groups = [[query, key, value], [attention.out]] if itself else [[query], [key, value], [attention.out]]
+    for linear, layers in zip(spec.linear, groups, strict=True):
+        fill_linear(linear, *layers)
+    fill_norm(spec.layer_norm, around.norm)
+
+
+def fill_linear(spec: Any, *layers: nn.Linear) -> None:
+    spec.weight = plain(torch.cat([layer.weight for layer in layers]))
+    if layers[0].bias is not None:
+        spec.bias = plain(torch.cat([layer.bias for layer in layers]))
+
+
+def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = plain(norm.weight), plain(norm.bias)
+
+
+def position_table(positions: Positions, d_model: int) -> Tensor | None:
+    """What is added to the embeddings (places, d_model); None: nothing, positions are turned instead.
+
+    CTranslate2 has a formula of its own that it takes where there is no table, so no positions are a table of zeros.
+    """
+    if isinstance(positions, Rotary):
+        return None
+    if isinstance(positions, Learned):
+        return positions.table.weight
+    if isinstance(positions, Sinusoidal):
+        return positions.formula(PLACES, d_model)
+    return torch.zeros(PLACES, d_model)
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """A copy: CTranslate2 rounds weights in place."""
+    return tensor.detach().to("cpu", torch.float32, copy=True)
+
+
+# The cache
+
+
+def cached(folder: Path, compute: str, sample: Sequence[Ids]) -> Path:
+    """The model of a model folder as CTranslate2 reads it: from the cache, or converted, verified and cached now."""
+    try:
+        manifest = (folder / MANIFEST).read_bytes()
+    except OSError:
+        verify(folder)  # says what is missing
+        raise
+    version = library().__version__
+    key = hashlib.sha256(f"{FORMAT} {version} {compute} ".encode() + manifest).hexdigest()
+    beside = hashlib.sha256(os.fsencode(folder.parent)).hexdigest()
+    homes = [folder.parent / CACHE / folder.name]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        homes.append(user_cache() / beside / folder.name)
+    for home in homes:
+        if intact(home / f"{compute}-{key}"):
+            return home / f"{compute}-{key}"
+    for home in homes:
+        try:
+            return make(home / f"{compute}-{key}", folder, compute, sample)
+        except OSError as error:
+            reason = error.strerror
+    raise DragomanError(f"{homes[-1]}: the model could not be converted for CTranslate2: {reason}")
+
+
+def user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "ctranslate2"
+
+
+def intact(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return manifest == {name: fingerprint(folder / name) for name in FILES}
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def make(path: Path, folder: Path, compute: str, sample: Sequence[Ids]) -> Path:
+    """Convert the model of a model folder into the new folder `path`, and remove what it takes the place of."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if intact(path):  # another process was faster
+            return path
+        model, tokenizer = read_model(folder)
+        for old in path.parent.glob(f"{compute}-*"):  # damaged, or of a model that was here before
+            shutil.rmtree(old)
+        with new_folder(path) as draft:
+            convert(model, tokenizer.pieces, draft)
+            compare(model, CTranslate2(draft), sample, folder)
+            if compute != "float32":
+                convert(model, tokenizer.pieces, draft, compute)
+    return path
+
+
+def compare(model: Model, engine: "CTranslate2", sample: Sequence[Ids], folder: Path) -> None:
+    """Raises DragomanError where a greedy search of `engine`, in float32, finds other words than our own search, or
+    finds them more or less probable.
+    """
+    words, made = len(engine.pieces), random.Random(0)
+    most = min(SAMPLE_LENGTH, (engine.longest or SAMPLE_LENGTH + 1) - 1)
+    sources = [[made.randrange(EOS + 1, words) for _ in range(made.randint(1, most))] for _ in range(SAMPLES)]
+    sources += [list(ids) for ids in sample if ids]
+    greedy = SearchConfig(beam=1, extra_length=SAMPLE_LENGTH, length_penalty=0)
+    ours, theirs = Native(model).search(sources, greedy), engine.search(sources, greedy)
+    for source, (one,), (other,) in zip(sources, ours, theirs, strict=True):
+        if one.tokens == other.tokens:
+            same = abs(one.score - other.score) < TIE * tokens(one)
+        else:
+            same = tied(model, source, one.tokens, other.tokens)
+        if not same:
+            raise DragomanError(
+                f"{folder}: CTranslate2 {library().__version__} does not translate as the model itself does "
+                f"(for the source ids {source}): use the native engine"
+            )
+
+
+@torch.inference_mode()
+def tied(model: Model, source: Ids, one: Ids, other: Ids) -> bool:
+    """Whether the model finds the words where two outputs part equally likely, so that rounding decides."""
+    pairs = zip([*one, EOS], [*other, EOS], strict=False)
+    place, words = next((place, list(pair)) for place, pair in enumerate(pairs) if pair[0] != pair[1])
+    device = next(model.parameters()).device
+    target = torch.tensor([[BOS, *one[:place]]], device=device)
+    likely = model(source_batch([source]).to(device), target)[0, -1].log_softmax(-1)[words]
+    return bool((likely[0] - likely[1]).abs() < TIE)
+
+
+# The search
+
+
+class CTranslate2:
+    """See `Engine`. An output may have at most `longest` tokens, too; that of an empty source is empty.
+
+    Scores are always those of the model. In a beam search with a minimum length, forbidden words or no repeats, other
+    words than those of native search may be found: CTranslate2 shares out among the other words what it took away.
+    """
+
+    def __init__(self, folder: Path, compute: str = "float32", threads: int = 1):
+        """folder: as `convert` wrote it, for this `compute`."""
+        self.folder = folder
+        self.translator = library().Translator(
+            str(folder), device="cpu", compute_type=compute, inter_threads=1, intra_threads=threads
+        )
+        self.pieces: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+        self.ids = {piece: id for id, piece in enumerate(self.pieces)}
+        self.longest: int | None = json.loads((folder / "config.json").read_text(encoding="utf-8"))["longest"]
+
+    @classmethod
+    def open(
+        cls, path: str | Path, compute: str = "float32", threads: int = 1, sample: Sequence[Ids] = ()
+    ) -> "CTranslate2":
+        """The engine for a model folder or run folder, converted the first time.
+
+        compute: what matrix products are computed in, such as float32 or int8; threads: for each of them. `sample`:
+        sources for which a new copy has to find the words of the model itself, beside made-up ones. Raises UsageError
+        where this processor cannot compute so, DragomanError where the folder is damaged or the model does not fit.
+        """
+        supported = sorted(library().get_supported_compute_types("cpu"))
+        if compute not in supported:
+            raise UsageError(f"CTranslate2 cannot compute in '{compute}' here, only in {', '.join(supported)}")
+        return cls(cached(find_model(Path(path)).resolve(), compute, sample), compute, threads)
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+    ) -> list[list[Hypothesis]]:
+        demands = demands or [FREE] * len(sources)
+        self.check(sources, config, demands)
+        found: dict[int, list[Hypothesis]] = {}
+        for rows in self.batches(sources, config, demands):
+            batch, wishes = [sources[row] for row in rows], [demands[row] for row in rows]
+            found |= zip(rows, self.search_batch(batch, config, wishes), strict=True)
+        return [found[row] for row in range(len(sources))]
+
+    def check(self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands]) -> None:
+        """Raises UsageError naming what cannot be done."""
+        for spec in dataclasses.fields(SearchConfig):
+            if spec.name not in HONOURED | IDLE and getattr(config, spec.name) != spec.default:
+                raise UsageError(f"the CTranslate2 engine does not know the setting '{spec.name}': use the native one")
+        for spec in dataclasses.fields(Demands):
+            if spec.name not in HONOURED_DEMANDS and any(getattr(d, spec.name) != spec.default for d in demands):
+                raise UsageError(f"the CTranslate2 engine does not know how to honour {spec.name}: use the native one")
+        most = max(map(len, sources), default=0) + 1
+        if self.longest and most > self.longest:
+            raise UsageError(f"a source has {most} tokens, its end included; this model takes at most {self.longest}")
+
+    @staticmethod
+    def batches(sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands]) -> Iterator[list[int]]:
+        """Numbers of sources that are searched for together: of similar length, and with the same kind of demands.
+
+        What is forbidden holds for a whole batch, and a prefix changes how those without one are searched for.
+        """
+
+        def kind(row: int) -> tuple:
+            return demands[row].forbidden, bool(demands[row].prefix)
+
+        order = sorted(range(len(sources)), key=lambda row: (kind(row), len(sources[row])))
+        most = SEARCH_TOKENS // config.beam
+        for _, group in itertools.groupby(order, kind):
+            rows: list[int] = []
+            for row in group:
+                if rows and (len(rows) + 1) * (len(sources[row]) + 1) > most:
+                    yield rows
+                    rows = []
+                rows.append(row)
+            yield rows
+
+    def search_batch(self, sources: list[Ids], config: SearchConfig, demands: list[Demands]) -> list[list[Hypothesis]]:
+        limits = [len(ids) + config.extra_length for ids in sources]
+        limits = [min(limit, self.longest or limit) for limit in limits]
+        found = self.collect(sources, config, demands, max(limits))
+        # CTranslate2 has one limit for a batch. Whoever got as far as its own limit is searched for again with that.
+        late = [
+            row
+            for row, limit in enumerate(limits)
+            if limit < max(limits) and max(map(tokens, found[row]), default=0) >= limit
+        ]
+        for limit in sorted({limits[row] for row in late}):
+            rows = [row for row in late if limits[row] == limit]
+            again = self.collect([sources[row] for row in rows], config, [demands[row] for row in rows], limit)
+            for row, hypotheses in zip(rows, again, strict=True):
+                found[row] = hypotheses
+        if config.min_length or config.no_repeat or any(demand != FREE for demand in demands):
+            found = self.rescored(sources, found)
+        return [ranked(hypotheses, config) for hypotheses in found]
+
+    def collect(
+        self, sources: list[Ids], config: SearchConfig, demands: list[Demands], limit: int
+    ) -> list[list[Hypothesis]]:
+        """All hypotheses that CTranslate2 finds until its patience ends, with their log-probabilities as scores."""
+        patience = 1.0 if config.beam == 1 else config.patience or PATIENCE
+        wanted = math.ceil(patience * config.beam)
+        prefixes = [self.spelled(demand.prefix) for demand in demands]
+        results = self.translator.translate_batch(
+            [self.spelled([*ids, EOS]) for ids in sources],
+            target_prefix=prefixes if any(prefixes) else None,
+            suppress_sequences=[self.spelled(ids) for ids in demands[0].forbidden] or None,
+            beam_size=config.beam,
+            patience=wanted / config.beam,
+            num_hypotheses=wanted,
+            length_penalty=NO_PENALTY,
+            no_repeat_ngram_size=config.no_repeat,
+            min_decoding_length=min(config.min_length, limit),
+            max_decoding_length=limit,
+            max_input_length=0,
+            return_end_token=True,
+            return_scores=True,
+        )
+        return [
+            [
+                self.hypothesis(words, score)
+                for words, score in zip(result.hypotheses, result.scores, strict=True)
+                if score > IMPOSSIBLE
+            ]
+            for result in results
+        ]
+
+    def rescored(self, sources: list[Ids], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+        """With the log-probabilities that the model gives, where CTranslate2 shares out what rules took away."""
+        owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
+        hypotheses = [hypothesis for group in found for hypothesis in group]
+        results = self.translator.score_batch(
+            [self.spelled([*sources[row], EOS]) for row in owners],
+            [self.spelled(hypothesis.tokens) for hypothesis in hypotheses],
+            max_batch_size=SEARCH_TOKENS,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        again: list[list[Hypothesis]] = [[] for _ in sources]
+        for row, hypothesis, result in zip(owners, hypotheses, results, strict=True):
+            score = sum(result.log_probs[: tokens(hypothesis)])
+            again[row].append(dataclasses.replace(hypothesis, score=score))
+        return again
+
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        return [self.pieces[id] for id in ids]
+
+    def hypothesis(self, words: list[str], score: float) -> Hypothesis:
+        ids = [self.ids[word] for word in words]
+        return Hypothesis([id for id in ids if id != EOS], score, ids[-1:] in ([], [EOS]))
+
+
+def tokens(hypothesis: Hypothesis) -> int:
+    """With the end."""
+    return len(hypothesis.tokens) + hypothesis.finished
+
+
+def ranked(hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
+    """The best, with our length penalty."""
+    found = [
+        dataclasses.replace(h, score=h.score / length_penalty(tokens(h), config.length_penalty)) for h in hypotheses
+    ]
+    return sorted(found, key=lambda h: -h.score)[: config.n_best]

@@ -1,0 +1,1 @@
+"""Sentence pairs that a model makes: for a student (distillation), or from text in the target language alone."""

@@ -1,0 +1,561 @@
+"""Word alignments: nothing is shifted between tokens, words and characters, and the best head is found."""
+
+import dataclasses
+import json
+import random
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import TINY, TINY_RECURRENT, write_tsv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dragoman.alignment import (
+    Alignment,
+    Words,
+    above,
+    attention,
+    by_word,
+    character_links,
+    explained,
+    measure,
+    mutual_links,
+    spans,
+    strongest,
+    subwords,
+    unmeasured,
+    watched,
+    words,
+)
+from dragoman.batches import Ids
+from dragoman.cli import main
+from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.corpus import Pair
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import new_folder, read_model, verify, write_model
+from dragoman.inspection.attention import cross_attention
+from dragoman.model import Model, build
+from dragoman.model.attention import masked_softmax
+from dragoman.model.transformer import Transformer
+from dragoman.scoring import forced_batches, token_log_p
+from dragoman.tokenizer import RESERVED, Tokenizer
+
+DEEP = dataclasses.replace(TINY, decoder_layers=3, attention=AttentionConfig(heads=4))
+MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
+    "sinusoidal": DEEP,
+    "relative, pre-norm": dataclasses.replace(DEEP, positions="relative", norm_first=True),
+    "additive": dataclasses.replace(DEEP, attention=AttentionConfig(heads=2, score="additive")),
+    "gru": dataclasses.replace(TINY_RECURRENT, attention="additive"),
+}
+VOCABULARY = 40
+
+
+def make(name: str = "sinusoidal") -> Model:
+    torch.manual_seed(0)
+    return build(MODELS[name], VOCABULARY).eval()
+
+
+# Attention of a forced pass.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(name: str):
+    model, chance = make(name), random.Random(0)
+    sides = [[chance.choices(range(3, VOCABULARY), k=length) for length in (5, 1, 30, 0, 12)] for _ in range(2)]
+    sides[1].reverse()
+    expected = [cross_attention(model, source, target) for source, target in zip(*sides, strict=True)]
+    layers, heads = expected[0].shape[:2]
+    for layer in range(1, layers + 1):
+        for head in (None, *range(1, heads + 1)):
+            found = attention(model, *sides, Alignment(layer, head))
+            for weights, maps in zip(found, expected, strict=True):
+                wanted = maps[layer - 1].mean(0) if head is None else maps[layer - 1, head - 1]
+                torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
+    # The control: layers and heads differ by more than that.
+    if heads > 1:
+        assert not torch.allclose(expected[0][0, 0], expected[0][0, 1], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_watching_leaves_the_model_alone_and_copies_no_weights(name: str):
+    model = make(name)
+    kernels, names = [m.kernel for m in model.modules() if hasattr(m, "kernel")], list(model.state_dict())
+    twin, layers = watched(model)
+    assert [m.kernel for m in model.modules() if hasattr(m, "kernel")] == kernels
+    assert list(model.state_dict()) == names
+    assert len(layers) == (3 if isinstance(model, Transformer) else 1)
+    assert {p.data_ptr() for p in twin.parameters()} == {p.data_ptr() for p in model.parameters()}
+    ((_, batch),) = forced_batches(model, [[5, 6, 7], [8]], [[9], [10, 11]])
+    assert torch.equal(token_log_p(twin, batch), token_log_p(model, batch))
+    assert all(layer.weights.numel() for layer in layers)
+
+
+@pytest.mark.parametrize(
+    "config", [dataclasses.replace(TINY, decoder_layers=0), RecurrentConfig(d_model=16, attention="none")]
+)
+def test_a_model_without_attention_over_the_source_says_so(config: TransformerConfig | RecurrentConfig):
+    with pytest.raises(DragomanError, match="no attention over the source"):
+        measure(build(config, 12).eval(), [[5]], [[6]])
+
+
+@pytest.mark.parametrize(("layer", "head"), [(0, None), (4, None), (-1, 1), (1, 0), (1, 5), (3, -1)])
+def test_a_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | None):
+    with pytest.raises(UsageError, match="the model has"):
+        attention(make(), [[5]], [[6]], Alignment(layer, head))
+    assert len(attention(make(), [[5]], [[6]], Alignment(3, 4))) == 1
+
+
+# From tokens to words and characters.
+
+ODD = [
+    "a\tb",
+    "\u3000",
+    "😀 e\u0301",
+    "x\x1cy",
+    "\0",
+    " a  b ",
+    "日本語 が",
+    "\u2028 \x85",
+    "né",
+    "\u00a0x",
+    "a\u0300\u0301b",
+]
+texts = st.sampled_from(ODD) | st.text(st.characters(codec="utf-8"), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def tagged(pairs: list[Pair]) -> Tokenizer:
+    return Tokenizer.train((text for pair in pairs for text in pair), tags=["med"])
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataObject):
+    """Any ids that a model can say, with bytes that are no UTF-8, and tags among them."""
+    numbers = st.integers(0, len(tagged) - 1) | st.integers(3, len(RESERVED) - 1)
+    ids = data.draw(st.lists(numbers | st.sampled_from(list("é😀".encode())).map(lambda byte: byte + 3), max_size=12))
+    text, found = tagged.decode(ids), spans(tagged, ids)
+    reached = 0
+    for id, (start, end) in zip(ids, found, strict=True):
+        if id in tagged.silent:
+            assert start == end
+            continue
+        assert start <= reached <= end  # no character is left out
+        reached = end
+        if id >= len(RESERVED):
+            assert text[start:end] in (tagged.pieces[id], tagged.pieces[id].removeprefix(" "))
+        else:
+            assert end - start == 1 or (start, end) == (0, 0)
+    assert reached == len(text)
+
+
+def test_the_bytes_of_a_character_stand_for_it_together(tokenizer: Tokenizer):
+    ids = tokenizer.encode("a😀.")
+    assert len(ids) > 4  # the control: it is spelled in bytes
+    emoji = [span for id, span in zip(ids, spans(tokenizer, ids), strict=True) if id < len(RESERVED)]
+    assert emoji[-4:] == [(1, 2)] * 4
+
+
+@settings(max_examples=300)
+@given(text=texts)
+def test_words_are_those_between_white_space(tokenizer: Tokenizer, text: str):
+    ids = tokenizer.encode(text)
+    found = words(tokenizer, ids)
+    assert found.labels == unicodedata.normalize("NFC", text).split()
+    decoded = tokenizer.decode(ids)
+    assert [decoded[start:end] for start, end in found.spans] == found.labels
+    for number, (start, end) in zip(found.numbers, spans(tokenizer, ids), strict=True):
+        if number < 0:
+            assert not decoded[start:end].strip()
+        else:
+            assert found.spans[number][0] < end
+            assert start < found.spans[number][1]
+    assert sorted(found.numbers) == found.numbers or -1 in found.numbers
+
+
+def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
+    ids = tagged.encode("The dog sees", "med")
+    assert words(tagged, ids).numbers[0] == subwords(tagged, ids).numbers[0] == -1
+    assert set(words(tagged, ids).numbers[1:]) == {0, 1, 2}
+    plain = tagged.encode("The dog sees")
+    assert subwords(tagged, ids).numbers[1:] == subwords(tagged, plain).numbers == list(range(len(plain)))
+
+
+side = st.lists(st.integers(-1, 3), max_size=6).map(lambda numbers: Words(["w"] * 4, [(0, 1)] * 4, numbers))
+
+
+@given(target=side, source=side, seed=st.integers(0, 9))
+def test_words_have_the_sum_of_their_source_tokens_and_the_mean_of_their_target_tokens(target, source, seed):
+    weights = np.random.default_rng(seed).random((len(target.numbers) + 1, len(source.numbers) + 1))
+    weights /= weights.sum(1, keepdims=True)
+    found = by_word(weights, target, source)
+    for w in range(4):
+        rows = [t for t, number in enumerate(target.numbers) if number == w]
+        for u in range(4):
+            columns = [s for s, number in enumerate(source.numbers) if number == u]
+            wanted = sum(weights[t, s] for t in rows for s in columns) / max(len(rows), 1)
+            assert found[w, u] == pytest.approx(wanted)
+    assert (found.sum(1) < 1).all()  # the end is left out
+
+
+# Links.
+
+WEIGHTS = np.array([[0.1, 0.6, 0.2], [0.7, 0.1, 0.1], [0.0, 0.0, 0.0]])
+
+
+def test_links_name_the_source_word_first():
+    assert strongest(WEIGHTS) == [(0, 1), (1, 0)]
+    assert above(WEIGHTS, 0.2) == [(0, 1), (1, 0), (2, 0)]
+    assert above(WEIGHTS, 0.7) == [(0, 1)]
+    assert strongest(WEIGHTS.T) != strongest(WEIGHTS)  # the control: the sides are not alike
+    assert strongest(np.zeros((2, 0))) == strongest(np.zeros((0, 2))) == above(np.zeros((0, 2)), 0.1) == []
+
+
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9))
+def test_every_target_word_that_looked_has_one_source_word(targets: int, sources: int, seed: int):
+    weights = np.random.default_rng(seed).random((targets, sources))
+    found = strongest(weights)
+    assert sorted(w for _, w in found) == list(range(targets if sources else 0))
+    for u, w in found:
+        assert weights[w, u] == weights[w].max()
+
+
+def test_characters_of_a_source_word_lead_to_those_of_the_target(tokenizer: Tokenizer):
+    source, target = (words(tokenizer, tokenizer.encode(text)) for text in ("The dog  sees", "봐요 개가"))
+    weights = np.array([[0.1, 0.1, 0.8], [0.0, 0.9, 0.1]])
+    assert character_links(weights, target, source) == [((0, 3), (0, 2)), ((4, 7), (3, 5)), ((9, 13), (0, 2))]
+    weights[:, 0] = 0  # nobody looked at "The"
+    assert [where for where, _ in character_links(weights, target, source)] == [(4, 7), (9, 13)]
+
+
+# The word model, on a language whose every word has one translation.
+
+FIRST, SIZE = 10, 15  # ids of source words; a word's translation is SIZE more
+
+
+def word_by_word(count: int, order: str, seed: int = 0) -> tuple[list[Ids], list[Ids]]:
+    """Sentences of different words and their translations, in the same order, backwards or mixed."""
+    chance = random.Random(seed)
+    sources = [chance.sample(range(FIRST, FIRST + SIZE), chance.randint(2, 7)) for _ in range(count)]
+    targets = [[id + SIZE for id in source] for source in sources]
+    for target in targets:
+        if order == "backwards":
+            target.reverse()
+        elif order == "mixed":
+            chance.shuffle(target)
+    return sources, targets
+
+
+@pytest.mark.parametrize("order", ["same", "backwards", "mixed"])
+def test_the_word_model_finds_which_word_was_translated(order: str):
+    sources, targets = word_by_word(150, order)
+    for found, target in zip(mutual_links(sources, targets), targets, strict=True):
+        assert found.tolist() == [id - SIZE for id in target]
+
+
+def test_words_that_have_nothing_to_do_with_each_other_are_hardly_linked():
+    """The control for the test above."""
+    sources, targets = word_by_word(150, "same")
+    random.Random(1).shuffle(targets)
+    right = [
+        f == id - SIZE
+        for found, target in zip(mutual_links(sources, targets), targets, strict=True)
+        for f, id in zip(found, target, strict=True)
+    ]
+    assert sum(right) < 0.2 * len(right)
+
+
+def test_a_word_that_stands_everywhere_explains_nothing():
+    """It cannot be told from the empty word, which stands everywhere too; the others are found as before."""
+    sources, targets = word_by_word(150, "mixed")
+    for source, target in zip(sources, targets, strict=True):
+        source.append(FIRST - 1)
+        target.insert(0, FIRST - 2)
+    for found, target in zip(mutual_links(sources, targets), targets, strict=True):
+        assert found.tolist() == [-1, *(id - SIZE for id in target[1:])]
+
+
+def slow_model_1(sources: Sequence[Ids], targets: Sequence[Ids], rounds: int) -> dict[tuple[int, int], float]:
+    """The algorithm as the books have it: -1 is the empty word."""
+    p = {(s, t): 1.0 for source, target in zip(sources, targets, strict=True) for s in [-1, *source] for t in target}
+    for _ in range(rounds):
+        counts = dict.fromkeys(p, 0.0)
+        for source, target in zip(sources, targets, strict=True):
+            for t in target:
+                whole = sum(p[s, t] for s in [-1, *source])
+                for s in [-1, *source]:
+                    counts[s, t] += p[s, t] / whole
+        totals: dict[int, float] = {}
+        for (s, _), c in counts.items():
+            totals[s] = totals.get(s, 0.0) + c
+        p = {(s, t): c / totals[s] for (s, t), c in counts.items()}
+    return p
+
+
+sentences = st.lists(st.lists(st.integers(3, 8), min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+@given(sentences, st.randoms(use_true_random=False))
+def test_the_word_model_is_ibm_model_1(sources: list[Ids], chance: random.Random):
+    targets = [chance.choices(range(3, 9), k=chance.randint(1, 4)) for _ in sources]
+    p = slow_model_1(sources, targets, rounds=5)
+    for source, target, found in zip(sources, targets, explained(sources, targets), strict=True):
+        for t, s in zip(target, found.tolist(), strict=True):
+            assert p[s, t] == pytest.approx(max(p[one, t] for one in [-1, *source]))
+
+
+# Which layer and head.
+
+
+def plant(model: Transformer, layer: int, head: int, backwards: bool = False) -> None:
+    """One head that looks at the place of its own number, counted from the start or the end; the others as before."""
+    attend = model.decoder[layer - 1].cross_attention
+
+    def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        scores = query @ key.mT / query.size(-1) ** 0.5
+        real = torch.ones(len(key), 1, 1, key.size(2), dtype=torch.bool) if mask is None else mask
+        place = torch.arange(query.size(2))[None, :, None]
+        if backwards:
+            place = real.sum(-1) - 2 - place  # before the end
+        scores[:, head - 1] = 9.0 * (torch.arange(key.size(2)) == place)
+        return masked_softmax(scores, mask) @ value
+
+    attend.kernel = kernel  # type: ignore[union-attr, assignment]
+
+
+@pytest.mark.parametrize("order", ["same", "backwards"])
+@pytest.mark.parametrize(("layer", "head"), [(1, 1), (2, 3), (3, 4)])
+def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, order: str):
+    model = make()
+    plant(model, layer, head, backwards=order == "backwards")  # type: ignore[arg-type]
+    sources, targets = word_by_word(100, order)
+    found = measure(model, sources, targets)
+    assert (found.layer, found.head) == (layer, head)
+    assert found.agreement == 1
+    assert found.links == sum(map(len, targets))
+    # The control: for a language of another order that head is not right.
+    other = measure(model, *word_by_word(100, "backwards" if order == "same" else "same"))
+    assert other.agreement is not None
+    assert other.agreement < 0.6
+
+
+def test_a_model_that_knows_nothing_agrees_no_more_than_by_chance():
+    found = measure(make(), *word_by_word(100, "mixed"))
+    assert found.agreement is not None
+    assert found.agreement < 0.5
+
+
+def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
+    """Two heads of three places each; together they know all."""
+    model, (sources, targets) = make(), word_by_word(100, "same")
+    attend = model.decoder[1].cross_attention  # type: ignore[union-attr, index]
+
+    def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        scores = torch.zeros(*query.shape[:-1], key.size(2))
+        diagonal = 9.0 * torch.eye(query.size(2), key.size(2))
+        scores[:, 0], scores[:, 1] = diagonal, diagonal
+        scores[:, 0, 2:], scores[:, 1, :2] = 0, 0
+        return masked_softmax(scores, mask) @ value
+
+    attend.kernel = kernel  # type: ignore[union-attr, assignment]
+    found = measure(model, sources, targets)
+    assert (found.layer, found.head, found.agreement) == (2, None, 1)
+
+
+@pytest.mark.parametrize("pairs", [[], [([], [])], [([5], [])], [([5] * 101, [6] * 101)]])
+def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list[tuple[Ids, Ids]]):
+    model = make()
+    found = measure(model, [source for source, _ in pairs], [target for _, target in pairs])
+    assert found == unmeasured(model) == Alignment(3)
+    assert "not measured" in str(found)
+
+
+def learn(sources: list[Ids], targets: list[Ids], steps: int) -> Model:
+    torch.manual_seed(0)
+    config = dataclasses.replace(
+        TINY, d_model=32, decoder_layers=2, dropout=0.0, attention=AttentionConfig(heads=2, dropout=0.0)
+    )
+    model = build(config, FIRST + 2 * SIZE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(steps):
+        rows = range(32 * step % len(sources), 32 * step % len(sources) + 32)
+        ((_, batch),) = forced_batches(model, [sources[r] for r in rows], [targets[r] for r in rows])
+        order = model(batch.source, batch.target, batch.real)
+        loss = F.cross_entropy(order, batch.labels[batch.real])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: Alignment) -> float:
+    """Share of target words whose strongest source word is the one that they translate."""
+    right = 0
+    for source, target, weights in zip(sources, targets, attention(model, sources, targets, which), strict=True):
+        looked = weights[:-1, :-1].argmax(1).tolist()
+        right += sum(source[s] == id - SIZE for s, id in zip(looked, target, strict=True))
+    return right / sum(map(len, targets))
+
+
+def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_measured_best():
+    sources, targets = word_by_word(1600, "backwards")
+    model = learn(sources, targets, 250)
+    fresh = word_by_word(200, "backwards", seed=1)
+    found = measure(model, *fresh)
+    places = [Alignment(layer, head) for layer in (1, 2) for head in (None, 1, 2)]
+    known = {(place.layer, place.head): accuracy(model, *fresh, place) for place in places}
+    assert known[found.layer, found.head] == max(known.values()) > 0.8
+    # What is measured without knowing the answer is what it is with the answer.
+    assert found.agreement == pytest.approx(known[found.layer, found.head], abs=0.02)
+    assert min(known.values()) < 0.6  # the control: it matters which
+
+
+# The record.
+
+
+def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tokenizer: Tokenizer):
+    folder, record = tmp_path / "model", Alignment(2, 3, 0.75, 1234)
+    with new_folder(folder) as draft:
+        write_model(draft, build(TINY, len(tokenizer)), tokenizer, f"# card\n\n- {record}\n")
+        record.save(draft)
+    verify(folder)
+    assert Alignment.load(folder) == record
+    assert "layer 2, head 3, agrees with 75.0 % of 1,234 links" in (folder / "card.md").read_text()
+    (folder / "alignment.json").write_text(json.dumps({"layer": 1}))
+    with pytest.raises(DragomanError, match=r"alignment\.json: damaged"):
+        verify(folder)
+
+
+def test_a_model_without_a_record_has_none(trained: Path, tmp_path: Path):
+    copied = shutil.copytree((trained / "best").resolve(), tmp_path / "copy")
+    assert Alignment.load(copied)
+    (copied / "alignment.json").unlink()
+    assert Alignment.load(copied) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"layer": 0}',
+        '{"layer": 1.5}',
+        '{"layer": true}',
+        '{"layer": "1"}',
+        '{"layer": null}',
+        '{"layer": 1, "head": 0}',
+        '{"layer": 1, "links": -1}',
+        '{"layer": 1, "links": null}',
+        '{"layer": 1, "agreement": "0.5"}',
+        '{"layer": 1, "agreement": NaN}',
+        '{"layer": 1, "x": 2}',
+        "[" * 9999,
+    ],
+)
+def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
+    (tmp_path / "alignment.json").write_text(text)
+    with pytest.raises(DragomanError, match=r"alignment\.json: not an alignment record"):
+        Alignment.load(tmp_path)
+
+
+# The command.
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["align", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def test_the_command_prints_one_line_for_each_pair(run, trained: Path, pairs: list[Pair]):
+    many = [*pairs[:3], ("", ""), ("The dog", ""), ("", "개"), ("x" * 5000, "y"), ("a\u2028b", "\x85 \0"), *pairs[3:5]]
+    write_tsv(Path("pairs.tsv"), many)
+    code, out, err = run("-m", trained, "pairs.tsv", "--layer", 1, "--head", 2)
+    assert (code, err) == (0, "pairs.tsv:7: a side has more than 1,023 tokens: not aligned\n")
+    lines = out.removesuffix("\n").split("\n")
+    assert len(lines) == len(many)
+    assert lines[3:7] == [""] * 4
+    for line, (source, target) in zip(lines[:3], many, strict=False):
+        links = [tuple(map(int, link.split("-"))) for link in line.split()]
+        assert sorted(w for _, w in links) == list(range(len(target.split())))
+        assert all(u < len(source.split()) for u, _ in links)
+    assert lines[0] != run("-m", trained, "pairs.tsv", "--head", 1)[1].split("\n")[0]  # the control: heads differ
+
+
+def test_the_command_shows_words_weights_and_subwords(run, trained: Path, pairs: list[Pair]):
+    write_tsv(Path("pairs.tsv"), pairs[:1])
+    (source, target), flags = pairs[0], ["-m", trained, "pairs.tsv", "--layer", 1]
+    plain = run(*flags)[1].split()
+    words_ = run(*flags, "--text")[1].split()
+    assert words_ == [f"{source.split()[int(u)]}→{target.split()[int(w)]}" for u, w in (x.split("-") for x in plain)]
+    soft = dict(part.split(":") for part in run(*flags, "--soft")[1].split())
+    assert set(plain) <= set(soft)
+    for w in range(len(target.split())):
+        assert 0.5 < sum(float(weight) for link, weight in soft.items() if link.endswith(f"-{w}")) <= 1.005
+    threshold = run(*flags, "--threshold", 0.1)[1].split()
+    assert {link for link, weight in soft.items() if float(weight) > 0.1005} <= set(threshold) < set(soft)
+    tokenizer = read_model(trained)[1]
+    pieces = [tuple(map(int, link.split("-"))) for link in run(*flags, "--pieces")[1].split()]
+    assert sorted(t for _, t in pieces) == list(range(len(tokenizer.encode(target))))
+
+
+def test_the_command_says_what_it_aligns_with_unless_it_was_told(run, trained: Path, pairs: list[Pair]):
+    write_tsv(Path("pairs.tsv"), pairs[:100])
+    assert run("-m", trained, "pairs.tsv")[2] == ""  # training has measured it
+    with new_folder(Path("model").absolute()) as draft:
+        write_model(draft, *read_model(trained), "# card\n")
+    assert run("-m", "model", "pairs.tsv")[2] == "layer 1, mean of all heads, not measured\n"
+    code, out, err = run("-m", trained, "pairs.tsv", "--measure")
+    model, tokenizer = read_model(trained)
+    sources, targets = ([tokenizer.encode(one) for one in side] for side in zip(*pairs[:100], strict=True))
+    found = measure(model, sources, targets)
+    assert (code, err) == (0, f"{found}\n")
+    flags = ["--layer", found.layer, *(["--head", found.head] if found.head else [])]
+    assert run("-m", trained, "pairs.tsv", *flags) == (0, out, "")
+
+
+def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: Path, pairs: list[Pair]):
+    model, tokenizer = read_model(trained)
+    with new_folder(Path("model").absolute()) as draft:
+        write_model(draft, model, tokenizer, "# card\n")
+        Alignment(1, 2, 0.5, 10).save(draft)
+    write_tsv(Path("pairs.tsv"), pairs[:5])
+    assert run("-m", "model", "pairs.tsv") == run("-m", "model", "pairs.tsv", "--layer", 1, "--head", 2)
+    assert run("-m", "model", "pairs.tsv")[1] != run("-m", "model", "pairs.tsv", "--head", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([], 2, "name sentence pairs"),
+        (["missing.tsv"], 1, "missing.tsv: no such file"),
+        (["missing.tsv", "--measure"], 1, "missing.tsv: no such file"),
+        (["pairs.tsv", "--layer", "2"], 2, "layer 2: the model has layers 1 to 1"),
+        (["pairs.tsv", "--layer", "0"], 2, "layer 0: the model has layers 1 to 1"),
+        (["pairs.tsv", "--head", "3"], 2, "head 3: the model has heads 1 to 2"),
+        (["pairs.tsv", "--measure", "--head", "1"], 2, "not both"),
+        (["pairs.tsv", "--soft", "--threshold", "0.5"], 2, "not both"),
+        (["pairs.tsv", "--threshold", "0"], 2, "above 0"),
+        (["pairs.tsv", "--threshold", "nan"], 2, "above 0"),
+        (["pairs.tsv", "tag=med"], 1, "unknown tag 'med'"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(run, trained: Path, words: list[str], code: int, says: str):
+    Path("pairs.tsv").write_text("a\tb\n", encoding="utf-8")
+    found, out, err = run("-m", trained, *words)
+    assert (found, out) == (code, "")
+    assert says in err.splitlines()[-1]

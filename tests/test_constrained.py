@@ -1,0 +1,380 @@
+"""Search for outputs with terms, held against all outputs that have them."""
+
+import itertools
+import math
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_search import (
+    BOS,
+    EOS,
+    SENTENCES,
+    SMALL,
+    WIDE,
+    WORDS,
+    A,
+    B,
+    C,
+    Chain,
+    all_outputs,
+    beam,
+    make,
+    rescored,
+    sources,
+)
+from torch import Tensor
+
+from dragoman.decoding.constrained import OPEN, STEM, WORD, Candidates, Demand, constrained_search, ranks
+from dragoman.decoding.engine import Term
+from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
+from dragoman.decoding.search import Hypothesis, beam_search
+from dragoman.model import build
+
+MODEL, SENTENCE = make("sinusoidal"), SENTENCES[0]
+CPU = torch.device("cpu")
+Terms = tuple[Term, ...]
+
+CASES: dict[str, Terms] = {
+    "one token": (((3,),),),
+    "one that a model never says": (((0,),),),
+    "two tokens": (((3, 4),),),
+    "two terms": (((3,),), ((4,),)),
+    "either": (((3, 4), (4, 3, 1)),),
+    "one inside the other": (((3,), (3, 4)),),
+    "overlapping": (((3, 4),), ((4, 1),)),
+    "the same prefix": (((3, 4),), ((3, 1),)),
+    "a term and its beginning": (((3, 4),), ((3,),)),
+    "twice": (((3,),), ((3,),)),
+    "two tokens twice": (((3, 4),), ((3, 4),)),
+    "a pair twice, and itself doubled": (((3, 3),), ((3, 3),)),
+    "either, twice": (((3,), (4, 4)), ((4, 4), (3,))),
+    "a false start": (((3, 3, 4),),),
+    "three": (((3,),), ((4,),), ((1,),)),
+    "more than there is room for": (((3, 4, 1),), ((0, 0),)),
+}
+# What the words of the vocabulary begin and end with.
+EDGES = torch.tensor([(OPEN, OPEN), (OPEN, OPEN), (OPEN, OPEN), (OPEN, WORD), (WORD, WORD)])
+STEMS = torch.tensor([(OPEN, OPEN), (OPEN, STEM), (OPEN, OPEN), (STEM, STEM), (STEM, OPEN)])
+
+
+def search(
+    terms: list[Terms],
+    beams: int,
+    limits: list[int],
+    sentences: list[list[int]] | None = None,
+    alpha: float = 0.6,
+    model=MODEL,
+    rules: tuple[Rule, ...] = (),
+    edges: Tensor | None = None,
+    n_best: int | None = None,
+) -> list[list[Hypothesis]]:
+    return constrained_search(
+        model,
+        sources(sentences or [SENTENCE] * len(terms)),
+        terms,
+        beams=beams,
+        alpha=alpha,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=torch.tensor(limits),
+        n_best=n_best,
+        rules=rules,
+        edges=edges,
+    )
+
+
+def most(places: list[tuple[int, int]], start: int = 0) -> int:
+    """How many of the spans are beside each other, at most: tried in all ways."""
+    return max((1 + most(places, b) for a, b in places if a >= start), default=0)
+
+
+def occurrences(term: Term, tokens: tuple[int, ...], edges: Tensor | None) -> int:
+    said = (BOS, *tokens, EOS)
+    spans = [
+        (start, start + len(sequence))
+        for sequence in term
+        for start in range(1, len(said))
+        if said[start : start + len(sequence)] == sequence
+    ]
+    return most([span for span in spans if edges is None or fits(said, *span, edges.tolist())])
+
+
+def fits(said: tuple[int, ...], start: int, end: int, edges: list[list[int]]) -> bool:
+    outside, inside = edges[said[start - 1]][1], edges[said[start]][0]
+    goes_on = edges[said[end - 1]][1] == edges[said[end]][0] == WORD
+    return not goes_on and (outside != inside or inside == OPEN)
+
+
+def has(terms: Terms, tokens: list[int] | tuple[int, ...], edges: Tensor | None = None) -> bool:
+    counts = Counter(tuple(sorted(set(term))) for term in terms)
+    return all(occurrences(term, tuple(tokens), edges) >= count for term, count in counts.items())
+
+
+def longest(terms: Terms) -> int:
+    """Of outputs that have the longest sequence of each term, one after the other, end included."""
+    return sum(max(map(len, term)) for term in terms) + 1
+
+
+def expected(terms: Terms, alpha: float = 0.6, edges: Tensor | None = None) -> dict[tuple[int, ...], float]:
+    found = all_outputs(MODEL, SENTENCE, 4, alpha)
+    return {tokens: score for tokens, score in found.items() if has(terms, tokens, edges)}
+
+
+sequences = st.lists(st.sampled_from([0, 1, 3, 4]), min_size=1, max_size=3).map(tuple)
+some_terms = st.lists(st.lists(sequences, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str, alpha: float):
+    found, right = search([CASES[name]], WIDE, [4], alpha=alpha)[0], expected(CASES[name], alpha)
+    if right:
+        assert {tuple(h.tokens): h.score for h in found} == pytest.approx(right, abs=1e-5)
+        assert tuple(found[0].tokens) == max(right, key=right.__getitem__)
+    else:
+        assert found
+        assert not any(h.finished for h in found)
+
+
+@settings(max_examples=30)
+@given(some_terms, st.sampled_from([None, EDGES, STEMS]))
+def test_whatever_the_terms_are_a_wide_beam_finds_all_outputs_with_them(terms: Terms, edges: Tensor | None):
+    found, right = search([terms], WIDE, [4], edges=edges)[0], expected(terms, edges=edges)
+    if right:
+        assert {tuple(h.tokens): h.score for h in found} == pytest.approx(right, abs=1e-5)
+    else:
+        assert found
+        assert not any(h.finished for h in found)
+
+
+def test_the_oracle_tells_outputs_with_the_terms_from_others():
+    """The control for the tests above."""
+    everything = all_outputs(MODEL, SENTENCE, 4, 0.6)
+    sizes = {name: len(expected(terms)) for name, terms in CASES.items()}
+    assert all(0 < size < len(everything) for name, size in sizes.items() if not name.startswith("more"))
+    assert sizes["more than there is room for"] == 0
+    assert has(CASES["overlapping"], [3, 4, 1])
+    assert not has(CASES["a pair twice, and itself doubled"], [3, 3, 3])
+    assert has(CASES["a pair twice, and itself doubled"], [3, 3, 3, 3])
+    assert not has((((4,),),), [3, 4], EDGES)
+    assert has((((3, 4),),), [3, 4], EDGES)
+    assert not has((((3,),),), [3, 4], EDGES)
+    assert has((((1,),),), [1, 3], STEMS)
+    assert not has((((3,),),), [1, 3], STEMS)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+@pytest.mark.parametrize("spare", [0, 5])
+def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams: int, spare: int):
+    for seed in range(3):
+        limits = [longest(CASES[name]) + spare] * len(SENTENCES)
+        found = search([CASES[name]] * len(SENTENCES), beams, limits, SENTENCES, model=make("sinusoidal", seed))
+        assert all(has(CASES[name], h.tokens) for hypotheses in found for h in hypotheses)
+        assert all(hypotheses for hypotheses in found)
+
+
+@settings(max_examples=50)
+@given(some_terms, st.integers(1, 4), st.integers(0, 6), st.integers(0, 3))
+def test_whatever_the_terms_are_a_narrow_beam_meets_them(terms: Terms, beams: int, spare: int, seed: int):
+    found = search([terms], beams, [longest(terms) + spare], model=make("sinusoidal", seed))[0]
+    assert found
+    assert all(has(terms, h.tokens) for h in found)
+
+
+@settings(max_examples=40)
+@given(some_terms, st.integers(1, 4), st.sampled_from([EDGES, STEMS]))
+def test_whole_words_are_met_as_well(terms: Terms, beams: int, edges: Tensor):
+    """Where each term has a sequence that may begin anywhere, as those of a glossary have."""
+    anywhere = tuple((*term, (1, *term[0])) for term in terms)
+    found = search([anywhere], beams, [longest(anywhere)], edges=edges)[0]
+    assert found
+    assert all(has(anywhere, h.tokens, edges) for h in found)
+
+
+def test_a_beam_that_knows_no_terms_misses_them():
+    """The control for the tests above."""
+    free = beam(MODEL, sources(), 5, [10] * 4)
+    assert not all(has(terms, hypotheses[0].tokens) for terms in CASES.values() for hypotheses in free)
+
+
+def test_a_search_that_knows_no_words_breaks_them():
+    """The control: here the model would rather go on with the word."""
+    chain = Chain({BOS: {A: 1.0}, A: {B: 0.9, EOS: 0.1}, B: {EOS: 1.0}})
+    edges = torch.tensor([(OPEN, OPEN)] * 3 + [(OPEN, WORD), (WORD, WORD), (WORD, WORD)])
+    terms: list[Terms] = [(((A,),),)]
+    assert search(terms, 4, [5], model=chain)[0][0].tokens == [A, B]
+    assert search(terms, 4, [5], model=chain, edges=edges)[0][0].tokens == [A]
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rotary", "gru without attention"])
+@pytest.mark.parametrize("beams", [1, 3, 40])
+@pytest.mark.parametrize("n_best", [1, None])
+def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | None):
+    limits, model = [9, 3, 12, 1], make(name)
+    rules = [(), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)]
+    settings = {"beams": beams, "alpha": 0.6, "bos": BOS, "eos": EOS, "max_lengths": torch.tensor(limits)}
+    for some in rules:
+        one = beam_search(model, sources(), **settings, n_best=n_best, rules=some)
+        two = search([()] * 4, beams, limits, SENTENCES, model=model, n_best=n_best, rules=some)
+        assert two == one
+
+
+def test_a_sentence_alone_is_translated_as_in_a_batch():
+    """Beside others with more, longer and fewer terms, or none."""
+    cases = [*CASES.values(), ()]
+    sentences = [sentence for _, sentence in zip(cases, itertools.cycle(SENTENCES), strict=False)]
+    limits = [3 + place % 7 for place in range(len(cases))]
+    together = search(cases, 3, limits, sentences)
+    assert len(together) == len(cases)
+    for place, found in enumerate(together):
+        alone = search([cases[place]], 3, [limits[place]], [sentences[place]])[0]
+        assert [(h.tokens, h.finished) for h in alone] == [(h.tokens, h.finished) for h in found]
+        assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
+
+
+def test_neither_the_order_of_the_terms_nor_that_of_their_sequences_matters():
+    terms: Terms = (((3, 4), (4, 3, 1)), ((1,),), ((0,), (3, 3)))
+    turned = tuple(term[::-1] for term in terms[::-1])
+    assert [h.tokens for h in search([terms], 3, [12])[0]] == [h.tokens for h in search([turned], 3, [12])[0]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_those_of_the_model(name: str):
+    for hypothesis in search([CASES[name]], 4, [8])[0]:
+        assert rescored(MODEL, SENTENCE, hypothesis, 0.6) == pytest.approx(hypothesis.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_the_limit_holds_and_what_ends_has_the_terms(name: str, limit: int):
+    found = search([CASES[name]], 3, [limit])[0]
+    assert found
+    for hypothesis in found:
+        assert len(hypothesis.tokens) + hypothesis.finished <= limit
+        assert has(CASES[name], hypothesis.tokens) or not hypothesis.finished
+
+
+def test_where_there_is_no_room_the_output_with_the_most_of_the_terms_is_returned():
+    found = search([(((3, 4, 1, 4),), ((0, 0, 0, 0),))], 5, [4])[0]
+    assert [(h.tokens, h.finished) for h in found] in (
+        [([3, 4, 1, 4], False)],
+        [([0, 0, 0, 0], False)],
+        [([3, 4, 1, 4], False), ([0, 0, 0, 0], False)],
+        [([0, 0, 0, 0], False), ([3, 4, 1, 4], False)],
+    )
+
+
+def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score():
+    """The chain wants to say A and A and A; the term is what it never says."""
+    chain = Chain({BOS: {A: 1.0}, A: {A: 1.0}, B: {A: 1.0}})
+    for beams in (1, 4):
+        found = search([(((B,),),)], beams, [6], model=chain)[0]
+        assert found
+        assert all(B in h.tokens for h in found)
+
+
+def test_what_is_forbidden_is_not_said_for_a_term():
+    found = search([(((3, 4), (1, 1)),)], 3, [8], rules=(Forbidden([[(3,)]], CPU),))[0]
+    assert found
+    assert all(3 not in h.tokens and has((((1, 1),),), h.tokens) for h in found)
+
+
+def test_a_term_that_is_forbidden_leaves_the_output_unfinished():
+    for beams, limit in [(3, 8), (40, 2)]:
+        found = search([(((3, 4),),)], beams, [limit], rules=(Forbidden([[(3, 4)]], CPU),))[0]
+        assert found
+        assert not any(h.finished or has((((3, 4),),), h.tokens) for h in found)
+
+
+def test_rules_that_leave_nothing_to_say_end_it():
+    rules = (Prefix([[3, 3]], CPU), Forbidden([[(3, 3)]], CPU))
+    assert [h.tokens for h in search([(((4,),),)], 3, [8], rules=rules)[0]] == [[3]]
+
+
+def test_a_prefix_may_have_the_terms_or_begin_them():
+    prefix = partial(Prefix, device=CPU)
+    for beginning in ([3], [3, 4], [4, 3]):
+        found = search([(((3, 4),),)], 3, [8], rules=(prefix([beginning]),))[0]
+        assert all(h.tokens[: len(beginning)] == beginning and has((((3, 4),),), h.tokens) for h in found)
+
+
+def test_a_wider_beam_finds_better_outputs():
+    """Ten seeds and two terms: what is forced finds its place the better, the more there is to choose from."""
+    terms: Terms = (((3, 4),), ((4, 1),))
+    scores = [
+        sum(search([terms], beams, [10], model=make("sinusoidal", seed))[0][0].score for seed in range(10))
+        for beams in (1, 4, 64)
+    ]
+    assert scores == sorted(scores)
+    assert scores[0] < scores[-1] - 0.1
+
+
+def test_a_hypothesis_with_the_terms_ends_however_improbable_it_is():
+    """The word is improbable; what the model would rather say fills all the first places at each step."""
+    chain = Chain({BOS: {A: 1.0}, A: {A: 0.4, C: 0.3, EOS: 0.2, 1: 0.1}, C: {A: 1.0}, B: {EOS: 0.9, A: 0.1}})
+    found = search([(((B,),),)], 2, [6], model=chain, alpha=0.0)[0]
+    assert (found[0].tokens, found[0].finished) == ([B], True)
+
+
+def test_a_sentence_goes_on_after_a_term_with_another_word():
+    """The model would rather make a longer word of it, in three ways."""
+    chain = Chain({BOS: {A: 1.0}, A: {B: 0.5, 1: 0.3, 0: 0.15, C: 0.05}, C: {EOS: 1.0}})
+    inside, other = (WORD, WORD), (OPEN, WORD)
+    edges = torch.tensor([inside, inside, (OPEN, OPEN), other, inside, other])
+    assert search([(((A,),),)], 1, [5], model=chain, edges=edges)[0][0].tokens == [A, C]
+
+
+def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may():
+    torch.manual_seed(0)
+    chain = Chain({})
+    chain.log_p = torch.randn(50, 50)
+    chain.log_p[:, C] = -20
+    edges = torch.tensor([(OPEN, OPEN)] * 3 + [(WORD, WORD)] * 47)
+    edges[C] = torch.tensor([OPEN, WORD])
+    term = tuple((word,) for word in (C, *range(6, 50)))
+    found = search([(term,) * 3], 1, [4], model=chain, edges=edges)[0]
+    assert has((term,) * 3, found[0].tokens, edges)
+
+
+def test_many_terms_that_are_begun_do_not_hide_the_one_that_is_nearly_met():
+    torch.manual_seed(0)
+    chain = Chain({})
+    chain.log_p = torch.randn(50, 50)
+    chain.log_p[BOS, 6], chain.log_p[:, 10] = 20, -20
+    terms = (((6, 7, 8, 9, 10),), tuple((9, word, 11, 11, 11) for word in range(20, 45)))
+    found = search([terms], 1, [longest(terms)], model=chain)[0]
+    assert has(terms, found[0].tokens)
+
+
+def test_each_bank_has_its_share_of_the_beams():
+    """The first of each, that of the fullest first, and then the second of each; those that end have no share."""
+    score = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -math.inf]])
+    bank = torch.tensor([[0, 0, 0, 1, 1, 2, 3, 3, 4]])
+    ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
+    nothing = Demand.of([()], CPU).beginning(9)
+    found = Candidates(score, bank, bank, ended, bank, ranks(bank), nothing)
+    assert [found.going(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
+        [7],
+        [7, 0],
+        [7, 0, 3, 5],
+        [7, 0, 3, 5, 1, 4],
+    ]
+
+
+def test_hundreds_of_terms_fit_into_memory_and_are_met():
+    """Random words of a larger vocabulary, some of them several times."""
+    torch.manual_seed(0)
+    model = build(SMALL, 50).eval()
+    terms = tuple(((word, 3 + word % 5), (word, word)) for word in torch.randint(3, 50, (150,)).tolist())
+    found = search([terms], 4, [longest(terms)], model=model)[0]
+    assert found
+    assert all(has(terms, h.tokens) for h in found)
+
+
+def test_the_vocabulary_of_these_tests_has_all_edges():
+    assert len(EDGES) == len(STEMS) == WORDS

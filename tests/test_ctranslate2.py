@@ -1,0 +1,471 @@
+"""The CTranslate2 engine, held against the model itself: the same numbers, the same words, or a clear no."""
+
+import ast
+import dataclasses
+import random
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+
+import dragoman.interop
+from dragoman import presets
+from dragoman.batches import Ids
+from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig
+from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.native import Native
+from dragoman.decoding.search import Hypothesis
+from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import find_model, new_folder, read_model, write_model
+from dragoman.interop.ctranslate2 import CACHE, CTranslate2, compare, convert
+from dragoman.model import Model, build
+from dragoman.tokenizer import BOS, EOS, Tokenizer
+
+pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
+
+HEADS = AttentionConfig(heads=2)
+MODELS = {
+    "preset tiny": presets.TINY.model,
+    "as base": dataclasses.replace(TINY, encoder_layers=2),
+    "learned": dataclasses.replace(TINY, positions="learned", max_length=40, norm_first=True, output_bias=True),
+    "halves, gelu": dataclasses.replace(
+        TINY, positions="sinusoidal-halves", feed_forward=FeedForwardConfig(48, "gelu"), share="none", output_bias=True
+    ),
+    "no positions, silu": dataclasses.replace(
+        TINY, positions="none", feed_forward=FeedForwardConfig(48, "silu"), scale_embedding=False
+    ),
+    "biased, free heads": dataclasses.replace(
+        TINY,
+        attention=AttentionConfig(heads=3, d_k=6, d_v=6, bias=True),
+        positions="rotary",
+        decoder_layers=2,
+        share="output",
+        output_bias=True,
+    ),
+    "unlike layers": dataclasses.replace(TINY, encoder_layers=3, share="embeddings", norm_first=True),
+}
+GREEDY = SearchConfig(beam=1, extra_length=6)
+
+
+def make(config: TransformerConfig, words: int, seed: int = 0) -> Model:
+    """A model with opinions, of which some are that a sentence ends."""
+    torch.manual_seed(seed)
+    model = build(config, words).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 1:  # norms and biases: all alike at first, so that a model repeats what it just said
+                weight.normal_()
+        if model.output.bias is not None:
+            model.output.bias[EOS] += 3
+    return model
+
+
+def sentences(words: int, count: int, longest: int = 12, seed: int = 0) -> list[Ids]:
+    made = random.Random(seed)
+    return [[made.randrange(3, words) for _ in range(made.randint(1, longest))] for _ in range(count)]
+
+
+def pair(config: TransformerConfig, tokenizer: Tokenizer, folder: Path, compute: str = "float32"):
+    """A model, and its copy in CTranslate2."""
+    model = make(config, len(tokenizer))
+    convert(model, tokenizer.pieces, folder, compute)
+    return model, CTranslate2(folder, compute)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request: pytest.FixtureRequest, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory):
+    return pair(MODELS[request.param], tokenizer, tmp_path_factory.mktemp("converted"))
+
+
+def log_probabilities(model: Model, source: Ids, target: Ids) -> list[float]:
+    """Of each target token and the end."""
+    with torch.inference_mode():
+        log_p = model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))[0].log_softmax(-1)
+    return log_p.gather(1, torch.tensor([*target, EOS])[:, None])[:, 0].tolist()
+
+
+def words(found: list[list[Hypothesis]]) -> list[list[tuple[list[int], bool]]]:
+    return [[(h.tokens, h.finished) for h in hypotheses] for hypotheses in found]
+
+
+def scores(found: list[list[Hypothesis]]) -> list[float]:
+    return [h.score for hypotheses in found for h in hypotheses]
+
+
+def assert_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    assert words(theirs) == words(ours)
+    assert scores(theirs) == pytest.approx(scores(ours), abs=1e-4)
+
+
+def farthest(model: Model, engine: CTranslate2, count: int = 30) -> float:
+    """The largest difference between their log-probabilities of tokens, over random pairs."""
+    sources, targets = (sentences(len(engine.pieces), count, seed=seed) for seed in (1, 2))
+    results = engine.translator.score_batch(
+        [engine.spelled([*ids, EOS]) for ids in sources], [engine.spelled(ids) for ids in targets]
+    )
+    gaps = [
+        abs(one - other)
+        for source, target, result in zip(sources, targets, results, strict=True)
+        for one, other in zip(log_probabilities(model, source, target), result.log_probs, strict=True)
+    ]
+    return max(gaps)
+
+
+def test_every_token_is_as_probable(both: tuple[Model, CTranslate2]):
+    assert farthest(*both) < 1e-4
+
+
+def test_greedy_search_finds_the_same_words(both: tuple[Model, CTranslate2]):
+    model, engine = both
+    sources = sentences(len(engine.pieces), 80)
+    assert_same(Native(model).search(sources, GREEDY), engine.search(sources, GREEDY))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_beam_search_with_patience_finds_the_same_words(both: tuple[Model, CTranslate2], alpha: float):
+    model, engine = both
+    config = SearchConfig(beam=3, n_best=2, extra_length=5, patience=1.5, length_penalty=alpha)
+    sources = sentences(len(engine.pieces), 30)
+    assert_same(Native(model).search(sources, config), engine.search(sources, config))
+
+
+CONTROLS = {
+    "rotation": ("preset tiny", {"positions": "none"}),
+    "table of positions": ("as base", {"positions": "sinusoidal-halves"}),
+    "scale of the embeddings": ("as base", {"scale_embedding": False}),
+    "order of the norms": ("unlike layers", {"norm_first": False}),
+    "activation": ("as base", {"feed_forward": FeedForwardConfig(32, "gelu")}),
+}
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tmp_path: Path):
+    """The control for the tests above, and for the comparison that every new copy has to pass."""
+    name, change = CONTROLS[control]
+    model, right = pair(MODELS[name], tokenizer, tmp_path / "right")
+    compare(model, right, [[5, 6, 7]], tmp_path)
+    other = build(dataclasses.replace(MODELS[name], **change), len(tokenizer)).eval()
+    other.load_state_dict(model.state_dict(), strict=False)
+    convert(other, tokenizer.pieces, tmp_path / "wrong")
+    wrong = CTranslate2(tmp_path / "wrong")
+    assert farthest(model, wrong) > 1e-2
+    with pytest.raises(DragomanError, match="does not translate as the model itself"):
+        compare(model, wrong, [], tmp_path)
+
+
+def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokenizer, tmp_path: Path):
+    """A model that finds all words equally likely: the first or the last of them is a matter of rounding."""
+    model = make(dataclasses.replace(TINY, output_bias=True, share="none"), len(tokenizer))
+    with torch.no_grad():
+        model.output.weight.zero_()
+        model.output.bias.zero_()
+        model.output.bias[7] = 1e-5
+    convert(model, tokenizer.pieces, tmp_path)
+    engine = CTranslate2(tmp_path)
+    with torch.no_grad():
+        model.output.bias[7], model.output.bias[8] = 0.0, 1e-5
+    assert words(engine.search([[5]], GREEDY)) != words(Native(model).search([[5]], GREEDY))
+    compare(model, engine, [], tmp_path)
+    with torch.no_grad():
+        model.output.bias[8] = 1.0
+    with pytest.raises(DragomanError, match="does not translate as"):
+        compare(model, engine, [], tmp_path)
+
+
+# A model that has learned something
+
+
+@pytest.fixture(scope="module")
+def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with nothing beside it. Not to be changed: copy it."""
+    return Path(shutil.copytree(find_model(trained).resolve(), tmp_path_factory.mktemp("learned") / "toy"))
+
+
+@pytest.fixture(scope="module")
+def opened(learned: Path) -> tuple[Model, CTranslate2]:
+    return read_model(learned)[0], CTranslate2.open(learned)
+
+
+@pytest.fixture(scope="module")
+def sources(pairs, tokenizer: Tokenizer, learned: Path) -> list[Ids]:
+    _, tokenizer = read_model(learned)
+    return tokenizer.encode_all([source for source, _ in pairs])
+
+
+def test_without_patience_it_finds_what_native_search_finds(opened: tuple[Model, CTranslate2], sources: list[Ids]):
+    """Native search goes on until nothing can overtake the best, CTranslate2 until it has seen enough."""
+    model, engine = opened
+    ours, theirs = Native(model).search(sources, SearchConfig()), engine.search(sources, SearchConfig())
+    equal = sum(one == other for one, other in zip(words(ours), words(theirs), strict=True))
+    assert equal >= 0.99 * len(sources)
+    assert all(one[0].score >= other[0].score - 1e-4 for one, other in zip(ours, theirs, strict=True))
+    hasty = SearchConfig(length_penalty=2, patience=0.25)  # the first that ends, though longer ones are worth more
+    assert words(engine.search(sources, hasty)) != words(Native(model).search(sources, SearchConfig(length_penalty=2)))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_an_output_is_the_same_alone_or_in_a_crowd(opened: tuple[Model, CTranslate2], sources: list[Ids], beam: int):
+    """Also where the limits of others let them run on for longer."""
+    _, engine = opened
+    config = SearchConfig(beam=beam, extra_length=2)
+    together = engine.search(sources, config)
+    assert_same([engine.search([ids], config)[0] for ids in sources], together)
+    limits = [len(ids) + config.extra_length for ids in sources]
+    lengths = [len(h.tokens) + h.finished for (h,) in together]
+    assert all(length <= limit for length, limit in zip(lengths, limits, strict=True))
+    assert any(length == limit for length, limit in zip(lengths, limits, strict=True))
+    order = random.Random(0).sample(range(len(sources)), len(sources))
+    assert_same([together[row] for row in order], engine.search([sources[row] for row in order], config))
+
+
+RULES = {
+    "min_length": ({"min_length": 12}, FREE),
+    "no_repeat": ({"no_repeat": 1}, FREE),
+    "a min_length beyond the limit": ({"min_length": 500, "extra_length": 4}, FREE),
+    "prefix": ({}, Demands(prefix=(260, 270))),
+    "forbidden": ({}, None),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_rules_hold_and_scores_are_those_of_the_model(
+    opened: tuple[Model, CTranslate2], sources: list[Ids], rule: str, beam: int
+):
+    model, engine = opened
+    changes, demand = RULES[rule]
+    config, some = SearchConfig(beam=beam, length_penalty=0, **{"extra_length": 10} | changes), sources[:40]
+    free = engine.search(some, SearchConfig(beam=beam, length_penalty=0, extra_length=10))
+    demands = [
+        demand or Demands(forbidden=(tuple(hypotheses[0].tokens[:2]), tuple(hypotheses[0].tokens[3:4])))
+        for hypotheses in free
+    ]
+    found = engine.search(some, config, demands)
+    assert words(found) != words(free)
+    if beam == 1:
+        assert_same(Native(model).search(some, config, demands), found)
+    for source, (h,), wish in zip(some, found, demands, strict=True):
+        assert tuple(h.tokens[: len(wish.prefix)]) == wish.prefix
+        for sequence in wish.forbidden:
+            assert not any(tuple(h.tokens[i : i + len(sequence)]) == sequence for i in range(len(h.tokens)))
+        assert not config.no_repeat or len(set(h.tokens)) == len(h.tokens)
+        assert len(h.tokens) >= min(config.min_length, len(source) + config.extra_length)
+        likely = log_probabilities(model, source, h.tokens)
+        assert h.score == pytest.approx(sum(likely[: len(h.tokens) + h.finished]), abs=1e-3)
+
+
+def test_demands_of_one_source_do_not_touch_another(opened: tuple[Model, CTranslate2], sources: list[Ids]):
+    _, engine = opened
+    some, config = sources[:20], SearchConfig(extra_length=5)
+    demands = [(FREE, Demands(prefix=(260,)), Demands(forbidden=((261,), (5, 6))))[row % 3] for row in range(20)]
+    alone = [engine.search([ids], config, [demand])[0] for ids, demand in zip(some, demands, strict=True)]
+    assert_same(alone, engine.search(some, config, demands))
+
+
+def test_nothing_is_searched_for_nothing(opened: tuple[Model, CTranslate2]):
+    _, engine = opened
+    assert engine.search([], SearchConfig()) == []
+    assert engine.search([[]], SearchConfig()) == [[Hypothesis([], 0.0)]]
+    assert engine.search([[], [5]], SearchConfig())[1] == engine.search([[5]], SearchConfig())[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "demand", "name"),
+    [
+        (SearchConfig(temperature=1.0), FREE, "temperature"),
+        (SearchConfig(groups=2), FREE, "groups"),
+        (SearchConfig(), Demands(terms=(((5,),),)), "terms"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(
+    opened: tuple[Model, CTranslate2], config: SearchConfig, demand: Demands, name: str
+):
+    with pytest.raises(UsageError, match=name):
+        opened[1].search([[5], [6]], config, [FREE, demand])
+
+
+def test_a_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_path: Path):
+    model, engine = pair(MODELS["learned"], tokenizer, tmp_path)
+    assert engine.longest == model.config.longest == 40
+    long = [5] * 39
+    assert_same(Native(model).search([long], SearchConfig()), engine.search([long], SearchConfig()))
+    with pytest.raises(UsageError, match=r"41 tokens.*at most 40"):
+        engine.search([[5], [5] * 40], SearchConfig())
+
+
+@pytest.mark.parametrize(("name", "longest"), [("preset tiny", None), ("as base", 4096)])
+def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, tokenizer: Tokenizer, tmp_path: Path):
+    model, engine = pair(MODELS[name], tokenizer, tmp_path)
+    assert engine.longest == longest
+    source = (sentences(len(tokenizer), 1)[0] * 2500)[:2500]  # more than the library prepares for
+    target = source[:20]
+    (result,) = engine.translator.score_batch(
+        [engine.spelled([*source, EOS])], [engine.spelled(target)], max_input_length=0
+    )
+    assert result.log_probs == pytest.approx(log_probabilities(model, source, target), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (TINY_RECURRENT, "recurrent"),
+        (dataclasses.replace(TINY, positions="relative"), "relative"),
+        (dataclasses.replace(TINY, attention=AttentionConfig(2, score="additive")), "additive"),
+        (dataclasses.replace(TINY, attention=AttentionConfig(2, d_k=8, d_v=4)), "d_v = 4"),
+        (dataclasses.replace(TINY, encoder_layers=0), "encoder_layers"),
+        (dataclasses.replace(TINY, decoder_layers=0, positions="relative"), "relative.*decoder_layers"),
+    ],
+)
+def test_a_model_that_it_cannot_be_is_refused_by_name(
+    config: TransformerConfig, name: str, tokenizer: Tokenizer, tmp_path: Path
+):
+    with pytest.raises(DragomanError, match=name):
+        convert(build(config, len(tokenizer)), tokenizer.pieces, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+# Other numbers than float32
+
+
+def test_int8_finds_about_the_same_and_leaves_the_model_alone(tokenizer: Tokenizer, learned: Path, tmp_path: Path):
+    model, tokenizer = read_model(learned)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    convert(model, tokenizer.pieces, tmp_path, "int8")
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    engine, sources = CTranslate2(tmp_path, "int8"), sentences(len(tokenizer), 50)
+    assert 1e-4 < farthest(model, engine) < 0.5
+    assert len(engine.search(sources, SearchConfig())) == 50
+
+
+def test_a_compute_type_that_there_is_not_is_refused(learned: Path):
+    with pytest.raises(UsageError, match=r"'int3'.*float32"):
+        CTranslate2.open(learned, "int3")
+
+
+# The cache
+
+
+@pytest.fixture
+def folder(learned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model folder of one's own, and a user's cache of one's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    return Path(shutil.copytree(learned, tmp_path / "models" / "toy"))
+
+
+def copies(folder: Path) -> dict[Path, int]:
+    """The converted models below a folder, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("model.bin")}
+
+
+def test_a_model_is_converted_once_for_each_compute_type(folder: Path):
+    CTranslate2.open(folder)
+    first = copies(folder.parent)
+    assert [path.relative_to(folder.parent).parts[:2] for path in first] == [(CACHE, "toy")]
+    CTranslate2.open(folder)
+    assert copies(folder.parent) == first
+    CTranslate2.open(folder, "int8")
+    both = copies(folder.parent)
+    assert len(both) == 2
+    assert first.items() < both.items()
+    small, large = sorted(path.stat().st_size for path in both)
+    assert small < large
+
+
+@pytest.mark.parametrize("name", ["model.bin", "shared_vocabulary.json", "config.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_damaged_copy_is_made_anew(folder: Path, name: str, damage: str):
+    CTranslate2.open(folder)
+    (path,) = copies(folder.parent)
+    file = path.with_name(name)
+    whole = file.read_bytes()
+    file.unlink() if damage == "gone" else file.write_bytes(whole[: len(whole) // 2])
+    CTranslate2.open(folder)
+    assert file.read_bytes() == whole
+
+
+def test_another_model_in_the_same_place_takes_the_place_of_the_copy(folder: Path, tokenizer: Tokenizer):
+    CTranslate2.open(folder)
+    (before,) = copies(folder.parent)
+    shutil.rmtree(folder)
+    model = make(MODELS["as base"], len(tokenizer))
+    with new_folder(folder) as draft:
+        write_model(draft, model, tokenizer, "")
+    engine = CTranslate2.open(folder)
+    (after,) = copies(folder.parent)
+    assert after != before
+    some = sentences(len(tokenizer), 10)
+    assert_same(Native(model).search(some, GREEDY), engine.search(some, GREEDY))
+
+
+def test_where_nothing_can_be_written_the_copy_goes_to_the_users_cache(folder: Path, tmp_path: Path):
+    (folder.parent / CACHE).write_text("in the way")
+    CTranslate2.open(folder)
+    first = copies(tmp_path)
+    assert len(first) == len(copies(tmp_path / "user")) == 1
+    CTranslate2.open(folder)
+    assert copies(tmp_path) == first
+
+
+def test_where_nothing_can_be_written_at_all_it_says_so(folder: Path, tmp_path: Path):
+    (folder.parent / CACHE).write_text("in the way")
+    (tmp_path / "user").write_text("in the way, too")
+    with pytest.raises(DragomanError, match="could not be converted"):
+        CTranslate2.open(folder)
+
+
+def test_a_damaged_model_is_not_converted(folder: Path):
+    (folder / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DragomanError, match=r"model\.safetensors: damaged"):
+        CTranslate2.open(folder)
+    assert not copies(folder.parent)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(DragomanError, match=r"has no manifest\.json"):
+        CTranslate2.open(folder)
+
+
+def test_a_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """The fault: a conversion that forgets the positions."""
+    monkeypatch.setattr("dragoman.interop.ctranslate2.position_table", lambda *_: torch.zeros(4096, TINY.d_model))
+    with pytest.raises(DragomanError, match="does not translate as"):
+        CTranslate2.open(folder)
+    assert not copies(folder.parent)
+
+
+def test_several_that_open_it_at_once_make_one_copy(folder: Path):
+    found: list[CTranslate2] = []
+    threads = [threading.Thread(target=lambda: found.append(CTranslate2.open(folder))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len(copies(folder.parent)) == 1
+
+
+def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):
+    run = Path(shutil.copytree(trained, tmp_path / "run", symlinks=True))
+    engine = CTranslate2.open(run, sample=sources[:5])
+    assert words(engine.search(sources[:5], GREEDY)) == words(Native(read_model(run)[0]).search(sources[:5], GREEDY))
+
+
+def top_level_imports(source: str) -> set[str]:
+    nodes = ast.parse(source).body
+    found = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    return {name.split(".")[0] for name in found | {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom)}}
+
+
+def test_the_library_is_imported_when_it_is_used():
+    for file in Path(dragoman.interop.__file__).parent.glob("*.py"):
+        assert "ctranslate2" not in top_level_imports(file.read_text(encoding="utf-8"))
+    assert "ctranslate2" in top_level_imports("from ctranslate2.specs import common_spec")
+    assert "ctranslate2" in top_level_imports("import ctranslate2")
+
+
+def test_without_the_library_it_names_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(DragomanError, match=r"dragoman\[fast\]"):
+        CTranslate2.open(folder)

@@ -1,0 +1,683 @@
+"""Documents: with their own texts in their places they are the same bytes; with others, only the texts are others."""
+
+import contextlib
+import json
+import re
+import sysconfig
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from itertools import islice, pairwise
+from pathlib import Path
+
+import polib
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from dragoman.documents import SUFFIXES, read_document
+from dragoman.documents.html import tokens
+from dragoman.documents.subtitles import wrapped
+from dragoman.errors import DragomanError, UsageError
+
+TXT = "Hello\r\n\r\n  A second line \t\n---\n42\n!?\nLast"
+HTML = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><title>Salt &amp; pepper</title><style>p {color: red}</style>
+<script>if (a < b) document.write("<p>text</p>");</script></head>
+<body class="wide"><!-- A comment -->
+<h1>
+  Two
+  lines </h1>
+<p>Hello <b>big</b> <img src=a.png alt="A dog"> world &lt;3 <code title="x">x = y</code>!&nbsp;</p>
+<p translate="no">Zorg <b>Inc</b></p>
+<ul><li><a href="/?a=1&amp;b" title='To "it"'>Home</a><li>Not closed<li><i class="icon"></i> With icon</ul>
+<p>A <span translate=no>B</span> C<div>Inside</div> <input placeholder=Name disabled>
+<pre>keep <b>this</b></pre><textarea>and this</textarea><svg><text>and this</text></svg>
+<p>Use &lt;b&gt; for <b>bold</b><table><tr><td>One<td>2 &amp; <i>3</i></table></body></html>
+"""
+MD = r"""---
+title: Front
+---
+# Title *here* #
+
+A **bold** `code`, a [link](http://x.y "t") and
+<b>html</b> &amp; \*stars\*  
+after a break ![a picture](a.png)
+
+- [x] a task
+- item _two_
+  more [ref] and [other][ref]
+
+> first
+> second
+
+| one | a \| b |
+|-----|--------|
+| **x** | `code` |
+
+    indented
+
+```
+fenced
+```
+<div>
+block
+</div>
+
+1. a number
+
+Setext
+======
+
+[^1]: A footnote.
+
+[ref]: http://a.b 'title'
+"""  # noqa: W291
+SRT = """1
+00:00:01,000 --> 00:00:02,500
+Hello there my friend,
+<i>how are you</i> today?
+
+2
+00:00:03,000 --> 00:00:04,000 X1:0
+- One
+- Two
+
+3
+00:00:05,000 --> 00:00:06,000
+{\\an8}Before
+
+and after an empty line
+"""
+VTT = """WEBVTT - A title
+
+NOTE
+A note
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:02.000 align:start
+<v Bob>Salt &amp; pepper
+in two lines
+
+00:03.000 --> 00:04.000
+At <00:03.500>last
+"""
+PO = r"""# A comment
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=3; plural=(n%10==1 && n%100!=11 ? 1 : n==0 ? "
+"0 : 2);\n"
+
+#: a.py:3
+msgid "Hello"
+msgstr ""
+
+#, fuzzy, python-format
+msgid "A guess"
+msgstr ""
+
+#, python-format
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+msgstr[2] ""
+
+msgid ""
+"Line one\n"
+"  line \"two\"\n"
+msgstr ""
+
+#~ msgid "Old"
+#~ msgstr ""
+
+msgctxt "menu"
+msgid "Done"
+msgstr "Fertig"
+"""
+JSON = r"""{"title": "A \"t\u00e9xt\"", "n": [1, -2.5e3, null, true],
+ "body": ["One\n\n  two", {"id": "q-1", "title" : "Inner"}], "empty": {}, "list": []}"""
+
+FIXTURES = {".txt": TXT, ".html": HTML, ".md": MD, ".srt": SRT, ".vtt": VTT, ".po": PO, ".json": JSON}
+TEXTS = {
+    ".txt": ["Hello", "A second line", "Last"],
+    ".html": [
+        "Salt & pepper", "Two lines", 'Hello <b>big</b> <img src=a.png alt="A dog"> world <3 <x id="1"/>!', "A dog",
+        'To "it"', "Home", "Not closed", "With icon", 'A <x id="1"/> C', "Inside", "Name",
+        'Use <b> for <b id="1">bold</b>', "One",
+    ],
+    ".md": [
+        "Title <em>here</em>",
+        "A <strong>bold</strong> `code`, a <a>link</a> and <b>html</b> & *stars*", "after a break <img>a picture</img>",
+        "a task", "item <em>two</em> more <a>ref</a> and <a>other</a>", "first second", "one", "a | b", "x",
+        "a number", "Setext", "A footnote.",
+    ],
+    ".srt": ["Hello there my friend, <i>how are you</i> today?", "- One", "- Two", "Before", "and after an empty line"],
+    ".vtt": ["Salt & pepper in two lines", 'At <x id="1"/>last'],
+    ".po": ["Hello", "%d files", "%d file", "%d files", "Line one", 'line "two"'],
+    ".json": ['A "téxt"', "One", "two", "q-1", "Inner"],
+}  # fmt: skip
+PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
+# What the formats are made of, so that random documents are not all without texts.
+FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
+LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
+suffixes = pytest.mark.parametrize("suffix", SUFFIXES)
+formats = pytest.mark.parametrize("suffix", FIXTURES)
+broken = st.one_of(
+    st.binary(max_size=200),
+    st.text(max_size=200).map(str.encode),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=40).map(lambda parts: "".join(parts).encode()),
+    st.lists(st.sampled_from(LINES), max_size=12).map(lambda parts: "".join(parts).encode()),
+    st.tuples(st.lists(st.sampled_from(LINES), max_size=12), st.binary(max_size=3), st.integers(0, 99)).map(
+        lambda part: "".join(part[0]).encode()[: part[2]] + part[1] + "".join(part[0]).encode()[part[2] :]
+    ),
+)
+answers = st.one_of(
+    st.text(max_size=40),
+    st.lists(st.sampled_from([*FRAGMENTS, "<b>", "</b>", "<script>", "&lt;", '<x id="1"/>', "-->"]), max_size=9).map(
+        "".join
+    ),
+)
+
+
+def loud(text: str) -> str:
+    """A translation that keeps placeholders."""
+    return "".join(part if index % 2 else part.upper() for index, part in enumerate(PLACEHOLDER.split(text)))
+
+
+def translated(data: bytes, suffix: str, translate: Callable[[str], str] = loud) -> bytes:
+    document = read_document(data, suffix)
+    return document.filled([translate(text) for text in document.texts])
+
+
+def fixture(suffix: str) -> bytes:
+    return FIXTURES[suffix].encode()
+
+
+# The same bytes.
+
+
+@formats
+@pytest.mark.parametrize("form", ["utf-8", "utf-8-sig", "utf-16", "crlf", "cr", "latin-1", "cut", "nul"])
+def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str):
+    text = FIXTURES[suffix]
+    data = {
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "cr": text.replace("\n", "\r").encode(),
+        "latin-1": text.replace("e", "é").encode("latin-1"),
+        "cut": text.encode()[: len(text) * 2 // 3],
+        "nul": text.replace("e", "\0").encode(),
+    }.get(form) or text.encode(form)
+    document = read_document(data, suffix)
+    assert document.filled(document.texts) == data
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=broken, suffix=st.sampled_from(SUFFIXES))
+@example(b'<a title="x>', ".html")
+@example(b"\xff\xfe<\x00", ".html")
+@example(b"- - - a\n\t|b\n", ".md")
+@example(b'["\\ud800", "a"]', ".json")
+@example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po")
+def test_any_bytes_come_back(data: bytes, suffix: str):
+    document = read_document(data, suffix)
+    assert document.filled(document.texts) == data
+    assert all(text == text.strip() and any(map(str.isalpha, text)) for text in document.texts)
+
+
+@formats
+def test_with_other_texts_it_is_not_the_same_bytes(suffix: str):
+    """The control for the tests above."""
+    assert translated(fixture(suffix), suffix) != fixture(suffix)
+    with pytest.raises(ValueError, match="one translation for each text"):
+        read_document(fixture(suffix), suffix).filled(["only one"] * 99)
+
+
+def real_files(suffix: str, count: int = 40) -> list[Path]:
+    """Files that others have written and that happen to be installed beside this package."""
+    found = (path for path in Path(sysconfig.get_path("purelib")).rglob(f"*{suffix}") if path.stat().st_size < 200_000)
+    return list(islice(found, count))
+
+
+@pytest.mark.parametrize("suffix", [".html", ".po", ".md", ".txt", ".json"])
+def test_real_files_come_back(suffix: str):
+    files = real_files(suffix)
+    if not files:
+        pytest.skip(f"no installed package has a {suffix} file")
+    for path in files:
+        data = path.read_bytes()
+        document = read_document(data, suffix)
+        assert document.filled(document.texts) == data, path
+
+
+# Only the text is other.
+
+
+@formats
+def test_the_texts_are_those_that_a_reader_sees(suffix: str):
+    assert read_document(fixture(suffix), suffix).texts == TEXTS[suffix]
+    assert not read_document(fixture(suffix), suffix).faults
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):
+    data = FIXTURES[suffix].replace("\n", end).encode()
+    document = read_document(data, suffix)
+    again = read_document(document.filled([loud(text) for text in document.texts]), suffix)
+    assert [text.lower() for text in again.texts] == [text.lower() for text in document.texts]
+    assert again.texts != document.texts
+
+
+class Page(HTMLParser):
+    """Everything that a page has besides its texts."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.found: list[tuple[object, ...]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        rest = [(name, value) for name, value in attrs if name not in ("alt", "title", "placeholder") or tag == "code"]
+        self.found.append((tag, *sorted(rest, key=str), *sorted(name for name, _ in attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.found.append(("/", tag))
+
+    def handle_comment(self, data: str) -> None:
+        self.found.append(("!", data))
+
+
+def rendered(markdown: str) -> Counter[tuple[object, ...]]:
+    """The elements that a Markdown document becomes, and what is code."""
+    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown)
+    return Counter([*Page(html).found, *((code,) for code in re.findall(r"<code>.*?</code>", html, re.DOTALL))])
+
+
+def blanked(value: object) -> object:
+    """JSON with all its strings empty."""
+    if isinstance(value, dict):
+        return {key: blanked(inner) for key, inner in value.items()}
+    return [blanked(inner) for inner in value] if isinstance(value, list) else "" if isinstance(value, str) else value
+
+
+def structure(data: bytes, suffix: str) -> object:
+    """What no translation may change."""
+    text = data.decode()
+    match suffix:
+        case ".txt":
+            return [line.endswith("\r") for line in text.split("\n")]
+        case ".html":
+            return Counter(Page(text).found)
+        case ".md":
+            return rendered(text)
+        case ".po":
+            messages = polib.pofile(text)
+            old = [
+                (m.msgid, m.msgid_plural, m.msgctxt, m.obsolete, m.flags, m.comment, m.linenum > 0) for m in messages
+            ]
+            return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
+        case ".json":
+            return blanked(json.loads(data))
+    lines = [*text.split("\n"), ""]
+    return [line for line, after in pairwise(lines) if "-->" in line + after or not line.strip()]
+
+
+@formats
+def test_structure_is_the_same_after_translation(suffix: str):
+    assert structure(translated(fixture(suffix), suffix), suffix) == structure(fixture(suffix), suffix)
+
+
+@settings(max_examples=150, deadline=None)
+@given(suffix=st.sampled_from(sorted(FIXTURES)), given=st.lists(answers, min_size=1, max_size=5))
+@example(".html", ["</p><script>x</script>"])
+@example(".html", ["</b>A<b>", "<b>"])
+@example(".md", ["# a", "- b", "1. c", "> d", "```", "---", "| a |"])
+@example(".md", ["[a](b) <b> `c` **d** __e__ ~~f~~ ![g](h) &amp; \\", "===", "[^2]: x", "+ y", "<div>"])
+@example(".srt", ["9\n00:00:09,000 --> 00:00:10,000\n\nnew"])
+@example(".srt", ["00:00:09,000 --> 00:00:10,000"])
+@example(".vtt", ["a\n\n00:09.000 --> 00:10.000\nnew & <b>"])
+@example(".po", ['a"b\\', 'x\nmsgid "y"'])
+@example(".json", ['a", "b": "c', "\\"])
+def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
+    document = read_document(fixture(suffix), suffix)
+    filled = document.filled([given[index % len(given)] for index in range(len(document.texts))])
+    assert structure(filled, suffix) == structure(fixture(suffix), suffix)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "answer"),
+    [
+        (".txt", "a\nb\r\n"),
+        (".html", "<b>"),
+        (".html", "</p><p>"),
+        (".md", "**a** `b`"),
+        (".md", "\n\n# a"),
+        (".srt", "a\n\nb"),
+        (".vtt", "\n\n1:00 --> 2:00\n"),
+        (".po", 'a"\n#~ msgid "b'),
+        (".json", 'a", "b'),
+    ],
+)
+def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
+    """The control for the tests above."""
+    document = read_document(fixture(suffix), suffix)
+    slot = document.slots[-1]
+    put = document.original[: slot.start + 1] + answer + document.original[slot.end - 1 :]
+    with contextlib.suppress(ValueError, OSError):  # it is not even that format any more
+        assert structure(put.encode(), suffix) != structure(fixture(suffix), suffix)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=broken, suffix=st.sampled_from(SUFFIXES), given=answers)
+def test_any_bytes_take_any_translation(data: bytes, suffix: str, given: str):
+    document = read_document(data, suffix)
+    document.filled([given] * len(document.texts))
+
+
+@formats
+def test_a_blank_translation_leaves_the_text(suffix: str):
+    assert translated(fixture(suffix), suffix, lambda text: " \n") == fixture(suffix)
+
+
+# Bytes and characters.
+
+
+@pytest.mark.parametrize("form", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_translation_is_written_in_the_encoding_of_the_document(form: str):
+    assert translated("<p>a</p>".encode(form), ".html", lambda text: "ß한").decode(form) == "<p>ß한</p>"
+
+
+def test_what_a_declared_encoding_cannot_write_becomes_a_reference_or_an_error():
+    page = '<meta charset="iso-8859-1"><p>d\xe9j\xe0'.encode("latin-1")
+    assert read_document(page, ".html").texts == ["déjà"]
+    assert translated(page, ".html", lambda text: "là 한") == page.replace(b"d\xe9j\xe0", b"l\xe0 &#54620;")
+    catalogue = PO.replace("UTF-8", "ISO-8859-1").encode()
+    assert b'"\xdf"' in translated(catalogue, ".po", lambda text: "ß")
+    with pytest.raises(DragomanError, match="in ISO-8859-1, which cannot write '한' \\(U\\+D55C\\): convert it"):
+        translated(catalogue, ".po", lambda text: "한")
+
+
+def test_texts_with_bytes_that_are_no_characters_are_left_and_told():
+    document = read_document(b"one\ntw\xff\xfeo\nthree\nfo\xffur\n", ".txt")
+    assert document.texts == ["one", "three"]
+    assert [(fault.line, "2 text(s)" in fault.text) for fault in document.faults] == [(2, True)]
+    assert document.filled(["ONE", "THREE"]) == b"ONE\ntw\xff\xfeo\nTHREE\nfo\xffur\n"
+
+
+def test_half_a_character_in_a_translation_does_not_reach_the_document():
+    assert translated(b"a", ".txt", lambda text: "\ud800b\udcff") == "\ufffdb\ufffd".encode()
+
+
+# Web pages.
+
+
+class Places(HTMLParser):
+    """Where tags begin, by the parser of the library, and how long they are."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.starts = [0, *(match.end() for match in re.finditer("\n", page))]
+        self.found: list[tuple[str, int, int]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        line, column = self.getpos()
+        self.found.append((tag, self.starts[line - 1] + column, len(self.get_starttag_text() or "")))
+
+
+def test_tags_are_found_where_the_parser_of_the_library_finds_them():
+    for page in [HTML, *(path.read_text(encoding="utf-8", errors="replace") for path in real_files(".html", 10))]:
+        ours = [token for token in tokens(page) if token.name not in ("", "!") and not token.closing]
+        assert [(token.name, token.start, token.end - token.start) for token in ours] == Places(page).found
+
+
+@given(broken)
+def test_tokens_are_all_of_the_page(data: bytes):
+    page = data.decode("utf-8", "replace")
+    spans = [(token.start, token.end) for token in tokens(page)]
+    assert "".join(page[start:end] for start, end in spans) == page
+    assert all(end == start for (_, end), (start, _) in pairwise(spans))
+
+
+@pytest.mark.parametrize(
+    ("answer", "written"),
+    [
+        ("Hallo <b>Welt</b>", "Hallo <b>Welt</b>"),
+        ("<b>Welt</b>, hallo", "<b>Welt</b>, hallo"),
+        ("Hallo <i>Welt</i> & <b>co</b>", "Hallo &lt;i&gt;Welt&lt;/i&gt; &amp; <b>co</b>"),
+        ("<b>a</b> <b>b</b>", "<b>a</b> &lt;b&gt;b&lt;/b&gt;"),
+        ("Hallo Welt", "Hallo Welt<b></b>"),
+        ("Hallo </b>Welt<b>", "Hallo Welt<b></b>"),
+        ("Hallo <B>Welt</B>", "Hallo &lt;B&gt;Welt&lt;/B&gt;<b></b>"),
+    ],
+)
+def test_tags_of_the_text_stay_tags_and_all_others_are_words(answer: str, written: str):
+    assert translated(b"<p>Hello <b>world</b></p>", ".html", lambda text: answer) == f"<p>{written}</p>".encode()
+
+
+def test_attributes_inside_a_sentence_are_texts_of_their_own():
+    page = b"<p>A <a href=x title='to it'>link</a> and <img alt=dog src=\"y\"> more</p>"
+    document = read_document(page, ".html")
+    sentence = "A <a href=x title='to it'>link</a> and <img alt=dog src=\"y\"> more"
+    assert document.texts == [sentence, "to it", "dog"]
+    put = document.filled([sentence.replace("link", "LINK"), 'it\'s "so"', 'a "dog" & <cat>'])
+    assert put == (
+        b"<p>A <a href=x title='it&#39;s \"so\"'>LINK</a> and "
+        b'<img alt="a &quot;dog&quot; &amp; &lt;cat&gt;" src="y"> more</p>'
+    )
+    assert document.filled([sentence, "to it", "cat"]) == page.replace(b"alt=dog", b'alt="cat"')
+
+
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("<p translate=no>a<p>b", ["b"]),
+        ("<div translate=no><div>a</div>b</div>c", ["c"]),
+        ("<div translate=no>a<p translate=yes>b</p>c</div>d", ["b", "d"]),
+        ("<ul><li translate=no>a<li>b</ul>", ["b"]),
+        ("<pre>a</pre><code>b</code><kbd>c</kbd>d", ["d"]),
+        ("<title>a <b>b</b></title>c", ["a <b>b</b>", "c"]),
+        ("a</nothing>b", ["a</nothing>b"]),
+        ("<!-- <p>a</p> -->b<!-->c<!--d", ['b<x id="1"/>c']),
+        ("<?php echo '<b>' . $a->b ?>a", ["a"]),
+        ("<script>a</script >b<style>c", ["b"]),
+        ("a < b, c &lt;d&gt;", ["a < b, c <d>"]),
+        ("<p>a\n\t b&nbsp;c&nbsp;</p>", ["a b\xa0c"]),
+        ('<a title="x>y">a</a> b', ['<a id="1">a</a> b', "x>y"]),
+    ],
+)
+def test_what_is_text_in_a_page(page: str, texts: list[str]):
+    assert read_document(page.encode(), ".html").texts == texts
+
+
+# Markdown.
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "written"),
+    [
+        ("a *b* c", "X <em>y</em> z", "X *y* z"),
+        ("a **b**c", "<strong>\u201cx\u201d</strong>y", "<strong>\u201cx\u201d</strong>y"),
+        ("a **b** c", "no tags", "a **b** c"),
+        ("see [b](c)", "<a>y</a> x", "[y](c) x"),
+        ("see [b]\n\n[b]: c", "x <a>y</a>", "x [y][b]\n\n[b]: c"),
+        ("a", "1. x * y_z [w] <v> `u`", "1\\. x \\* y_z \\[w\\] \\<v> \\`u\\`"),
+        ("a\n===", "# x", "\\# x\n==="),
+        ("a [^1] b", 'x <x id="1"/> y', "x [^1] y"),
+        ("> a\n> b", "x y", "> x y"),
+        ("a `b  c`\n d [e](f\n'g')", "x `b c` <a>y</a>", "x `b  c` [y](f 'g')"),
+        ("a <http://b.c> d", 'x <x id="1"/>', "x <http://b.c>"),
+        ("|a|b|\n|-|-|\n|c|d \\| e|", "x | y", "|x \\| y|x \\| y|\n|-|-|\n|x \\| y|x \\| y|"),
+    ],
+)
+def test_translations_are_written_as_markdown(text: str, answer: str, written: str):
+    assert translated(text.encode(), ".md", lambda _: answer) == written.encode()
+
+
+# Subtitles.
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "lines"),
+    [
+        ("one two three four", 2, ["one two", "three four"]),
+        ("<i>one two</i> three four", 2, ["<i>one two</i>", "three four"]),
+        ("one two three four five six", 3, ["one two", "three four", "five six"]),
+        ("one", 2, ["one"]),
+        ("你好世界。再见", 2, ["你好世", "界。再见"]),
+        ("one two", 1, ["one two"]),
+    ],
+)
+def test_a_cue_has_lines_of_similar_length(text: str, count: int, lines: list[str]):
+    assert wrapped(text, count) == lines
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1, max_size=30), st.integers(1, 6))
+def test_a_cue_has_as_many_lines_as_before_where_it_has_the_words(words: list[str], count: int):
+    lines = wrapped(" ".join(words), count)
+    assert len(lines) == min(count, len(words))
+    assert " ".join(lines) == " ".join(words)
+
+
+def test_a_translated_cue_has_the_line_ends_of_the_file():
+    data = b"1\r\n00:00:01,000 --> 00:00:02,000\r\none two\r\nthree\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\nlast"
+    assert translated(data, ".srt", lambda text: "a b c d") == (
+        data.replace(b"one two\r\nthree", b"a b\r\nc d").replace(b"last", b"a b c d")
+    )
+
+
+# Catalogues.
+
+
+def test_exactly_the_missing_messages_are_filled():
+    before, after = (polib.pofile(text.decode()) for text in (fixture(".po"), translated(fixture(".po"), ".po")))
+    missing = {message.msgid for message in before.untranslated_entries() if not message.obsolete}
+    assert missing == {"Hello", "%d file", 'Line one\n  line "two"\n'}
+    for old, new in zip(before, after, strict=True):
+        if old.msgid not in missing:
+            assert old == new
+    filled = {message.msgid: message for message in after}
+    assert filled["Hello"].msgstr == "HELLO"
+    assert filled["%d file"].msgstr_plural == {0: "%d FILES", 1: "%d FILE", 2: "%d FILES"}
+    assert filled['Line one\n  line "two"\n'].msgstr == 'LINE ONE\n  LINE "TWO"\n'
+
+
+def test_real_catalogues_lack_nothing_after_translation():
+    files = real_files(".po")
+    if not files:
+        pytest.skip("no installed package has a .po file")
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        missing = [message for message in polib.pofile(text) if not (message.translated() or message.fuzzy)]
+        left = polib.pofile(translated(path.read_bytes(), ".po", lambda text: f"x {text}").decode())
+        assert bool(read_document(path.read_bytes(), ".po").texts) <= bool(missing)
+        assert not [message for message in left.untranslated_entries() if any(map(str.isalpha, message.msgid))]
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "texts", "line"),
+    [
+        ('msgid "a"\nmsgstr "\nmsgid "b"\nmsgstr ""\n', [], 2),
+        ('msgid "a" "b"\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', ["c"], 1),
+        ('nonsense\nmsgid "a"\nmsgstr ""\nmsgid "b"\nmsgstr ""\n', ["b"], 1),
+        ('msgid "a"\nmsgstr[0] ""\nmsgid_plural "b"\nmsgstr[1] "c"\n', ["a"], 0),
+        ('#, fuzzy\n#~ msgid "a"\n#~ msgstr ""\n\nmsgid "b"\nmsgstr ""\n', ["b"], 0),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', ["b"], 0),
+    ],
+)
+def test_messages_that_cannot_be_read_are_left_and_told(catalogue: str, texts: list[str], line: int):
+    document = read_document(catalogue.encode(), ".po")
+    assert document.texts == texts
+    assert [fault.line for fault in document.faults] == [line] * bool(line)
+
+
+# JSON.
+
+
+def test_only_the_values_of_the_chosen_keys_are_texts():
+    document = read_document(fixture(".json"), ".json", ("title", "body"))
+    assert document.texts == ['A "téxt"', "One", "two", "Inner"]
+    put = json.loads(document.filled(['"\u00df"', "EINS", "ZWEI", "DRIN"]))
+    assert put["title"] == '"\u00df"'
+    assert put["body"] == ["EINS\n\n  ZWEI", {"id": "q-1", "title": "DRIN"}]
+    assert not read_document(fixture(".json"), ".json", ("nothing",)).texts
+    assert read_document(fixture(".json"), ".json", ("nothing",)).faults[0].text == "no text under the key 'nothing'"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(json_values, st.sampled_from([None, 0, 2, "\t"]), st.booleans())
+def test_strings_are_those_that_the_library_reads(value: object, indent: int | str | None, ascii_only: bool):
+    def spoken(value: object) -> list[str]:
+        if isinstance(value, str):
+            return [line.strip() for line in value.split("\n") if any(map(str.isalpha, line)) and "\0" not in value]
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+        return [text for part in inner for text in spoken(part)]
+
+    data = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    assert read_document(data, ".json").texts == [text for text in spoken(value) if "\0" not in text]
+
+
+@given(st.text('[]{}",: \n1ae\\truefalsnulINFy-.', max_size=14))
+@example("[1,]")
+@example('{"a" 1}')
+@example("[" * 99_999)
+@example('{"a":' * 9_999 + "1" + "}" * 9_999)
+def test_what_is_no_json_is_left_and_told(text: str):
+    try:
+        json.loads(text)
+        whole = True
+    except RecursionError:
+        return
+    except ValueError:
+        whole = False
+    document = read_document(text.encode(), ".json")
+    assert whole == (not document.faults)
+    assert whole or not document.texts
+
+
+# All of them.
+
+
+@suffixes
+def test_suffixes_are_read_in_any_case(suffix: str):
+    assert read_document(b"", suffix.upper()).texts == []
+
+
+def test_other_suffixes_and_keys_where_there_are_none_are_wrong_usage():
+    with pytest.raises(UsageError, match=r"no documents end in '\.docx': expected one of \.txt, .*\.json"):
+        read_document(b"", ".docx")
+    with pytest.raises(UsageError, match=r"keys are for \.json alone"):
+        read_document(b"", ".html", ("title",))
+
+
+DEEP = {
+    ".html": ["<b>", "<div>x", "<!--", "<a title='", "</b>a", "<i></b>", "&nbsp;", "<img alt=x>a", "< "],
+    ".md": ["> ", "- ", "[", "![a](", "*a ", "`", "<b>", "|a", "a\n"],
+    ".srt": ["00:00:01,000 --> 00:00:02,000\na\n\n", "<i>", "- a\n"],
+    ".vtt": ["00:01.000 --> 00:02.000\n<v a>b\n\n"],
+    ".po": ['msgid "a"\nmsgstr ""\n', '"a"\n', "\\", '"'],
+    ".json": ["[", '{"a":', '["a",'],
+    ".txt": ["a", " ", "a\n"],
+}
+
+
+@pytest.mark.parametrize(("suffix", "unit"), [(suffix, unit) for suffix, units in DEEP.items() for unit in units])
+def test_deep_and_long_documents_come_back(suffix: str, unit: str):
+    """Neither a limit of recursion nor quadratic time: these would take minutes."""
+    data = unit.encode() * (2_000 if suffix == ".md" else 10_000)
+    document = read_document(data, suffix)
+    assert document.filled(document.texts) == data
+    document.filled(["x"] * len(document.texts))

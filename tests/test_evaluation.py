@@ -1,0 +1,275 @@
+"""Scores, how far chance moves them, and whether one system is better than another."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from conftest import write_tsv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from dragoman import evaluation
+from dragoman.cli import main
+from dragoman.corpus import Pair
+from dragoman.evaluation import by_length, by_sentence, estimates, evaluate, in_words
+from dragoman.translator import Translator
+
+WORDS = "the dog sees two red cats and a bear near some old house".split()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(6, 15))) for _ in range(count)]
+
+
+def damaged(texts: list[str], share: float, seed: int = 0) -> list[str]:
+    """With so many of the words exchanged for others."""
+    chance = random.Random(seed)
+    return [" ".join("wrong" if chance.random() < share else word for word in text.split()) for text in texts]
+
+
+REFERENCES = sentences(100)
+
+
+# Estimates.
+
+
+def test_estimates_are_the_scores_of_the_library_with_their_signatures():
+    texts = damaged(REFERENCES, 0.3)
+    ((bleu, chrf, ter),) = estimates([texts], REFERENCES)
+    scores = evaluate(texts, REFERENCES)
+    assert (bleu.name, chrf.name, ter.name) == ("BLEU", "chrF2", "TER")
+    assert bleu.value == pytest.approx(scores.bleu.value)
+    assert chrf.value == pytest.approx(scores.chrf.value)
+    assert ter.value == pytest.approx(TER().corpus_score(texts, [REFERENCES]).score)
+    for estimate in (bleu, chrf, ter):
+        assert estimate.low < estimate.value < estimate.high
+        assert "bs:1000|seed:12345" in estimate.signature
+        assert estimate.p is None
+    assert "tok:char" in estimates([texts], REFERENCES, "char")[0][0].signature
+
+
+def test_more_sentences_tell_more():
+    def width(count: int) -> float:
+        references = sentences(count)
+        bleu = estimates([damaged(references, 0.3)], references)[0][0]
+        return bleu.high - bleu.low
+
+    assert width(400) < 0.7 * width(100)
+
+
+def test_translation_edit_rate_counts_a_shift_once():
+    """Snover et al. 2006: one word that stands elsewhere is one edit, of four words here."""
+    ((*_, ter),) = estimates([["a b d c"]], ["a b c d"])
+    assert ter.value == 25
+    ((*_, ter),) = estimates([["a b x y"]], ["a b c d"])
+    assert ter.value == 50  # the control: two exchanged words are two
+
+
+def test_a_sentence_too_long_for_ter_leaves_it_out_and_not_the_others():
+    long = " ".join(["word"] * (evaluation.LONGEST_FOR_TER + 1))
+    assert [estimate.name for estimate in estimates([["a", "b"]], ["a", long])[0]] == ["BLEU", "chrF2"]
+    assert [estimate.name for estimate in estimates([["a", long], ["a", "b"]], ["a", "b"])[1]] == ["BLEU", "chrF2"]
+    just = long.removesuffix(" word")
+    assert len(estimates([["a", "b"]], ["a", just])[0]) == 3
+
+
+# Comparison.
+
+
+def compared(ours: list[str], theirs: list[str], references: list[str] = REFERENCES) -> list[tuple[float | None, str]]:
+    first, second = estimates([ours, theirs], references)
+    return [(two.p, in_words(one, two, len(references))) for one, two in zip(first, second, strict=True)]
+
+
+def test_a_system_that_is_much_better_is_found_better_by_every_score():
+    good, bad = damaged(REFERENCES, 0.1), damaged(REFERENCES, 0.4)
+    for p, said in compared(good, bad):
+        assert p is not None
+        assert p < 0.01
+        assert " better, hardly chance (p = 0.0" in said
+    for _, said in compared(bad, good):
+        assert " worse, hardly chance (p = 0.0" in said
+
+
+def test_systems_that_differ_by_chance_are_said_to():
+    """Errors of the same rate at other places. At the level of 5 % one comparison of twenty would be mistaken."""
+    found = [compared(damaged(REFERENCES, 0.3, seed), damaged(REFERENCES, 0.3, seed + 50))[0] for seed in range(1, 9)]
+    assert sum("may be chance" in said for _, said in found) >= 6
+    assert all(("may be chance" in said) == (p is not None and p >= 0.05) for p, said in found)
+
+
+def test_a_system_does_not_differ_from_itself():
+    """The library gives p = 0.001 here."""
+    texts = damaged(REFERENCES, 0.3)
+    for p, said in compared(texts, texts):
+        assert p is None
+        assert said.endswith(": no difference")
+
+
+def test_from_a_few_sentences_nothing_is_concluded():
+    few = REFERENCES[:5]
+    for _, said in compared(damaged(few, 0.0), damaged(few, 0.5), few):
+        assert said.endswith("better; 5 sentences are too few to tell it from chance")
+
+
+@pytest.mark.parametrize("systems", [[["a"], ["a", "b"]], [["a", "b"], ["a"]], [[]]])
+def test_systems_with_another_number_of_sentences_are_refused(systems: list[list[str]]):
+    with pytest.raises(ValueError, match="translations, 2 references"):
+        estimates(systems, ["a", "b"])
+
+
+def test_references_are_compared_in_the_form_of_translations():
+    ((bleu, *_),) = estimates([["caf\u00e9 am See mit dir"]], ["cafe\u0301 am See mit dir"])
+    assert bleu.value == pytest.approx(100)
+    assert by_sentence(["caf\u00e9"], ["cafe\u0301"])[0][1] == pytest.approx(100)
+
+
+# By sentence and by length.
+
+texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1, max_size=6)
+
+
+@given(texts)
+def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
+    translations = references[::-1]
+    bleu, chrf = BLEU(effective_order=True), CHRF()
+    for text, reference, found in zip(translations, references, by_sentence(translations, references), strict=True):
+        reference = evaluation.checked([reference], [reference])[0]
+        assert found[0] == bleu.sentence_score(text, [reference]).score
+        assert found[1] == chrf.sentence_score(text, [reference]).score
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
+def test_every_sentence_is_in_one_group_with_those_of_its_length(lengths: list[int]):
+    sources = ["x" * length for length in lengths]
+    texts = [f"text {number} of some words" for number in range(len(lengths))]
+    groups = by_length(sources, texts, texts)
+    assert sum(group.sentences for group in groups) == len(lengths)
+    assert 1 <= len(groups) <= 4
+    reached = -1
+    for group in groups:
+        assert reached < group.shortest <= group.longest
+        reached = group.longest
+        assert group.sentences == sum(group.shortest <= length <= group.longest for length in lengths)
+        assert group.chrf == pytest.approx(100)
+    if len(set(lengths)) == len(lengths) >= 4:
+        assert max(group.sentences for group in groups) - min(group.sentences for group in groups) <= 1
+
+
+def test_a_group_has_the_scores_of_its_sentences_alone():
+    sources = [str(number) * (1 + number) for number in range(8)]
+    references = REFERENCES[:8]
+    translations = [*damaged(references[:4], 0.0), *damaged(references[4:], 0.5)]
+    short, long = by_length(sources, translations, references, groups=2)
+    assert short.bleu == pytest.approx(100)
+    assert long.bleu == evaluate(translations[4:], references[4:]).bleu.value < 90
+
+
+# The command.
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["evaluate", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.fixture
+def test_set(tmp_path: Path, pairs: list[Pair]) -> str:
+    return write_tsv(tmp_path / "test.tsv", [*pairs[:11], ("The\u2028dog", "개")])
+
+
+def test_details_come_after_what_there_was_before(run, trained: Path, test_set: str):
+    _, plain, _ = run("-m", trained, test_set)
+    code, out, err = run("-m", trained, test_set, "--details")
+    assert (code, err) == (0, "")
+    assert out.startswith(plain)
+    rows = out.removeprefix(plain).splitlines()
+    assert [row.split()[0] for row in rows[2:5]] == ["BLEU", "chrF2", "TER"]
+    assert all("|bs:1000|seed:12345" in row for row in rows[2:5])
+    assert rows[6].split() == ["source", "characters", "sentences", "BLEU", "chrF2"]
+    assert sum(int(row.split()[3]) for row in rows[7:]) == 12
+
+
+def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, pairs: list[Pair]):
+    rows = [("The dog\tsees", "개\t가"), *pairs[:3]]
+    Path("test.en").write_text("".join(source + "\n" for source, _ in rows), encoding="utf-8")
+    Path("test.ko").write_text("".join(target + "\n" for _, target in rows), encoding="utf-8")
+    Path("other.txt").write_text("".join(target + "\n" for _, target in rows), encoding="utf-8")
+    flags = ("--sentences", "table.tsv", "--output", "out.txt", "--against-file", "other.txt")
+    assert run("-m", trained, "test.en", "test.ko", *flags)[0] == 0
+    lines = Path("table.tsv").read_bytes().decode().removesuffix("\n").split("\n")
+    head, *table = [line.split("\t") for line in lines]
+    assert head[:5] == ["source", "reference", "translation", "BLEU", "chrF2"]
+    assert head[5:] == ["translation against", "BLEU against", "chrF2 against"]
+    assert all(len(row) == len(head) for row in table)
+    assert [(row[0], row[1]) for row in table] == [tuple(side.replace("\t", " ") for side in row) for row in rows]
+    translations = Path("out.txt").read_text(encoding="utf-8").splitlines()
+    assert [row[2] for row in table] == translations
+    scores = by_sentence(translations, [target for _, target in rows])
+    assert [(float(row[3]), float(row[4])) for row in table] == [(round(b, 1), round(c, 1)) for b, c in scores]
+    assert [float(row[7]) for row in table] == [100] * 4  # the control: the columns are not mixed up
+
+
+def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained: Path, test_set: str):
+    code, out, _ = run("-m", trained, test_set, "--against", trained)
+    assert code == 0
+    assert [row.endswith(": no difference") for row in out.splitlines()[-3:]] == [True] * 3
+    targets = [line.split("\t")[1] for line in Path(test_set).read_text(encoding="utf-8").split("\n")[:-1]]
+    Path("best.txt").write_text("".join(text + "\n" for text in targets), encoding="utf-8")
+    code, out, _ = run("-m", trained, test_set, "--against-file", "best.txt", "--json")
+    found = json.loads(out)
+    assert found["against"]["name"] == "best.txt"
+    bleu, chrf, ter = found["against"]["intervals"]
+    assert chrf["value"] == pytest.approx(100)
+    assert ter["value"] == 0 < found["intervals"][2]["value"]
+    assert bleu["name"] == "BLEU"
+    assert found["sentences"] == 12
+    text = [translation.text for translation in Translator.load(trained).translate(["The dog sees 2 cats."])]
+    assert text  # the model does translate
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        ("--against {model} --against-file x.txt", 2, "not both"),
+        ("--against missing", 1, "missing: no such model folder"),
+        ("--against-file missing.txt", 1, "missing.txt: no such file"),
+        ("--against-file short.txt", 1, "short.txt: 1 lines, but the test set has 12 pairs with text"),
+        ("--against-file latin1.txt", 1, "latin1.txt:1: not UTF-8"),
+        ("--against-file short.txt --output short.txt", 2, "short.txt: that is the test set or what it is compared"),
+        ("--sentences no/such/table.tsv", 2, "no such folder"),
+        ("--sentences test.tsv", 2, "test.tsv: that is the test set"),
+        ("--sentences new.tsv --output new.tsv", 2, "the same file"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(run, trained: Path, test_set: str, flags: str, code: int, says: str):
+    Path("short.txt").write_text("one\n", encoding="utf-8")
+    Path("latin1.txt").write_bytes(b"\xe9t\xe9\n")
+    before = Path(test_set).read_bytes()
+    found, out, err = run("-m", trained, test_set, *flags.format(model=trained).split())
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert says in err
+    assert Path(test_set).read_bytes() == before
+    assert Path("short.txt").read_text(encoding="utf-8") == "one\n"
+
+
+def test_a_test_set_too_large_to_draw_from_is_refused(
+    run, trained: Path, test_set: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(evaluation, "MOST_RESAMPLED", 11)
+    assert run("-m", trained, test_set)[0] == 0
+    code, _, err = run("-m", trained, test_set, "--details")
+    assert (code, err) == (2, "dragoman: intervals are for at most 11 sentences; the test set has 12\n")

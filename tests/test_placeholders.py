@@ -1,0 +1,307 @@
+"""Placeholders: found, compared, taken out and put back, each once, none torn, tags well nested."""
+
+import re
+import time
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.placeholders import Taken, compare, find, put_back, without
+
+FOUND = [
+    ("Hello {name}, {0} of {}!", "{name} {0} {}"),
+    ("{{ user.name }} {{x}} {{{raw}}} {0:.2f} {n,number} {d, date, short} {x!r} {a.b[0]}",
+     "{{ user.name }}|{{x}}|{{{raw}}}|{0:.2f}|{n,number}|{d, date, short}|{x!r}|{a.b[0]}"),
+    ("${x} #{x} %{x} $name$ $HOME $(CC) %PATH%", "${x} #{x} %{x} $name$ $HOME $(CC) %PATH%"),
+    ("%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n", "%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n"),
+    ("%dx%d %1%2 %dMB %1open%2, %5ld %2d %1$s", "%d %d %1 %2 %d %1 %2 %5ld %2d %1$s"),
+    ("%PRODUCTNAME-Hilfe, ~%Select, %PRODUCTNAME에 5 %s를 $a$을", "%PRODUCTNAME %PRODUCTNAME %s $a$"),
+    ("&amp; &#160; &#x1F600; &nbsp;", "&amp; &#160; &#x1F600; &nbsp;"),
+    ("See https://example.com/a(b)?x=1&y=%20#z, or (http://x.org/y).", "https://example.com/a(b)?x=1&y=%20#z http://x.org/y"),
+    ("www.example.com; mailto:a@b.org! ftp://h/", "www.example.com mailto:a@b.org ftp://h/"),
+    ("https://example.com을 보세요", "https://example.com"),
+    ("https://de.wikipedia.org/wiki/Größe.", "https://de.wikipedia.org/wiki/Größe"),
+    ("a.b+c@mail.example.co.uk.", "a.b+c@mail.example.co.uk"),
+    ("""<b>x</b><br/><br /> <a href="//x.org/?a>b" title='it'>""",
+     """<b>|</b>|<br/>|<br />|<a href="//x.org/?a>b" title='it'>"""),
+    ("<!-- note --><x:y id=1>", "<!-- note -->|<x:y id=1>"),
+    ("Run `git add .` or ``a`b`` now: `%s`를", "`git add .`|``a`b``|`%s`"),
+    # What only looks like one.
+    ("a < b and c > d, {a b}, 100 % sure, 100 %ig, 50%, 5%de, $5, AT&T, R&D; `foo' and `bar', a@b, @name", ""),
+]  # fmt: skip
+NUMBERS = [
+    ("3.5 km, 1,200 € and 5km를 at 10:30", "3.5 km|1,200 €|5km|10:30"),
+    (
+        "-5 °C, 50 %, 3–5 kg, $20, € 1.200,50, 1\u202f200 MB, 60 km/h",
+        "-5 °C|50 %|3–5 kg|$20|€ 1.200,50|1\u202f200 MB|60 km/h",
+    ),
+    ("100 %ige 5 Minuten, in 2020, 300 times, v1.2.3", ""),
+]
+
+# Taken out, and put back by an alignment of each character with itself: the same.
+SAME = [
+    "Hello {name}!",
+    "{n} files in %s were deleted.",
+    "Click <b>Save</b> to keep <i>your <b>file</b></i> now.",
+    "See https://example.com/a(b)?x=1, or (http://x.org/y).",
+    "%d%% of %(total)s, %1$s and %2$d.",
+    "Use `git add .` or ``a`b``.",
+    "line one<br/>line two",
+    'Error: "{x}"',
+    "({0}) foo",
+    "<p>{a} {b}</p>",
+    "%dMB free, %dx%d",
+    "https://example.com을 보세요",
+    '<a href="https://x.org/?a=1&b=2">here</a>.',
+    "v{0} — {1}",
+    "{0}: {1}",
+    "%s",
+    "<b>{name}</b>, hi",
+    "Drag {x} (see {y}) here",
+    "{n}개의 파일",
+    "删除{name}吗？",
+    "<p>One.</p> <p>Two {x}.</p>",
+]
+PLAIN = [
+    ("Hello {name}!", "Hello!"),
+    ("Delete {n} files?", "Delete files?"),
+    ("<b>Save</b> the <i>file</i>.", "Save the file."),
+    ("line one<br/>line two", "line one line two"),
+    ("un<b>believ</b>able", "unbelievable"),
+    ("({x} foo)", "(foo)"),
+    ("a%sb", "a b"),
+    ("{a} {b}", ""),
+    ("  nothing  ", "  nothing  "),
+]
+ALIGNED = [
+    # source, plain translation, pairs of words that translate each other, expected
+    ("Delete {name} now", "jetzt löschen", "Delete=löschen now=jetzt", "jetzt löschen {name}"),
+    ("Delete %d files now", "jetzt Dateien löschen", "Delete=löschen files=Dateien now=jetzt",
+     "jetzt %d Dateien löschen"),
+    ("The <b>red</b> car.", "El coche rojo.", "The=El red=rojo car=coche", "El coche <b>rojo</b>."),
+    ("<i>Press <b>Enter</b></i> to go on", "Zum Weitergehen Eingabe drücken",
+     "Press=drücken Enter=Eingabe to=Zum go=Weitergehen on=Weitergehen",
+     "Zum Weitergehen <i><b>Eingabe</b> drücken</i>"),
+    ("<b>A</b> and <i>B</i>", "B und A", "A=A and=und B=B", "<i>B</i> und <b>A</b>"),
+    ("See {url}.", "请看。", "See=看", "请看{url}。"),
+]  # fmt: skip
+
+PARTS = [
+    "{name}", "{0}", "{{x}}", "%s", "%(n)s", "%1$d", "%d%%", "${x}", "$a$", "$a", "&amp;", "https://x.org/a?b=(c)",
+    "http://", "a@b.org", "<b>", "</b>", "<i>", "</i>", "<br/>", '<a href="x>y">', "</a>", "`x y`", "``a`b``", "%%",
+    "%1", "5 km", "10:30", "`a>b`", "<!-- x -->",
+]  # fmt: skip
+SCRAPS = [
+    "{", "}", "$", "%", "`", "``", "<", "<b", ">", "</", "&", ";", "amp", '"', "'", "http", "://", "@", "x.org", "=",
+    "(", ")", "5", "km", ":", ".", ",", "€", "!", "한국", "漢字", "ひら", "カナ", "e\u0301", "👍🏽", "🇰🇷", "don't",
+    "a-b", "x}", "\u200d", "1,000", "am", "<!--",
+]  # fmt: skip
+gaps = st.sampled_from(["", " ", "  ", "\u00a0", "\n"])
+
+
+def mixed(*parts: str) -> st.SearchStrategy[str]:
+    pieces = st.tuples(st.one_of(st.sampled_from(parts), st.text("ab{}%", max_size=3)), gaps).map("".join)
+    return st.lists(pieces, max_size=14).map("".join)
+
+
+def tree(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    tag = st.tuples(st.sampled_from(["b", "i", "b"]), gaps, inner, gaps)
+    return st.lists(tag.map(lambda t: f"<{t[0]}>{t[1]}{t[2]}{t[3]}</{t[0]}>"), max_size=3).map("".join)
+
+
+sources = mixed(*PARTS, *SCRAPS, "word", "two words")
+nested = st.recursive(st.sampled_from(["word", "{x}", "", "one two", "%s.", "<br/>"]), tree, max_leaves=8)
+translations = mixed(*SCRAPS, "Wort", "zwei Wörter").filter(lambda text: not find(text, numbers=True))
+alignments = st.one_of(st.none(), st.lists(st.tuples(st.integers(-2, 60), st.integers(-2, 60)), max_size=20))
+
+
+def expected(line: str) -> list[str]:
+    return line.split("|" if "|" in line else None)
+
+
+def unspaced(text: str) -> str:
+    return "".join(text.split())
+
+
+def characters(plain: str) -> list[tuple[int, int]]:
+    return [(index, index) for index in range(len(plain))]
+
+
+def well_nested(text: str) -> bool:
+    stack = []
+    for name in re.findall(r"<(/?[bi])>", text):
+        if not name.startswith("/"):
+            stack.append(name)
+        elif not stack or stack.pop() != name[1:]:
+            return False
+    return not stack
+
+
+@pytest.mark.parametrize(("text", "line"), FOUND)
+def test_placeholders_are_found(text: str, line: str):
+    assert [placeholder.text for placeholder in find(text)] == expected(line)
+
+
+@pytest.mark.parametrize(("text", "line"), NUMBERS)
+def test_numbers_with_units_are_found_on_request(text: str, line: str):
+    assert [placeholder.text for placeholder in find(text, numbers=True)] == expected(line)
+    assert find(text) == []
+
+
+@settings(max_examples=150)
+@given(sources, st.booleans())
+def test_placeholders_are_parts_of_the_text_and_do_not_overlap(text: str, numbers: bool):
+    found = find(text, numbers)
+    assert all(text[p.start : p.end] == p.text != "" for p in found)
+    assert all(one.end <= other.start for one, other in pairwise(found))
+
+
+def test_lost_and_invented_placeholders_are_counted():
+    assert compare("{a} {a} %s <b>x</b>", "<b>x</b> %s {a} {b} %d") == (["{a}"], ["{b}", "%d"])
+    assert compare("{a} %s", "%s: {a}") == ([], [])
+    assert compare("{a}", "{a} {a}") == ([], ["{a}"])
+    assert compare("`{a}`", "{a}") == (["`{a}`"], ["{a}"])
+    assert compare("5 km", "5 mi") == ([], [])
+    assert compare("5 km", "5 mi", numbers=True) == (["5 km"], ["5 mi"])
+
+
+@pytest.mark.parametrize(("text", "plain"), PLAIN)
+def test_a_text_reads_well_without_its_placeholders(text: str, plain: str):
+    assert without(text)[0] == plain
+
+
+@settings(max_examples=150)
+@given(sources, st.booleans())
+def test_only_placeholders_are_taken_out_and_all_of_them(text: str, numbers: bool):
+    plain, taken = without(text, numbers)
+    found = find(text, numbers)
+    rest = list(text)
+    for placeholder in found:
+        rest[placeholder.start : placeholder.end] = [""] * len(placeholder.text)
+    assert [(item.text, item.kind) for item in taken] == [(p.text, p.kind) for p in found]
+    assert unspaced(plain) == unspaced("".join(rest))
+    assert all(0 <= item.at <= len(plain) for item in taken)
+    assert sorted(item.at for item in taken) == [item.at for item in taken]
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_taken_out_and_put_back_is_the_same(text: str):
+    plain, taken = without(text)
+    assert put_back(plain, plain, taken, characters(plain)) == text
+    assert put_back(plain, plain, taken) == text
+
+
+def test_without_a_place_the_text_would_not_be_the_same():
+    """The control for the test above."""
+    away = [text for text in SAME for plain, taken in [without(text)] if put_back(plain, plain, moved(taken)) != text]
+    assert len(away) > len(SAME) / 2
+
+
+def moved(taken: list[Taken]) -> list[Taken]:
+    return [Taken(item.text, item.kind, 0) for item in taken]
+
+
+@pytest.mark.parametrize(("source", "translation", "words", "text"), ALIGNED)
+def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, translation: str, words: str, text: str):
+    plain, taken = without(source)
+    pairs = [word.split("=") for word in words.split()]
+    alignment = [(plain.index(one), translation.index(other)) for one, other in pairs]
+    assert put_back(translation, plain, taken, alignment) == text
+
+
+@settings(max_examples=400, deadline=None)
+@given(sources, translations, alignments, st.booleans())
+def test_whatever_the_translation_each_placeholder_is_there_once(
+    source: str, translation: str, alignment: list[tuple[int, int]] | None, numbers: bool
+):
+    plain, taken = without(source, numbers)
+    text = put_back(translation, plain, taken, alignment, numbers)
+    assert Counter(p.text for p in find(text, numbers)) == Counter(item.text for item in taken)
+    assert unspaced(without(text, numbers)[0]) == unspaced(translation)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources, mixed(*SCRAPS, *PARTS, "Wort"), alignments)
+def test_placeholders_that_the_translation_has_stay(
+    source: str, translation: str, alignment: list[tuple[int, int]] | None
+):
+    plain, taken = without(source)
+    text = put_back(translation, plain, taken, alignment)
+    there = [p.text for p in find(translation)] + [item.text for item in taken]
+    assert Counter(p.text for p in find(text)) == Counter(there)
+
+
+def test_placeholders_put_anywhere_are_not_all_there():
+    """The control for the tests above."""
+    assert compare("{x}", "$" + "{x}") != ([], [])
+    assert compare("`a b` %s", "`a %s b`") != ([], [])
+
+
+@settings(max_examples=150, deadline=None)
+@given(nested, st.lists(st.sampled_from(["Wort", "zwei", "漢字", "den"]), max_size=8), alignments)
+def test_tags_that_were_well_nested_are_so_again(
+    source: str, words: list[str], alignment: list[tuple[int, int]] | None
+):
+    plain, taken = without(source)
+    text = put_back(" ".join(words), plain, taken, alignment)
+    assert well_nested(source)
+    assert well_nested(text)
+
+
+def test_tags_in_the_order_of_their_words_would_cross():
+    """The control for the test above."""
+    assert not well_nested("<b>A <i>B</b> C</i>")
+    assert not well_nested("</b>A<b>")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    mixed("{x}", "%s", "<br/>", "word", "two words"),
+    st.lists(st.sampled_from(["Wörter", "don't", "a-b", "1,000.5", "naïve", "e\u0301te\u0301", "서울"]), max_size=8),
+    alignments,
+)
+def test_no_word_is_split(source: str, words: list[str], alignment: list[tuple[int, int]] | None):
+    plain, taken = without(source)
+    text = put_back(" ".join(words), plain, taken, alignment)
+    for placeholder in reversed(find(text)):
+        text = f"{text[: placeholder.start]} {text[placeholder.end :]}"
+    assert text.split() == words
+
+
+HOSTILE = [
+    "<a ", '<a "', "<a b='", "{", "{{a ", "{a,", "a", "a@", "a@b.c", "`a ", "``a`", "5", "5,", "5\u00a0", "http://)",
+    "%", "$a", "&a", "<!--", "<!-- -", "mailto:", "%(", "1:1", "€5-",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_any_text_is_searched_in_linear_time(unit: str):
+    text = unit * (200_000 // len(unit))
+    began = time.process_time()
+    find(text, numbers=True)
+    assert time.process_time() - began < 2  # 0.1 on a quiet core; quadratic, many minutes
+
+
+def test_a_megabyte_of_all_is_searched_in_seconds():
+    text = "".join(unit * (1_000_000 // len(HOSTILE) // len(unit)) for unit in HOSTILE)
+    began = time.process_time()
+    find(text, numbers=True)
+    assert time.process_time() - began < 6
+
+
+@pytest.mark.parametrize("unit", ["<b>", "%s", "a{x}b", "http://x)))", "</b>", "<b>.</b>", "(5 km)"])
+def test_thousands_of_placeholders_are_put_back_in_linear_time(unit: str):
+    text = unit * 2000
+    began = time.process_time()
+    plain, taken = without(text, numbers=True)
+    assert compare(text, put_back(plain, plain, taken, numbers=True), numbers=True) == ([], [])
+    assert time.process_time() - began < 4
+
+
+def test_tags_may_be_nested_as_deep_as_they_like():
+    text = "<b>" * 4000 + "word" + "</b>" * 4000
+    plain, taken = without(text)
+    assert put_back("Wort", plain, taken, [(0, 0)]) == text.replace("word", "Wort")

@@ -1,0 +1,238 @@
+"""What a search may not say, or must say, held against all outputs of a toy vocabulary."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_search import BOS, EOS, LIMITS, SENTENCES, WIDE, WORDS, all_outputs, log_probability, make, sources
+
+from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
+from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
+
+CPU = torch.device("cpu")
+A, B = 3, 4
+
+Allowed = Callable[[tuple[int, ...]], bool]
+
+
+def repeats(tokens: tuple[int, ...], size: int) -> bool:
+    windows = [tokens[start : start + size] for start in range(len(tokens) - size + 1)]
+    return len(set(windows)) < len(windows)
+
+
+def has(tokens: tuple[int, ...], sequence: tuple[int, ...]) -> bool:
+    size = len(sequence)
+    return any(tokens[start : start + size] == sequence for start in range(len(tokens) - size + 1))
+
+
+CASES: dict[str, tuple[Rule, Allowed]] = {
+    "minimum length": (MinimumLength(2, EOS), lambda tokens: len(tokens) >= 2),
+    "no token twice": (NoRepeat(1), lambda tokens: not repeats(tokens, 1)),
+    "no pair twice": (NoRepeat(2), lambda tokens: not repeats(tokens, 2)),
+    "no word": (Forbidden([[[A]]], CPU), lambda tokens: A not in tokens),
+    "no sequence": (Forbidden([[[A, B], [B, B, A]]], CPU), lambda t: not has(t, (A, B)) and not has(t, (B, B, A))),
+    "prefix": (Prefix([[B, A]], CPU), lambda tokens: tokens[:2] == (B, A)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", ["sinusoidal", "lstm"])
+def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
+    rule, allowed = CASES[case]
+    model, sentence = make(name), SENTENCES[0]
+    everything = all_outputs(model, sentence, 4, 0.6)
+    expected = {tokens: score for tokens, score in everything.items() if allowed(tokens)}
+    found = beam_search(
+        model,
+        sources([sentence]),
+        beams=WIDE,
+        alpha=0.6,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=torch.tensor([4]),
+        rules=[rule],
+    )[0]
+    assert {tuple(h.tokens): h.score for h in found} == pytest.approx(expected, abs=1e-5)
+    assert 0 < len(expected) < len(everything)  # the control: the rule forbids something
+
+
+@given(st.lists(st.lists(st.integers(A, 5), max_size=5), min_size=1, max_size=3), st.integers(1, 3))
+def test_a_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]], size: int):
+    length = max(map(len, rows))
+    padded = torch.tensor([[BOS, *[0] * (length - len(row)), *row] for row in rows])
+    log_p = NoRepeat(size)(torch.zeros(len(rows), 6), padded, torch.arange(len(rows)))
+    for row, scores in zip(padded[:, 1:].tolist(), log_p.tolist(), strict=True):
+        for word, score in enumerate(scores):
+            again = (*row[len(row) - size + 1 :], word) if len(row) >= size - 1 else None
+            assert (score == -math.inf) == (again is not None and has(tuple(row), again))
+
+
+def searches() -> dict[str, Callable[..., list[Hypothesis]]]:
+    draws = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
+    common = {"bos": BOS, "eos": EOS}
+
+    def beam(model: Any, source: torch.Tensor, **more: Any) -> list[Hypothesis]:
+        return [found[0] for found in beam_search(model, source, beams=3, alpha=0.6, **common, **more)]
+
+    return {
+        "greedy": lambda model, source, **more: greedy_search(model, source, **common, **more),
+        "sample": lambda model, source, **more: sample(model, source, Sampling(), draws, **common, **more),
+        "beam": beam,
+    }
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
+def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search: str):
+    prefixes, forbidden = [[A, B], [], [B], [B]], [[], [[A]], [[B, B]], []]
+    rules = [Prefix(prefixes, CPU), Forbidden(forbidden, CPU)]
+    limits = torch.tensor([6, 6, 6, 6])
+    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=rules)
+    free = searches()[search](make("sinusoidal"), sources(), max_lengths=limits)
+    for hypothesis, prefix, sequences in zip(found, prefixes, forbidden, strict=True):
+        assert hypothesis.tokens[: len(prefix)] == prefix
+        assert not any(has(tuple(hypothesis.tokens), tuple(sequence)) for sequence in sequences)
+    assert found[3].tokens != free[3].tokens or free[3].tokens[:1] == [B]
+    assert [h.tokens for h in found] != [h.tokens for h in free]
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
+def test_where_nothing_may_be_said_the_output_ends(search: str):
+    rules = [Forbidden([[[word] for word in range(WORDS)]] * len(SENTENCES), CPU)]
+    found = searches()[search](make("sinusoidal"), sources(), max_lengths=torch.tensor(LIMITS), rules=rules)
+    assert [(h.tokens, h.finished) for h in found] == [([], True)] * len(SENTENCES)
+    assert all(math.isfinite(h.score) for h in found)
+
+
+def drawn(sampling: Sampling, number: int, sentence: list[int], longest: int = 3) -> list[Hypothesis]:
+    """Many outputs of one sentence."""
+    draws = torch.rand(number, longest, generator=torch.Generator().manual_seed(1))
+    source = torch.tensor([sentence] * number)
+    limits = torch.full((number,), longest)
+    return sample(make("sinusoidal"), source, sampling, draws, bos=BOS, eos=EOS, max_lengths=limits)
+
+
+def test_outputs_come_as_often_as_the_model_says():
+    sentence, number = SENTENCES[0], 4000
+    expected = all_outputs(make("sinusoidal"), sentence, 3, 0.0)
+    found = [tuple(hypothesis.tokens) for hypothesis in drawn(Sampling(), number, sentence)]
+    for tokens, score in expected.items():
+        chance = math.exp(score)
+        assert abs(found.count(tokens) / number - chance) < 5 * math.sqrt(chance * (1 - chance) / number) + 1e-3
+    flat = [tuple(hypothesis.tokens) for hypothesis in drawn(Sampling(temperature=100.0), number, sentence)]
+    likeliest = max(expected, key=expected.__getitem__)
+    assert found.count(likeliest) > 2 * flat.count(likeliest)  # the control: at a high temperature all are alike
+
+
+def test_scores_of_samples_are_those_of_the_model_at_any_temperature():
+    sentence = SENTENCES[0]
+    for hypothesis in drawn(Sampling(temperature=3.0), 50, sentence):
+        tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
+        assert hypothesis.score == pytest.approx(log_probability(make("sinusoidal"), sentence, tokens), abs=1e-5)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-3)])
+def test_drawing_from_one_token_is_greedy_search(sampling: Sampling):
+    sentence = SENTENCES[0]
+    greedy = greedy_search(
+        make("sinusoidal"), torch.tensor([sentence]), bos=BOS, eos=EOS, max_lengths=torch.tensor([3])
+    )[0]
+    assert {tuple(h.tokens) for h in drawn(sampling, 50, sentence)} == {tuple(greedy.tokens)}
+    assert len({tuple(h.tokens) for h in drawn(Sampling(), 50, sentence)}) > 5  # the control
+
+
+@pytest.mark.parametrize(("sampling", "words"), [(Sampling(top_k=2), 2), (Sampling(top_p=0.6), None)])
+def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, words: int | None):
+    sentence = SENTENCES[0]
+    with torch.inference_mode():
+        chances = make("sinusoidal")(torch.tensor([sentence]), torch.tensor([[BOS]]))[0, -1].softmax(-1)
+    likely, order = chances.sort(descending=True)
+    words = words or int((likely.cumsum(0) < 0.6).sum()) + 1
+    found = {(h.tokens or [EOS])[0] for h in drawn(sampling, 500, sentence, 1)}
+    assert found == set(order[:words].tolist())
+    assert words < WORDS
+
+
+def test_a_sample_does_not_depend_on_the_sentences_beside_it():
+    draws = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
+    together = sample(
+        make("sinusoidal"), sources(), Sampling(), draws, bos=BOS, eos=EOS, max_lengths=torch.tensor(LIMITS)
+    )
+    for place, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
+        (alone,) = sample(
+            make("sinusoidal"),
+            torch.tensor([sentence]),
+            Sampling(),
+            draws[place : place + 1],
+            bos=BOS,
+            eos=EOS,
+            max_lengths=torch.tensor([limit]),
+        )
+        assert alone.tokens == together[place].tokens
+
+
+def diverse(groups: int, diversity: float, beams: int = 4) -> list[list[Hypothesis]]:
+    return beam_search(
+        make("sinusoidal"),
+        sources(),
+        beams=beams,
+        alpha=0.6,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=torch.tensor([6] * 4),
+        groups=groups,
+        diversity=diversity,
+    )
+
+
+def test_one_group_is_plain_beam_search():
+    assert diverse(1, 5.0) == diverse(1, 0.0)
+
+
+def test_groups_that_cost_nothing_find_the_same():
+    """Two groups of two beams each, and nothing to keep them apart: two times a beam of two."""
+    for both, one in zip(diverse(2, 0.0), diverse(1, 0.0, beams=2), strict=True):
+        assert {tuple(h.tokens) for h in both} == {tuple(h.tokens) for h in one}
+
+
+def test_groups_keep_away_from_each_other():
+    def firsts(found: list[list[Hypothesis]]) -> int:
+        return sum(len({tuple(h.tokens[:1]) for h in hypotheses}) for hypotheses in found)
+
+    assert firsts(diverse(4, 10.0)) > firsts(diverse(1, 0.0))
+
+
+def test_the_scores_of_diverse_hypotheses_are_without_the_cost():
+    for sentence, hypotheses in zip(SENTENCES, diverse(2, 2.0), strict=True):
+        for hypothesis in hypotheses:
+            tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
+            expected = log_probability(make("sinusoidal"), sentence, tokens) / ((5 + len(tokens)) / 6) ** 0.6
+            assert hypothesis.score == pytest.approx(expected, abs=1e-5)
+
+
+def test_with_patience_the_search_ends_when_so_many_are_finished():
+    """The exact end finds the best at least as well, and sometimes better."""
+
+    def best(patience: float | None, seed: int) -> list[float]:
+        found = beam_search(
+            make("sinusoidal", seed),
+            sources(),
+            beams=2,
+            n_best=1,
+            alpha=2.0,
+            bos=BOS,
+            eos=EOS,
+            max_lengths=torch.tensor([12] * 4),
+            patience=patience,
+        )
+        return [hypotheses[0].score for hypotheses in found]
+
+    pairs = list(
+        itertools.chain(*(zip(best(0.5, seed), best(None, seed), best(100.0, seed), strict=True) for seed in range(10)))
+    )
+    assert all(soon <= exact + 1e-6 and patient == pytest.approx(exact) for soon, exact, patient in pairs)
+    assert any(soon < exact - 1e-3 for soon, exact, _ in pairs)

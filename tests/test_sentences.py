@@ -1,0 +1,171 @@
+"""Sentences and pieces: nothing is lost, sentences stay whole, and each piece fits."""
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.sentences import pieces, sentences
+
+MARKED = [
+    # No mark here is the end of a sentence unless a bar says so.
+    "He left. |She stayed! |Why? |Nobody knows.",
+    "Dr. Smith and Mrs. Jones paid 3.5 million. |Then J. R. R. Tolkien came.",
+    "See No. 5 and Fig. 3, pp. 7 ff. of it. |No. |I said so.",
+    "Use e.g. this or i.e. that. |U.S. troops left.",
+    "Das geschah am 3. Oktober, z. B. unter Ludwig XIV. von Frankreich. |Hr. Maier kam bzw. ging.",
+    "¿Qué? |¡Ay! |El Sr. López vive en EE. UU. desde 1999. |Bien.",
+    'He said "Stop!" and left. |"Really?" |She nodded. |(It was late.) |Good.',
+    "Well… maybe. |Wait… |What?",
+    "Visit example.com or mail a.b@c.org?x=1 now. |Version 2.0.1 is out!",
+    "« Quoi\u00a0!\u00a0» dit-il. |Puis rien.",
+    "„Komm!“ rief er. |Sie kam.",
+    "他走了。|“你好！”|她说。|温度是３．５度。|真的吗？！|是的。",
+    "「もう終わりだ。」と彼は言った。|行こう！",
+    "안녕하세요. |잘 지내세요? |네.",
+    "यह एक है। |वह दो है।",
+    "هل أنت هنا؟ |نعم.",
+    "One\n\n|two lines\nof a paragraph.\n\n|three",
+    "Wow‼️ |Next ... |End",
+]
+
+FRAGMENTS = [
+    "a", "B", "word ", "Mr", ". ", ".", "!", "? ", "…", "。", "」", "と", "“", '" ', ")", " (", "\n", "\n\n", " ", "3",
+    "é", "e\u0301", "\u200d", "👩\u200d👧", "🇰🇷", "한국", ", ", "、", ";", "\ud800", "\0", "\u2028", "\u00a0",
+]  # fmt: skip
+texts = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join))
+
+
+def at_most(length: int) -> Callable[[str], bool]:
+    return lambda text: len(text) <= length
+
+
+@pytest.mark.parametrize("marked", MARKED)
+def test_sentences_end_where_they_end(marked: str):
+    assert sentences(marked.replace("|", "")) == marked.split("|")
+
+
+def test_cutting_after_each_full_stop_is_not_enough():
+    """The control for the test above."""
+    cut = [regex.split(r"(?<=[.!?] )", marked.replace("|", "")) for marked in MARKED]
+    assert sum(found != marked.split("|") for found, marked in zip(cut, MARKED, strict=True)) > len(MARKED) / 2
+
+
+@settings(max_examples=200)
+@given(texts)
+def test_sentences_joined_are_the_text(text: str):
+    found = sentences(text)
+    assert "".join(found) == text
+    assert all(found)
+
+
+@settings(max_examples=200)
+@given(texts, st.integers(1, 30))
+def test_pieces_joined_are_the_text_and_each_fits(text: str, length: int):
+    found = pieces(text, at_most(length))
+    assert "".join(found) == text
+    assert all(0 < len(piece) <= length for piece in found)
+
+
+@given(
+    st.lists(st.text("ab ", max_size=8).map(lambda words: f"X{words}bab. "), min_size=1, max_size=12),
+    st.integers(14, 40),
+)
+def test_pieces_are_whole_sentences_and_as_few_as_possible(parts: list[str], length: int):
+    text = "".join(parts)
+    found = pieces(text, at_most(length))
+    assert sentences(text) == parts
+    assert [part for piece in found for part in sentences(piece)] == parts
+    assert len(found) == fewest([len(part) for part in parts], length)
+
+
+def fewest(lengths: list[int], most: int) -> int:
+    """The least number of groups of neighbours with a sum of at most `most`, by trying all."""
+    best = [0]
+    for end in range(1, len(lengths) + 1):
+        best.append(min(best[start] + 1 for start in range(end) if sum(lengths[start:end]) <= most))
+    return best[-1]
+
+
+def test_one_sentence_a_piece_is_not_the_fewest():
+    """The control for the test above."""
+    assert fewest([3, 3, 3], 6) == 2 < 3
+
+
+def test_a_text_that_fits_is_one_piece_and_an_empty_one_is_none():
+    assert pieces("One. Two.", at_most(9)) == ["One. Two."]
+    assert pieces("", at_most(9)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "expected"),
+    [
+        ("Short. When it rains, we stay, and read.", 16, ["Short. ", "When it rains, ", "we stay, ", "and read."]),
+        ("天気が悪いので、家で本を読む。終わり。", 10, ["天気が悪いので、", "家で本を読む。", "終わり。"]),
+        ("one two three four", 9, ["one two ", "three ", "four"]),
+        ("abcdefgh", 3, ["abc", "def", "gh"]),
+        ("e\u0301e\u0301e\u0301", 3, ["e\u0301", "e\u0301", "e\u0301"]),
+        ("👩\u200d👧👩\u200d👧", 5, ["👩\u200d👧", "👩\u200d👧"]),
+        ("🇰🇷🇩🇪", 3, ["🇰🇷", "🇩🇪"]),
+        ("e\u0301\u0302", 1, ["e", "\u0301", "\u0302"]),
+    ],
+)
+def test_what_does_not_fit_is_cut_at_clauses_then_words_then_characters(text: str, length: int, expected: list[str]):
+    assert pieces(text, at_most(length)) == expected
+
+
+def test_a_character_that_does_not_fit_stays():
+    assert pieces("ab", lambda text: False) == ["a", "b"]
+
+
+@pytest.mark.parametrize("unit", ["It is so. ", "word ", "x", "clause, ", "漢。", "e\u0301"])
+def test_few_characters_are_asked_about(unit: str):
+    text = (unit * 200_000)[:200_000]
+    asked: list[int] = []
+
+    def fits(piece: str) -> bool:
+        asked.append(len(piece))
+        return len(piece) <= 500
+
+    pieces(text, fits)
+    assert sum(asked) < 20 * len(text)
+    assert len(asked) < 20 * len(text) / 500 + 20
+
+
+def test_adding_a_sentence_at_a_time_would_ask_about_many():
+    """The control for the test above."""
+    ends = range(0, 501, 10)
+    assert sum(end for _, end in pairwise(ends)) > 20 * 500
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        ".",
+        '."',
+        ".)",
+        "A. ",
+        "\n ",
+        "🇩🇪",
+        "e\u0301",
+        "\u0301",
+        "👩\u200d",
+        ",",
+        " ",
+        "?\u00a0",
+        "。」",
+        "!“",
+        "Mr. 5",
+        "1.",
+    ],
+)
+def test_long_nonsense_is_cut_in_linear_time(unit: str):
+    text = unit * (100_000 // len(unit))
+    began = time.process_time()
+    assert "".join(sentences(text)) == text
+    assert "".join(pieces(text, at_most(500))) == text
+    assert time.process_time() - began < 6  # 0.5 on a quiet core; quadratic, many minutes
