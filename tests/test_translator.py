@@ -211,7 +211,7 @@ def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
 
 def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator):
     """The longest sentences first, last and in the middle."""
-    lengths = [500, 1, 30, 2, 400, 3, 500]
+    lengths = [500, 1, 30, 2, 400, 3, 500] * 4
     sources = [[300 + n % 50] * length for n, length in enumerate(lengths)]
     seen: list[int] = []
 

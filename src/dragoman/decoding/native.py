@@ -10,6 +10,7 @@ from dragoman.batches import Ids, source_batch
 from dragoman.config import SearchConfig
 from dragoman.decoding.constrained import constrained_search
 from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.packed import packed
 from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
 from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
 from dragoman.errors import UsageError
@@ -17,7 +18,7 @@ from dragoman.model import Model
 from dragoman.tokenizer import BOS, EOS
 
 # Rows of a batch times its longest source: bounds memory, not results.
-SEARCH_TOKENS = 4096
+SEARCH_TOKENS = 16_384
 LEAST_BEAMS = 5  # of a search that has to bring in terms
 
 
@@ -26,7 +27,7 @@ class Native:
 
     def __init__(self, model: Model, edges: Sequence[tuple[int, int]] = ()):
         """edges: what each token begins and ends with, as `constrained_search` asks."""
-        self.model, self.edges = model, edges
+        self.model, self.edges = packed(model), edges
 
     @property
     def longest(self) -> int | None:
