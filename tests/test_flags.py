@@ -42,7 +42,7 @@ FLAGS = {
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
--m --model -i --input -o --output --input-format --output-format --words --alignment --key --keys --lines
+-m --model --ensemble -i --input -o --output --input-format --output-format --words --alignment --key --keys --lines
 --tag --prefix --glossary --forbid --placeholders --no-placeholders --numbers --no-numbers --guard --no-guard
 --engine --compute --threads --quiet {SEARCH}
 """,

@@ -54,7 +54,7 @@ def test_a_search_finds_with_packed_matrices_what_it_finds_without():
     model = fresh("transformer")
     model.output.weight.mul_(3)  # a model with opinions
     plain = Native(model)
-    plain.model = model
+    plain.model = model  # as it is
     sources = torch.randint(3, WORDS, (20, 7)).tolist()
     for beam in (1, 4):
         config = SearchConfig(beam=beam, extra_length=5)

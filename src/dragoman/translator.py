@@ -85,16 +85,33 @@ class Translator:
         engine: Engine | None = None,
     ):
         self.model, self.tokenizer, self.search, self.care = model, tokenizer, search, care
-        self.engine = engine or Native(model, edges(tokenizer))
+        self.engine = engine or Native(model, edges=edges(tokenizer))
         self.scripts: tuple[str, ...] = ()  # in which the target language is written, as `guards` names them
 
     @classmethod
-    def load(cls, folder: str | Path, search: SearchConfig = SearchConfig(), care: Care = Care()) -> "Translator":
-        """Raises DragomanError naming the file where the model folder is missing or damaged."""
+    def load(
+        cls,
+        folder: str | Path,
+        search: SearchConfig = SearchConfig(),
+        care: Care = Care(),
+        ensemble: Sequence[str | Path] = (),
+    ) -> "Translator":
+        """ensemble: further models, whose probabilities are averaged with those of the first.
+
+        Raises DragomanError naming the file where a model folder is missing or damaged, and the folder where a model
+        has another tokenizer than the first.
+        """
         translator = cls(*read_model(Path(folder)), search, care)
         if measured := alignment.Alignment.load(Path(folder)):
             translator.aligned_by = measured
         translator.scripts = guards.read_scripts(find_model(Path(folder)))
+        others = [read_model(Path(other)) for other in ensemble]
+        for name, (_, tokenizer) in zip(ensemble, others, strict=True):
+            if (tokenizer.pieces, tokenizer.merges) != (translator.tokenizer.pieces, translator.tokenizer.merges):
+                raise DragomanError(f"{name}: its tokenizer is not that of {folder}, so they cannot translate together")
+        if others:
+            models = [translator.model, *(model for model, _ in others)]
+            translator.engine = Native(*models, edges=edges(translator.tokenizer))
         return translator
 
     def translate(

@@ -33,6 +33,8 @@ class Options:
 
     model: Model
     "model folder or run folder"
+    ensemble: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
+    "further models with the same tokenizer: the mean of the probabilities of all counts"
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
     "text to translate; without it, or with -, lines of the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
@@ -108,6 +110,8 @@ def check(options: Options) -> None:
         raise UsageError(f"--threads must be at least 1, not {options.threads}")
     if options.compute != "float32" and options.engine == "native":
         raise UsageError(f"--compute {options.compute} needs --engine ctranslate2")
+    if options.ensemble and options.engine != "native":
+        raise UsageError("--ensemble needs --engine native")
     if options.keys and not (options.input and options.input.suffix.lower() == ".json"):
         raise UsageError("--keys is for --input FILE.json")
 
@@ -127,7 +131,7 @@ def opened(options: Options) -> "Translator":
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
     )
-    translator = Translator.load(options.model, options.search, care)
+    translator = Translator.load(options.model, options.search, care, options.ensemble)
     if options.engine == "ctranslate2":
         from dragoman.interop.ctranslate2 import CTranslate2
 

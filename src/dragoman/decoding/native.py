@@ -10,11 +10,12 @@ from dragoman.batches import Ids, source_batch
 from dragoman.config import SearchConfig
 from dragoman.decoding.constrained import constrained_search
 from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.packed import packed
 from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
 from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
 from dragoman.errors import UsageError
-from dragoman.model import Model
+from dragoman.model import Model, Seq2Seq
 from dragoman.tokenizer import BOS, EOS
 
 # Rows of a batch times its longest source: bounds memory, not results.
@@ -25,13 +26,12 @@ LEAST_BEAMS = 5  # of a search that has to bring in terms
 class Native:
     """See `Engine`."""
 
-    def __init__(self, model: Model, edges: Sequence[tuple[int, int]] = ()):
-        """edges: what each token begins and ends with, as `constrained_search` asks."""
-        self.model, self.edges = packed(model), edges
-
-    @property
-    def longest(self) -> int | None:
-        return self.model.config.longest
+    def __init__(self, *models: Model, edges: Sequence[tuple[int, int]] = ()):
+        """One model, or an ensemble. edges: what each token begins and ends with, as `constrained_search` asks."""
+        fast = [packed(model) for model in models]
+        self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
+        self.edges, self.device = edges, next(models[0].parameters()).device
+        self.longest = min((model.config.longest for model in models if model.config.longest), default=None)
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
@@ -56,7 +56,7 @@ class Native:
 
     def search_batch(self, sources: list[Ids], config: SearchConfig, demands: list[Demands]) -> list[list[Hypothesis]]:
         """All of them with terms, or none."""
-        device = next(self.model.parameters()).device
+        device = self.device
         source, limits = source_batch(sources).to(device), self.limits(sources, config).to(device)
         rules, alpha = self.rules(config, demands, device), config.length_penalty
         if demands[0].terms:
@@ -111,7 +111,7 @@ class Native:
 
     def limits(self, sources: list[Ids], config: SearchConfig) -> Tensor:
         """Tokens that each output may have, end included."""
-        most = self.model.config.longest
+        most = self.longest
         lengths = [len(ids) + config.extra_length for ids in sources]
         return torch.tensor([min(length, most or length) for length in lengths])
 

@@ -1,0 +1,36 @@
+"""Several models as one: the mean of their probabilities."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.model import Seq2Seq
+
+
+class States:
+    """What each model remembers of its hypotheses."""
+
+    def __init__(self, states: Sequence[Any]):
+        self.states = states
+
+    def select(self, rows: Tensor) -> None:
+        for state in self.states:
+            state.select(rows)
+
+
+class Ensemble:
+    """Models with the same vocabulary; a search takes it for one model."""
+
+    def __init__(self, models: Sequence[Seq2Seq]):
+        self.models = models
+
+    def start(self, source: Tensor) -> States:
+        return States([model.start(source) for model in self.models])
+
+    def step(self, tokens: Tensor, state: States) -> Tensor:
+        """Logarithms of the mean probabilities (B, T, V)."""
+        answers = [model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)]
+        return torch.stack([answer.log_softmax(-1) for answer in answers]).logsumexp(0) - math.log(len(answers))

@@ -1,0 +1,76 @@
+"""Several models as one."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from test_search import BOS, EOS, SENTENCES, WIDE, WORDS, all_outputs, make, sources
+
+from dragoman.config import SearchConfig
+from dragoman.corpus import Pair
+from dragoman.decoding.ensemble import Ensemble
+from dragoman.decoding.search import beam_search, greedy_search
+from dragoman.errors import DragomanError
+from dragoman.folder import new_folder, read_model, write_model
+from dragoman.tokenizer import Tokenizer
+from dragoman.translator import NO_CARE, Translator
+
+
+class Mean:
+    """The same without a cache, one token after the other: the oracle's model."""
+
+    def __init__(self, models: list):
+        self.models = models
+
+    def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.stack([model(source, target).softmax(-1) for model in self.models]).mean(0).log()
+
+
+def wide(model: object) -> dict[tuple[int, ...], float]:
+    limits = torch.tensor([4])
+    (found,) = beam_search(
+        model,
+        sources([SENTENCES[0]]),
+        beams=WIDE,
+        alpha=0.6,
+        bos=BOS,
+        eos=EOS,
+        max_lengths=limits,  # type: ignore[arg-type]
+    )
+    return {tuple(hypothesis.tokens): hypothesis.score for hypothesis in found}
+
+
+@pytest.mark.parametrize("names", [("sinusoidal", "rotary"), ("lstm", "sinusoidal", "relative")])
+def test_an_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[str, ...]):
+    models = [make(name, seed) for seed, name in enumerate(names)]
+    expected = all_outputs(Mean(models), SENTENCES[0], 4, 0.6)  # type: ignore[arg-type]
+    assert wide(Ensemble(models)) == pytest.approx(expected, abs=1e-5)
+    assert wide(models[0]) != pytest.approx(expected, abs=1e-2)  # the control
+
+
+def test_a_model_beside_itself_is_that_model():
+    model = make("sinusoidal")
+    limits = torch.tensor([9] * len(SENTENCES))
+    one, two = (
+        greedy_search(each, sources(), bos=BOS, eos=EOS, max_lengths=limits)  # type: ignore[arg-type]
+        for each in (model, Ensemble([model, model]))
+    )
+    assert [h.tokens for h in one] == [h.tokens for h in two]
+    assert [h.score for h in one] == pytest.approx([h.score for h in two], abs=1e-5)
+    assert len(set(itertools.chain(*(h.tokens for h in one)))) < WORDS
+
+
+def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, pairs: list[Pair], tmp_path: Path):
+    sources = [source for source, _ in pairs[:10]]
+    alone, twice = (
+        Translator.load(trained, SearchConfig(beam=2), NO_CARE, others).translate(sources)
+        for others in ((), (trained,))
+    )
+    assert [found.text for found in twice] == [found.text for found in alone]
+    model, _ = read_model(trained)
+    other = Tokenizer.train([text for pair in pairs for text in pair][:50], suggested=len(read_model(trained)[1]) - 40)
+    with new_folder(tmp_path / "other") as draft:
+        write_model(draft, type(model)(model.config, len(other), pad=model.pad), other, "")
+    with pytest.raises(DragomanError, match="other: its tokenizer is not that of"):
+        Translator.load(trained, SearchConfig(beam=2), NO_CARE, [tmp_path / "other"])
