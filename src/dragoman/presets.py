@@ -49,7 +49,7 @@ SMALL = Preset(
         positions="rotary",
         norm_first=True,
     ),
-    TrainingConfig(batch_tokens=1024, warmup=800),
+    TrainingConfig(batch_tokens=1024, warmup=800, ema=0.998),
     vocabulary=8000,
 )
 
