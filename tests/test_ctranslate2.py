@@ -314,6 +314,10 @@ def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, t
     [
         (TINY_RECURRENT, "recurrent"),
         (dataclasses.replace(TINY, positions="relative"), "relative"),
+        (
+            dataclasses.replace(TINY, positions="rotary-across"),
+            "rotary-across'.*or train with --model.positions rotary$",
+        ),
         (dataclasses.replace(TINY, attention=AttentionConfig(2, score="additive")), "additive"),
         (dataclasses.replace(TINY, attention=AttentionConfig(2, d_k=8, d_v=4)), "d_v = 4"),
         (dataclasses.replace(TINY, encoder_layers=0), "encoder_layers"),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.errors import UsageError
+from dragoman.inspection.attention import attention_maps
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Relative, sinusoids, sinusoids_in_halves
@@ -398,3 +399,32 @@ def test_a_layer_turns_its_queries_and_its_keys():
     assert gap(attend(3, 3), attend(0, 0)) <= 1e-12  # only distances count
     assert gap(attend(3, 0), attend(0, 0)) > 1e-4  # and both sides have places
     assert gap(attend(0, 3), attend(0, 0)) > 1e-4
+
+
+def across(positions: str, source: Tensor, target: Tensor) -> Tensor:
+    """What attention over the source sees of a model whose words are all the same: (H, T, S)."""
+    model = model_with(positions)
+    model.encoder = torch.nn.ModuleList()  # what the source's words look like is the same at all its places
+    with attention_maps(model) as maps:
+        model(source, target)
+    return maps["decoder.0.cross_attention"][0][0]
+
+
+def test_attention_over_the_source_knows_distances_where_it_is_turned():
+    source, target = torch.full((1, 9), 3), torch.full((1, 6), 3)
+    weights = across("rotary-across", source, target).log()
+    scores = weights - weights[:, :, :1]  # of each query, up to a constant
+    by_distance = scores[:, 1:, 1:] - scores[:, 1:, 1:2]
+    moved = scores[:, :-1, :-1] - scores[:, :-1, :1]
+    assert gap(by_distance, moved) <= 1e-9  # one token further in both is the same
+    assert by_distance.abs().max() > 1e-3
+    for other in ("rotary", "none"):  # the control: all source tokens are the same to them
+        assert gap(across(other, source, target), torch.full((HEADS, 6, 9), 1 / 9)) <= 1e-9
+
+
+def test_the_memory_is_turned_once_and_not_with_the_token_that_asks():
+    model = model_with("rotary-across").eval()
+    source, target = torch.randint(3, 9, (2, 7)), torch.randint(3, 9, (2, 5))
+    state = model.start(source)
+    steps = torch.cat([model.step(token, state) for token in target.split(1, 1)], 1)
+    assert gap(steps, model(source, target)) <= 1e-12

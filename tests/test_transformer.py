@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -536,7 +537,8 @@ def test_matrices_begin_as_xavier_drew_them():
 class NoteDecoderLayer(DecoderLayer):
     """With the slip of note 001: the second sum adds the input of the layer instead of the first sum."""
 
-    def forward(self, x, target, mask, rotate, memory, source, cache):
+    def forward(self, x, target, mask, positions, start, memory, source, cache):
+        rotate = partial(positions.rotate, start=start)
         first, second, third = self.around_attention, self.around_cross_attention, self.around_feed_forward
         cache.seen = self.attention.project(first.norm(x), target, rotate)
         cache.memory = self.cross_attention.project(memory, source)

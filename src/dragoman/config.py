@@ -111,7 +111,9 @@ class TransformerConfig:
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: float = 0.1
     "dropout on the output of each sub-layer and on the embeddings"
-    positions: Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "relative"] = "sinusoidal"
+    positions: Literal[
+        "none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"
+    ] = "sinusoidal"
     "how the model knows word order"
     norm_first: bool = False
     "normalise before each sub-layer instead of after it (the paper: after)"
@@ -133,7 +135,7 @@ class TransformerConfig:
         _at_most(self, MOST_LAYERS, "encoder_layers", "decoder_layers")
         _rate(self, "dropout")
         d_k, _ = self.attention.head_sizes(self.d_model)
-        if self.positions == "rotary" and d_k % 2:
+        if self.positions.startswith("rotary") and d_k % 2:
             raise UsageError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
 
     @property
@@ -175,6 +177,7 @@ class RecurrentConfig:
 
 
 ModelConfig = TransformerConfig | RecurrentConfig
+Device = Literal["auto", "cpu", "cuda"]
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,8 @@ class SearchConfig:
     "hypotheses kept per sentence; 1 is greedy search"
     length_penalty: float = 0.6
     "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
+    coverage_penalty: float = 0.0
+    "beta: prefer, of the hypotheses that the search ends with, those that looked at every source token; 0.2 is a start"
     extra_length: int = 50
     "the longest output, in tokens more than the source has"
     min_length: int = 0
@@ -210,11 +215,13 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "beam", "extra_length", "n_best", "groups")
-        _at_least(self, 0, "min_length", "no_repeat", "seed", "diversity")
+        _at_least(self, 0, "min_length", "no_repeat", "seed", "diversity", "coverage_penalty")
         _at_most(self, MOST_BEAMS, "beam", "n_best")
         _at_most(self, LARGEST_SIZE, "extra_length", "min_length", "no_repeat")
         if not math.isfinite(self.length_penalty):
             raise UsageError(f"length_penalty must be a number, not {self.length_penalty}")
+        if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
+            raise UsageError("coverage_penalty chooses among the hypotheses of a beam search: give it several beams")
         if self.patience is not None and not 0 < self.patience <= MOST_BEAMS:
             raise UsageError(f"patience must be above 0 and at most {MOST_BEAMS}, not {self.patience}")
         if self.temperature is None:
@@ -286,7 +293,7 @@ class TrainingConfig:
     "under torchrun: spread weights, gradients and moments over the processes (FSDP), for models too large for one"
     deterministic: bool = False
     "the same bits on any number of processes: gradients are added up in a fixed order, one thread each"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     "where to compute"
     rank_timeout: float = 10.0
     "minutes after which a process that does not answer is an error"

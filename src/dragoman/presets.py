@@ -24,7 +24,8 @@ class Preset(Generic[Kind]):
     vocabulary: int
 
 
-# The two for small corpora and no GPU: pre-norm, rotary positions and small batches learn soonest (docs/benchmarks.md).
+# The two for small corpora and no GPU: pre-norm, small batches, and positions that attention over the source knows, too,
+# learn soonest (docs/benchmarks.md).
 TINY = Preset(
     TransformerConfig(
         d_model=128,
@@ -32,7 +33,7 @@ TINY = Preset(
         decoder_layers=2,
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=512),
-        positions="rotary",
+        positions="rotary-across",
         norm_first=True,
     ),
     TrainingConfig(batch_tokens=1024, warmup=400),
@@ -46,7 +47,7 @@ SMALL = Preset(
         decoder_layers=3,
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=1024),
-        positions="rotary",
+        positions="rotary-across",
         norm_first=True,
     ),
     TrainingConfig(batch_tokens=1024, warmup=800, ema=0.998),

@@ -11,10 +11,12 @@ import torch
 
 from dragoman import alignment, guards, placeholders
 from dragoman.batches import Ids
-from dragoman.config import SearchConfig
+from dragoman.config import Device, SearchConfig
+from dragoman.coverage import ranked
 from dragoman.decoding.engine import Demands, Engine
 from dragoman.decoding.native import Native
 from dragoman.decoding.search import Hypothesis
+from dragoman.device import device_of
 from dragoman.errors import DragomanError
 from dragoman.folder import find_model, read_model
 from dragoman.glossary import Found, Glossary, edges, report, terms
@@ -95,13 +97,16 @@ class Translator:
         search: SearchConfig = SearchConfig(),
         care: Care = Care(),
         ensemble: Sequence[str | Path] = (),
+        device: Device = "auto",
     ) -> "Translator":
         """ensemble: further models, whose probabilities are averaged with those of the first.
 
         Raises DragomanError naming the file where a model folder is missing or damaged, and the folder where a model
         has another tokenizer than the first.
         """
-        translator = cls(*read_model(Path(folder)), search, care)
+        where = device_of(device)
+        model, tokenizer = read_model(Path(folder))
+        translator = cls(model.to(where), tokenizer, search, care)
         if measured := alignment.Alignment.load(Path(folder)):
             translator.aligned_by = measured
         translator.scripts = guards.read_scripts(find_model(Path(folder)))
@@ -110,7 +115,7 @@ class Translator:
             if (tokenizer.pieces, tokenizer.merges) != (translator.tokenizer.pieces, translator.tokenizer.merges):
                 raise DragomanError(f"{name}: its tokenizer is not that of {folder}, so they cannot translate together")
         if others:
-            models = [translator.model, *(model for model, _ in others)]
+            models = [translator.model, *(other.to(where) for other, _ in others)]
             translator.engine = Native(*models, edges=edges(translator.tokenizer))
         return translator
 
@@ -160,13 +165,21 @@ class Translator:
 
     def _attempts(self, parts: Sequence[Part], search: SearchConfig) -> list[list[Attempt]]:
         """What a search finds for each part, the best first."""
-        found = self.engine.search(
-            [part.tag + part.ids for part in parts], search, [self._demands(part) for part in parts]
-        )
+        found = self._search([part.tag + part.ids for part in parts], search, [self._demands(part) for part in parts])
         return [
             [self._attempt(part, self.tokenizer.decode(hypothesis.tokens), hypothesis) for hypothesis in hypotheses]
             for part, hypotheses in zip(parts, found, strict=True)
         ]
+
+    def _search(
+        self, sources: Sequence[Ids], search: SearchConfig, demands: Sequence[Demands] | None = None
+    ) -> list[list[Hypothesis]]:
+        """What the engine finds; with a coverage penalty, the best of all its beams by that, too."""
+        if not search.coverage_penalty or self.aligned_by is None:
+            return self.engine.search(sources, search, demands)
+        found = self.engine.search(sources, replace(search, n_best=search.beam, coverage_penalty=0.0), demands)
+        best = ranked(self.model, sources, found, search.coverage_penalty, self.aligned_by)
+        return [some[: search.n_best] for some in best]
 
     def _demands(self, part: Part) -> Demands:
         prefix = self.tokenizer.encode(part.prefix) if part.prefix else []
@@ -323,7 +336,7 @@ class Translator:
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """The best hypothesis for each source, in order."""
-        return [hypotheses[0] for hypotheses in self.engine.search(sources, self.search)]
+        return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
 
 
 def better(first: list[Attempt], second: Attempt | None) -> list[Attempt]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from dragoman.commands import Model, Search, parse
-from dragoman.config import SearchConfig, TrainingConfig
+from dragoman.config import Device, SearchConfig, TrainingConfig
 from dragoman.errors import UsageError
 
 
@@ -46,7 +46,7 @@ class Options:
     "what searches: our own decoder, or CTranslate2, which is faster on processors"
     compute: str = "float32"
     "what CTranslate2 computes in; int8 is fastest"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     "where to compute"
     threads: int | None = None
     "CPU threads; default: as PyTorch chooses, one per core"
@@ -75,11 +75,11 @@ def main(arguments: list[str]) -> None:
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 
+    from dragoman.device import device_of
     from dragoman.folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
     from dragoman.synthesis.meter import Meter
     from dragoman.synthesis.work import Task, synthesise, words
-    from dragoman.training.ranks import device_of
 
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     task = Task(
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
         engine=options.engine,
         compute=options.compute,
     )
-    meter, device = Meter(options.quiet), device_of(settings)
+    meter, device = Meter(options.quiet), device_of(settings.device)
     record = synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter)
     if record:
         print(" ".join(words(result)))

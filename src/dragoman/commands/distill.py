@@ -57,7 +57,7 @@ class Options:
     "what CTranslate2 computes in; int8 is fastest"
     preset: PresetName = "small"
     "where the settings of training start from"
-    model: TransformerConfig = replace(SMALL.model, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
+    model: TransformerConfig = SMALL.model
     training: TrainingConfig = SMALL.training
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object instead of a table"
@@ -87,19 +87,19 @@ def main(arguments: list[str]) -> None:
     from rich.console import Console
 
     from dragoman.benchmarks.students import side_by_side
+    from dragoman.device import device_of
     from dragoman.folder import find_model, replace_file
     from dragoman.synthesis.cluster import synthesise_on_ray
     from dragoman.synthesis.meter import Meter
     from dragoman.synthesis.work import synthesise
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
-    from dragoman.training.ranks import device_of
 
     console, out = Console(stderr=True), Path(options.out)
     threads = options.training.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     teacher = find_model(Path(options.teacher))
-    meter, device = Meter(options.quiet), device_of(options.training)
+    meter, device = Meter(options.quiet), device_of(options.training.device)
     tasks = [task_of(options, number, origin, teacher) for number, origin in enumerate(origins, start=1)]
     records = [
         synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter) for task in tasks
@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """What the flags start from: the teacher's model with other numbers of layers, and the training of the preset."""
+    """What the flags start from: the teacher's model made fast, and the training of the preset."""
     name = flag(arguments, "--preset") or "small"
     if name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
@@ -129,9 +129,11 @@ def defaults(arguments: list[str]) -> Options:
 
         config = read_model(Path(teacher))[0].config
         if isinstance(config, TransformerConfig):
-            student = replace(config, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
-            return replace(start, model=student)
-    return start
+            start = replace(start, model=config)
+    model = replace(start.model, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
+    if model.positions == "rotary-across":  # a student is for speed, and CTranslate2 has no such attention
+        model = replace(model, positions="rotary")
+    return replace(start, model=model)
 
 
 def task_of(options: Options, number: int, origin: "Origin", teacher: Path) -> "Task":

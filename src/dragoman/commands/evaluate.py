@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from dragoman.commands import Model, Search, parse
-from dragoman.config import SearchConfig
+from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,11 @@ class Options:
     "model folder or run folder"
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
     "sentence pairs in any form that training reads (docs/corpora.md)"
+    ensemble: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
+    "further models with the same tokenizer: the mean of the probabilities of all counts"
     search: Search = SearchConfig()
+    device: Device = "auto"
+    "where to compute"
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     "how BLEU splits text into words"
     output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -65,8 +69,8 @@ def main(arguments: list[str]) -> None:
     if (options.details or options.against or options.against_file) and len(sources) > MOST_RESAMPLED:
         raise UsageError(f"intervals are for at most {MOST_RESAMPLED:,} sentences; the test set has {len(sources):,}")
 
-    translator = Translator.load(options.model, options.search)
-    other = Translator.load(options.against, options.search) if options.against else None
+    translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
+    other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = lines_of(options.against_file, len(sources)) if options.against_file else None
     translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
     if other:

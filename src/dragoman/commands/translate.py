@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dragoman.commands import Model, Search, parse
-from dragoman.config import SearchConfig
+from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Options:
     "what searches; ctranslate2 is the fastest on CPUs: it converts the model once, keeps it, and proves it equal"
     compute: Literal["float32", "int8"] = "float32"
     "what ctranslate2 computes in"
+    device: Device = "auto"
+    "where the native engine computes"
     threads: int | None = None
     "CPU threads"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -131,7 +133,7 @@ def opened(options: Options) -> "Translator":
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
     )
-    translator = Translator.load(options.model, options.search, care, options.ensemble)
+    translator = Translator.load(options.model, options.search, care, options.ensemble, options.device)
     if options.engine == "ctranslate2":
         from dragoman.interop.ctranslate2 import CTranslate2
 

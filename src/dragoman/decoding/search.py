@@ -47,7 +47,7 @@ def greedy_search(
 
     source (B, S); max_lengths (B,): tokens that each output may have, end included. One hypothesis per sentence.
     """
-    return word_by_word(model, source, lambda log_p, *_: log_p.argmax(-1), bos, eos, max_lengths, alpha, rules)
+    return word_by_word(model, source, lambda log_p, *_: top(log_p, 1)[1][:, 0], bos, eos, max_lengths, alpha, rules)
 
 
 @dataclass(frozen=True)
@@ -168,13 +168,13 @@ def beam_search(
         live, length = len(sentence), tokens.size(1)
         log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
         log_p = ruled(rules, log_p, tokens, sentence.repeat_interleave(beams), eos)
-        total = score.unsqueeze(-1) + log_p.view(live, groups, each, -1)  # B G k V
-        found = [Expansion.of(total[:, 0], eos)]
+        log_p = log_p.view(live, groups, each, -1)
+        found = [Expansion.of(score[:, 0], log_p[:, 0], eos)]
         for group in range(1, groups):
-            taken = torch.zeros_like(log_p[:live])
+            taken = log_p.new_zeros(live, log_p.size(-1))
             for earlier in found:
                 taken.scatter_add_(1, earlier.token, taken.new_full((), diversity).expand(earlier.token.shape))
-            found.append(Expansion.of(total[:, group], eos, taken))
+            found.append(Expansion.of(score[:, group], log_p[:, group], eos, taken))
         first = torch.arange(live, device=device)[:, None] * beams
         places = [first + group * each for group in range(groups)]
         for place, expansion in zip(places, found, strict=True):
@@ -205,6 +205,27 @@ def beam_search(
     return best.hypotheses()
 
 
+BLOCK = 64
+
+
+def top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of the last dimension and their places, as `topk`, several times as fast on a CPU where k is small.
+
+    They are among the k blocks with the largest maxima, and what is left over at the end.
+    """
+    size = x.size(-1)
+    whole = size // BLOCK * BLOCK
+    if whole <= k * BLOCK:
+        return x.topk(k)
+    blocks = x[..., :whole].unflatten(-1, (-1, BLOCK))
+    chosen = blocks.amax(-1).topk(k)[1]
+    places = (chosen.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(-2)
+    rest = torch.arange(whole, size, device=x.device).expand(*x.shape[:-1], -1)
+    places = torch.cat([places, rest], -1)
+    largest, index = x.gather(-1, places).topk(k)
+    return largest, places.gather(-1, index)
+
+
 @dataclass(frozen=True)
 class Expansion:
     """How k hypotheses of each sentence go on, all (B, k), the most probable first."""
@@ -216,15 +237,15 @@ class Expansion:
     end_beam: Tensor
 
     @classmethod
-    def of(cls, total: Tensor, eos: int, cost: Tensor | None = None) -> "Expansion":
-        """total (B, k, V): the score after each token; cost (B, V): what a token costs when they are compared."""
-        beams, words = total.shape[1:]
-        compared = (total if cost is None else total - cost.unsqueeze(1)).flatten(1)
-        # Twice as many as needed: k of them may end here, and k must go on.
-        best, index = compared.topk(min(2 * beams, compared.size(1)))
-        beam, token = index // words, index % words
+    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "Expansion":
+        """so_far (B, k), log_p (B, k, V) of each next token; cost (B, V): what a token costs when they are compared."""
+        beams, words = log_p.shape[1:]
+        # Twice as many as needed: k of them may end here, and k must go on. No hypothesis has more of them than that.
+        likely, word = top(log_p if cost is None else log_p - cost.unsqueeze(1), min(2 * beams, words))
+        best, index = (so_far.unsqueeze(-1) + likely).flatten(1).topk(min(2 * beams, beams * likely.size(-1)))
+        beam, token = index // likely.size(-1), word.flatten(1).gather(1, index)
         if cost is not None:
-            best = total.flatten(1).gather(1, index)
+            best = so_far.gather(1, beam) + log_p.flatten(1).gather(1, beam * words + token)
         ended = token == eos
         going = best.masked_fill(ended, -math.inf)
         if cost is None:

@@ -83,7 +83,8 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute: str = "f
     if not isinstance(model, Transformer):
         raise DragomanError("CTranslate2 knows no recurrent models: use the native engine")
     if unknown := beyond(model):
-        raise DragomanError(f"CTranslate2 knows no model with {' and '.join(unknown)}: use the native engine")
+        other = ", or train with --model.positions rotary" if model.config.positions == "rotary-across" else ""
+        raise DragomanError(f"CTranslate2 knows no model with {' and '.join(unknown)}: use the native engine{other}")
     library()
     spec = specification(model)
     spec.register_source_vocabulary(list(pieces))
@@ -105,7 +106,7 @@ def beyond(model: Transformer) -> list[str]:
     d_k, d_v = attention.head_sizes(config.d_model)
     words = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
     reasons = {
-        "positions = 'relative'": config.positions == "relative",
+        f"positions = '{config.positions}'": config.positions in ("relative", "rotary-across"),
         "attention.score = 'additive'": attention.score == "additive",
         f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
         f"attention.heads = {attention.heads}": attention.heads > MOST_HEADS,

@@ -12,7 +12,7 @@ FIRST_PLACES = 1024  # of a table that is a formula; it grows when a longer sent
 
 
 class Positions(nn.Module):
-    """No position information; each scheme overrides one of the three hooks."""
+    """No position information; each scheme overrides one or two of the four hooks."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__()
@@ -23,6 +23,10 @@ class Positions(nn.Module):
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
         """Change the queries or keys (B, H, T, D) of the tokens number start, start + 1, ..."""
+        return x
+
+    def rotate_across(self, x: Tensor, start: int) -> Tensor:
+        """The same for attention over the source: queries of the target's tokens, keys of the source's, from 0."""
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
@@ -106,6 +110,15 @@ class Rotary(Positions):
         return turned.to(x.dtype)  # turned in the table's type, also where training is in 16 bits
 
 
+class RotaryAcross(Rotary):
+    """Turns the queries and keys of attention over the source, too: a head can look a distance ahead or back, and for
+    the beginning of a target near the beginning of its source, before it knows any word. Learns sooner.
+    """
+
+    def rotate_across(self, x: Tensor, start: int) -> Tensor:
+        return self.rotate(x, start)
+
+
 class Relative(Positions):
     """One learned score per head and distance, the same in all layers; beyond `reach` all distances count as one."""
 
@@ -129,5 +142,6 @@ POSITIONS: dict[str, type[Positions]] = {
     "sinusoidal-halves": SinusoidalHalves,
     "learned": Learned,
     "rotary": Rotary,
+    "rotary-across": RotaryAcross,
     "relative": Relative,
 }

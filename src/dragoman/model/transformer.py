@@ -98,15 +98,17 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         target: Packing,
         mask: Tensor | None,
-        rotate: Rotate,
+        positions: Positions,
+        start: int,
         memory: Tensor | None,
         source: Packing,
         cache: Cache,
     ) -> Tensor:
-        """x (N, M) of the target and memory (N', M) of the source -> (N, M).
+        """x (N, M) of the target, from token number `start` on, and memory (N', M) of the source -> (N, M).
 
         The cache then holds the new tokens, and the memory, which is not asked for again.
         """
+        rotate, across = partial(positions.rotate, start=start), partial(positions.rotate_across, start=start)
 
         def look_back(y: Tensor) -> Tensor:
             new = self.attention.project(y, target, rotate)
@@ -118,9 +120,9 @@ class DecoderLayer(nn.Module):
 
         def look_across(y: Tensor) -> Tensor:
             if memory is not None:
-                cache.memory = self.cross_attention.project(memory, source)
+                cache.memory = self.cross_attention.project(memory, source, partial(positions.rotate_across, start=0))
             assert cache.memory is not None
-            return self.cross_attention(y, target, cache.memory, source.mask)
+            return self.cross_attention(y, target, cache.memory, source.mask, across)
 
         x = self.around_attention(x, look_back)
         x = self.around_cross_attention(x, look_across)
@@ -229,10 +231,9 @@ class Transformer(nn.Module):
         if target.mask is not None:
             mask = target.mask if mask is None else mask & target.mask
         mask = with_bias(mask, positions.bias(start, new, start + new))
-        rotate = partial(positions.rotate, start=start)
         x = self.embed(tokens, target, self.target_embedding, positions, start)
         for layer, cache in zip(self.decoder, state.caches, strict=True):
-            x = layer(x, target, mask, rotate, state.memory, state.source, cache)
+            x = layer(x, target, mask, positions, start, state.memory, state.source, cache)
         state.length, state.memory = start + new, None
         return self.decoder_norm(x)
 

@@ -14,7 +14,8 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config import TrainingConfig
-from dragoman.errors import DragomanError, UsageError
+from dragoman.device import device_of
+from dragoman.errors import DragomanError
 
 # For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
 # their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
@@ -65,19 +66,10 @@ class Ranks:
         return found
 
 
-def device_of(settings: TrainingConfig) -> torch.device:
-    """Raises UsageError where a GPU is asked for and there is none."""
-    if settings.device == "cpu" or (settings.device == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise UsageError("training.device is 'cuda', but PyTorch sees no GPU here")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-
-
 @contextmanager
 def together(settings: TrainingConfig) -> Iterator[Ranks]:
     """Join the processes that torchrun has started. Raises DragomanError where one of them is gone or hangs."""
-    device = device_of(settings)
+    device = device_of(settings.device)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if device.type == "cuda":
         torch.cuda.set_device(device)

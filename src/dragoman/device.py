@@ -1,0 +1,20 @@
+"""Where to compute."""
+
+import os
+
+import torch
+
+from dragoman.config import Device
+from dragoman.errors import UsageError
+
+
+def device_of(wanted: Device) -> torch.device:
+    """auto: a GPU where there is one; torchrun gives each of its processes its own.
+
+    Raises UsageError where a GPU is asked for and there is none.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UsageError("the device is to be 'cuda', but PyTorch sees no GPU here")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
