@@ -37,9 +37,12 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 	$(PYTHON) -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check $(PACKAGES) || (rm -r $@; exit 1)
 
+# BertViz would bring boto3, which it needs for nothing that is tested here.
+.venv/test.installed: ALONE = bertviz==1.4.1
 .venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(if $(ALONE),$(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(ALONE))
 	touch $@
 
 clean:

@@ -29,7 +29,7 @@ pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extr
 
 HEADS = AttentionConfig(heads=2)
 MODELS = {
-    "preset tiny": presets.TINY.model,
+    "preset tiny, rotary": dataclasses.replace(presets.TINY.model, positions="rotary"),
     "as base": dataclasses.replace(TINY, encoder_layers=2),
     "learned": dataclasses.replace(TINY, positions="learned", max_length=40, norm_first=True, output_bias=True),
     "halves, gelu": dataclasses.replace(
@@ -134,7 +134,7 @@ def test_beam_search_with_patience_finds_the_same_words(both: tuple[Model, CTran
 
 
 CONTROLS = {
-    "rotation": ("preset tiny", {"positions": "none"}),
+    "rotation": ("preset tiny, rotary", {"positions": "none"}),
     "table of positions": ("as base", {"positions": "sinusoidal-halves"}),
     "scale of the embeddings": ("as base", {"scale_embedding": False}),
     "order of the norms": ("unlike layers", {"norm_first": False}),
@@ -297,7 +297,7 @@ def test_a_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_pa
         engine.search([[5], [5] * 40], SearchConfig())
 
 
-@pytest.mark.parametrize(("name", "longest"), [("preset tiny", None), ("as base", 4096)])
+@pytest.mark.parametrize(("name", "longest"), [("preset tiny, rotary", None), ("as base", 4096)])
 def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, tokenizer: Tokenizer, tmp_path: Path):
     model, engine = pair(MODELS[name], tokenizer, tmp_path)
     assert engine.longest == longest

@@ -32,8 +32,8 @@ RECURRENT = """
 --model.activation --model.dropout --model.share
 """
 SEARCH = """
---beam --length-penalty --extra-length --min-length --n-best --patience --no-repeat --groups --diversity
---temperature --top-k --top-p --seed
+--beam --length-penalty --coverage-penalty --extra-length --min-length --n-best --patience --no-repeat --groups
+--diversity --temperature --top-k --top-p --seed
 """
 
 FLAGS = {
@@ -44,15 +44,19 @@ FLAGS = {
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format --words --alignment --key --keys --lines
 --tag --prefix --glossary --forbid --placeholders --no-placeholders --numbers --no-numbers --guard --no-guard
---engine --compute --threads --quiet {SEARCH}
+--engine --compute --device --threads --quiet {SEARCH}
 """,
     "plot": "--out --against",
     "average": "--out --last",
-    "evaluate": "-m --model --tokenize --output --sentences --details --against --against-file --json " + SEARCH,
+    "evaluate": "-m --model --ensemble --device --tokenize --output --sentences --details --against --against-file "
+    + f"--json {SEARCH}",
     "score": "-m --model --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --pieces",
-    "info": "--preset --vocabulary --json",
-    "inspect": f"-m --model --translation --out --layer --head --pieces {SEARCH}",
+    "info": "--preset --vocabulary --diagram --json",
+    "insight": "--pairs --sentence --pieces --out",
+    "inspect": "-m --model --translation --out --html --json --view --kind --layer --head --aggregate --pieces "
+    + SEARCH,
+    "lab": "--quick --out --seeds",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute --json "
     + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
     "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "

@@ -11,11 +11,11 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, words
+from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
 from dragoman.inspection.cost import cost
 from dragoman.inspection.figures import check_format, heat_map
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
-from dragoman.inspection.picture import draw_cross_attention, subwords
+from dragoman.inspection.picture import draw_cross_attention
 from dragoman.model import Model, build
 from dragoman.model.attention import Additive, explicit, fused
 from dragoman.presets import PRESETS
@@ -279,13 +279,13 @@ def test_a_layer_or_head_that_is_not_there_is_refused(translator: Translator, tm
 
 
 def test_a_sentence_too_long_for_a_picture_is_refused(translator: Translator, tmp_path: Path):
-    with pytest.raises(UsageError, match="tokens; a picture takes at most"):
+    with pytest.raises(UsageError, match="tokens; an inspection takes at most"):
         draw_cross_attention(translator, "The dog " * 600, tmp_path / "map.svg")
 
 
 def test_a_model_without_attention_has_no_picture(tmp_path: Path, tokenizer: Tokenizer):
     model = build(dataclasses.replace(TINY_RECURRENT, attention="none"), len(tokenizer)).eval()
-    with pytest.raises(DragomanError, match="no attention over the source"):
+    with pytest.raises(DragomanError, match="no cross-attention"):
         draw_cross_attention(Translator(model, tokenizer), "The dog", tmp_path / "map.svg", translation="개")
 
 

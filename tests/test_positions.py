@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 from dragoman.inspection.attention import attention_maps
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
-from dragoman.model.positions import POSITIONS, Relative, sinusoids, sinusoids_in_halves
+from dragoman.model.positions import FIRST_PLACES, POSITIONS, Relative, sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
 HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
@@ -174,21 +174,24 @@ def test_wavelengths_grow_geometrically_from_2_pi_to_10000_times_as_much():
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves"])
-def test_the_table_of_sinusoids_grows_past_max_length(name):
-    positions, x = scheme(name), torch.randn(2, 3 * PLACES, D_MODEL)
+@pytest.mark.parametrize("places", [3 * PLACES, FIRST_PLACES + 1])
+def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
+    positions, x = scheme(name), torch.randn(1, places, D_MODEL)
     formula = {"sinusoidal": of_the_paper, "sinusoidal-halves": of_marian}[name]
-    assert positions.table.size(0) == PLACES
+    assert positions.table.size(0) == 0
+    positions.embed(x[:, :3], 0)
+    assert positions.table.size(0) == FIRST_PLACES
     added = positions.embed(x, 0) - x
-    assert gap(added[0], table_of(formula, 3 * PLACES, D_MODEL)) <= 1e-12
-    assert gap(added[0], table_of(formula, PLACES, D_MODEL).repeat(3, 1)) > 0.1
+    assert gap(added[0], table_of(formula, places, D_MODEL)) <= 1e-12
+    assert gap(added[0, 1:], table_of(formula, places, D_MODEL)[:-1]) > 0.1
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves", "rotary"])
 def test_a_grown_table_keeps_the_type_of_the_old_one(name):
     positions = scheme(name).float()
-    positions.embed(torch.randn(1, 2 * PLACES, D_MODEL), 0)
-    positions.rotate(torch.randn(1, HEADS, 2 * PLACES, D_K), 0)
-    assert positions.table.size(0) > PLACES
+    positions.embed(torch.randn(1, 2 * FIRST_PLACES, D_MODEL), 0)
+    positions.rotate(torch.randn(1, HEADS, 2 * FIRST_PLACES, D_K), 0)
+    assert positions.table.size(0) > FIRST_PLACES
     assert positions.table.dtype == torch.float32
 
 

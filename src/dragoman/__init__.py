@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "AttentionConfig": "config",
     "DragomanError": "errors",
+    "Inspection": "inspection.look",
     "RecurrentConfig": "config",
     "RunConfig": "config",
     "SearchConfig": "config",
@@ -18,6 +19,7 @@ _WHERE = {
     "Translation": "translator",
     "Translator": "translator",
     "evaluate": "evaluation",
+    "inspect": "inspection.look",
 }
 
 __all__ = sorted(_WHERE)

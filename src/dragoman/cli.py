@@ -20,6 +20,8 @@ COMMANDS = {
     "align": "which source word goes with which target word",
     "info": "what a model or a preset consists of, and what it costs",
     "inspect": "draw what the model looked at while it translated",
+    "lab": "experiments on the claims of the paper and the notes: figures, tables, one report",
+    "insight": "how a model learned: gradients, updates, attention over its checkpoints",
     "distill": "a small, fast student that learns from a model's translations",
     "backtranslate": "sentence pairs from text in the target language alone",
     "benchmark": "measure speed, beside other toolkits where they are installed",

@@ -111,9 +111,9 @@ class TransformerConfig:
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: float = 0.1
     "dropout on the output of each sub-layer and on the embeddings"
-    positions: Literal[
-        "none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"
-    ] = "sinusoidal"
+    positions: Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"] = (
+        "sinusoidal"
+    )
     "how the model knows word order"
     norm_first: bool = False
     "normalise before each sub-layer instead of after it (the paper: after)"

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.errors import DragomanError
-from dragoman.model import Model, build
+from dragoman.model import Model, build, outline
 from dragoman.tokenizer import PAD, Tokenizer
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "card.md")
@@ -161,8 +160,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, found: dict[str, tuple[in
     if layers > len(found):
         raise DragomanError(f"{file}: {len(found)} tensors are too few for the {layers} layers of config.json")
     try:
-        with torch.device("meta"):
-            expected = weights(build(config, vocabulary))
+        expected = weights(outline(config, vocabulary))
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: no such model can be: {error}") from None
     for names, tensor in expected:

@@ -19,6 +19,7 @@ class Options:
 
     $ dragoman info runs/en-ko
     $ dragoman info --preset base --vocabulary 37000
+    $ dragoman info --preset base --diagram base.svg
     """
 
     model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
@@ -27,6 +28,8 @@ class Options:
     "a preset, instead of a model"
     vocabulary: int | None = None
     "words in the preset's joint vocabulary; default: what the preset suggests"
+    diagram: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "draw the architecture from the model's modules: .svg, .png or .pdf"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 
@@ -37,15 +40,18 @@ def main(arguments: list[str]) -> None:
         raise UsageError("name a model folder, or a preset: dragoman info --preset base")
     import torch
 
+    from dragoman.inspection.architecture import architecture
     from dragoman.inspection.cost import cost
-    from dragoman.model import build
+    from dragoman.inspection.figures import check_format, save
+    from dragoman.model import outline
 
+    if options.diagram:
+        check_format(options.diagram)
     if options.preset:
         preset = PRESETS[options.preset]
         if options.vocabulary is not None and not 1 <= options.vocabulary <= LARGEST_SIZE:
             raise UsageError(f"vocabulary must be from 1 to {LARGEST_SIZE:,}, not {options.vocabulary}")
-        with torch.device("meta"):
-            model = build(preset.model, options.vocabulary or preset.vocabulary)
+        model = outline(preset.model, options.vocabulary or preset.vocabulary)
     else:
         from dragoman.folder import find_model, read_model
 
@@ -57,3 +63,8 @@ def main(arguments: list[str]) -> None:
             print((folder / "card.md").read_text(encoding="utf-8"))
     found = cost(model)
     print(json.dumps(asdict(found)) if options.json else found)
+    if options.diagram:
+        name = options.preset or Path(str(options.model)).resolve().name
+        save(architecture(model, name), options.diagram)
+        if not options.json:
+            print(f"\n{options.diagram}")

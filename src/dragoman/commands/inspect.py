@@ -1,8 +1,10 @@
 """dragoman inspect"""
 
+import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -10,12 +12,22 @@ from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
 
+OUT = Path("attention.svg")
+WHICH = {  # the views for which a layer or head, a kind of attention, or pieces can be chosen
+    "layer": ("map",),
+    "head": ("map",),
+    "aggregate": ("map",),
+    "kind": ("map", "grid", "heads"),
+    "pieces": ("map", "grid", "occlusion"),
+}
+
 
 @dataclass(frozen=True)
 class Options:
-    """Draw which source words the model looked at for each word of its translation.
+    """Draw which source words the model looked at for each word of its translation, and what else went on.
 
     $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
+    $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --html page.html
     """
 
     model: Model
@@ -24,12 +36,23 @@ class Options:
     "the sentence to translate"
     translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
     "look at this translation instead of the model's own"
-    out: Path = Path("attention.svg")
-    "the figure: .svg, .png or .pdf"
+    out: Path | None = None
+    "the figure: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
+    html: Path | None = None
+    "a page to share, in one file: every layer and head, the search, probabilities, what each source word does"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print everything as JSON, with all weights, and nothing else"
+    view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
+    "what the figure shows: one map, all heads, the beam search, statistics of heads, token probabilities, the "
+    "effect of leaving words out, the positional encoding, or the masks"
+    kind: Literal["cross", "encoder", "decoder"] = "cross"
+    "attention over the source, or self-attention"
     layer: int | None = None
-    "decoder layer, from 1; default: the last"
+    "layer, from 1; default: the last"
     head: int | None = None
     "attention head, from 1; default: the mean of all"
+    aggregate: Literal["mean", "max", "rollout"] | None = None
+    "many maps as one: of all heads of all layers, or of --layer; a rollout goes from the first layer up to it"
     pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
     search: Search = SearchConfig()
@@ -37,22 +60,56 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
-    from dragoman.inspection.figures import check_format
-    from dragoman.inspection.picture import draw_cross_attention
+    out = options.out or (None if options.html or options.json else OUT)
+    check(options, out)
+    from dragoman.inspection.figures import check_format, save
+    from dragoman.inspection.look import inspect
     from dragoman.translator import Translator
 
+    if out:
+        check_format(out)
+    translator = Translator.load(options.model, options.search)
+    name = Path(options.model).absolute().name
+    inspection = inspect(translator, options.text, options.translation, name=name)
+    files = []
+    if out:
+        from dragoman.inspection.picture import attention_map, picture
+
+        if options.view == "map":
+            which = options.kind, options.layer, options.head, options.aggregate
+            drawn = attention_map(inspection, *which, pieces=options.pieces)
+        else:
+            drawn = picture(translator, inspection, options.view, options.kind, pieces=options.pieces)
+        save(drawn, out)
+        files.append(out)
+    if options.html:
+        from dragoman.inspection.page import page
+
+        options.html.parent.mkdir(parents=True, exist_ok=True)
+        options.html.write_text(page(inspection, translator.model), encoding="utf-8", errors="replace")
+        files.append(options.html)
+    if options.json:
+        from dragoman.inspection.record import record, weights
+
+        print(json.dumps(record(inspection) | weights(inspection), ensure_ascii=False))
+    else:
+        print(inspection.target.text)
+    for file in files:
+        print(file, file=sys.stderr if options.json else sys.stdout)
+
+
+def check(options: Options, out: Path | None) -> None:
+    """Raises UsageError for flags that say nothing together."""
     if not options.text.strip():
         raise UsageError("there is no text to translate")
-    check_format(options.out)
-    translator = Translator.load(options.model, options.search)
-    shown = draw_cross_attention(
-        translator,
-        options.text,
-        options.out,
-        translation=options.translation,
-        layer=options.layer,
-        head=options.head,
-        pieces=options.pieces,
-    )
-    print(shown)
-    print(options.out)
+    if options.html and options.html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{options.html}: a page's name ends in .html")
+    if options.head is not None and options.aggregate:
+        raise UsageError("--head is one map and --aggregate makes one of many: give one of them")
+    for flag, views in WHICH.items():
+        given = getattr(options, flag) != getattr(Options, flag)
+        if given and (options.view not in views or not out):
+            figure = f"--view {options.view}" if out else "a page or JSON, which has all of them; a figure needs --out"
+            raise UsageError(f"--{flag} does not go with {figure}")
+    if options.view != "map" and not out:
+        raise UsageError(f"--view {options.view} is for a figure: name its file with --out")

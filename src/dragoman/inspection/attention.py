@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dragoman.batches import Ids
 from dragoman.model.attention import Kernel
-from dragoman.tokenizer import BOS, EOS, Tokenizer
+from dragoman.tokenizer import BOS, EOS, SPECIAL, Tokenizer
 
 
 @contextmanager
@@ -77,8 +77,26 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     """The words of ids, split at spaces, and the end of the sentence."""
     starts = [i for i, id in enumerate(ids) if i == 0 or tokenizer.pieces[id].startswith(" ")]
     spans = [range(start, end) for start, end in pairwise([*starts, len(ids)])]
-    found = [Word(tokenizer.decode(ids[span.start : span.stop]).strip() or "␣", span) for span in spans]
-    return [*found, Word("</s>", range(len(ids), len(ids) + 1))]
+    return [*(Word(spelled(tokenizer, ids[span.start : span.stop]), span) for span in spans), end(ids)]
+
+
+def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """One label per token, and the end of the sentence."""
+    return [*(Word(piece(tokenizer, id), range(i, i + 1)) for i, id in enumerate(ids)), end(ids)]
+
+
+def end(ids: Ids) -> Word:
+    return Word(SPECIAL[EOS], range(len(ids), len(ids) + 1))
+
+
+def spelled(tokenizer: Tokenizer, ids: Ids) -> str:
+    """The text of a word; that of its pieces where there is nothing to read: a tag, white space."""
+    return tokenizer.decode(ids).strip() or "".join(piece(tokenizer, id) for id in ids)
+
+
+def piece(tokenizer: Tokenizer, id: int) -> str:
+    """A token as it is shown, a space as ␣."""
+    return tokenizer.pieces[id].replace(" ", "␣")
 
 
 def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:

@@ -1,7 +1,10 @@
-"""Figures for paper and screen, as SVG or PNG. Needs the extra `plot`."""
+"""Figures for paper and screen, as SVG, PNG or PDF. Needs the extra `plot`."""
 
 import importlib.util
-from collections.abc import Sequence
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,34 @@ FORMATS = (".svg", ".png", ".pdf")
 NUMBERS_UP_TO = 14  # rows and columns for which each cell shows its number
 LONGEST_LABEL = 24  # characters
 LARGEST = 30.0  # inches; with more rows or columns than fit, cells and letters get smaller
+LETTERS_PER_INCH = 15  # of a caption
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the colours of a map mean."""
+
+    name: str  # beside the colour bar, with the unit
+    colours: str  # a colour map of matplotlib: one that gets darker, or, where 0 is in the middle, one from the middle
+    low: float
+    high: float
+
+
+WEIGHTS = Scale("attention weight", "Blues", 0.0, 1.0)
+
+
+def signed(name: str, most: float) -> Scale:
+    """For values from -most to most: white is 0."""
+    return Scale(name, "PuOr", -most, most)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that is not drawn yet."""
+
+    caption: str  # what is shown, of which model and sentence
+    draw: Callable[[Any], None]  # is given an empty matplotlib figure with constrained layout
+    size: tuple[float, float]  # width and height in inches
 
 
 def pyplot() -> Any:
@@ -43,33 +74,94 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: a figure's name ends in one of {', '.join(FORMATS)}")
 
 
+def save(picture: Picture, path: Path) -> None:
+    """Draw a picture, its caption below it, to a file whose format is its suffix. Raises UsageError for another one."""
+    check_format(path)
+    plt = pyplot()
+    figure = plt.figure(figsize=picture.size, layout="constrained")
+    try:
+        picture.draw(figure)
+        if picture.caption:
+            figure.supxlabel(wrapped(picture.caption, picture.size[0]), fontsize=8)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    finally:
+        plt.close(figure)
+
+
+def wrapped(caption: str, width: float) -> str:
+    """The caption in lines of at most `width` inches; a letter of Hangul is as wide as two others."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in caption)
+    letters = LETTERS_PER_INCH * width * len(caption) / (len(caption) + wide)
+    return textwrap.fill(caption, max(20, int(letters)))
+
+
+def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
+    return label if len(label) <= longest else label[: longest - 1] + "…"
+
+
 def heat_map(
     path: Path, weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, caption: str = ""
 ) -> None:
     """Draw weights (rows, columns), from 0 to 1: the darker, the more; readable in black and white."""
-    check_format(path)
-    if tuple(weights.shape) != (len(rows), len(columns)):
-        raise ValueError(f"weights are {tuple(weights.shape)}, labels {len(rows)} and {len(columns)}")
-    plt = pyplot()
-    wanted = (2.2 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
+    save(labelled_map(weights, rows, columns, title, caption), path)
+
+
+def labelled_map(
+    values: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    caption: str = "",
+    scale: Scale = WEIGHTS,
+) -> Picture:
+    """A map of values (rows, columns) with its labels, and with its numbers where they fit."""
+    if tuple(values.shape) != (len(rows), len(columns)):
+        raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
+    wanted = (2.4 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
     letters = 10 * min(1.0, LARGEST / max(wanted))
-    figure, axes = plt.subplots(figsize=tuple(min(side, LARGEST) for side in wanted), layout="constrained")
-    image = axes.imshow(weights.detach().cpu().numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    short = [[t if len(t) <= LONGEST_LABEL else t[: LONGEST_LABEL - 1] + "…" for t in side] for side in (rows, columns)]
-    axes.set_xticks(range(len(columns)), short[1], rotation=45, ha="left", rotation_mode="anchor", fontsize=letters)
-    axes.set_yticks(range(len(rows)), short[0], fontsize=letters)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0)
-    axes.set_xlabel(caption, fontsize=8)
-    axes.set_title(title, fontsize=11)
-    if len(rows) <= NUMBERS_UP_TO and len(columns) <= NUMBERS_UP_TO:
-        for y, row in enumerate(weights.tolist()):
-            for x, weight in enumerate(row):
-                if weight >= 0.05:
-                    colour = "white" if weight > 0.55 else "black"
-                    axes.text(x, y, f"{weight:.2f}"[1:] if weight < 0.995 else "1", ha="center", va="center",
-                              fontsize=8, color=colour)  # fmt: skip
-    figure.colorbar(image, ax=axes, shrink=0.8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        image = show(axes, values, scale)
+        tops = [shortened(label) for label in columns]
+        axes.set_xticks(range(len(columns)), tops, rotation=45, ha="left", rotation_mode="anchor", fontsize=letters)
+        axes.set_yticks(range(len(rows)), [shortened(label) for label in rows], fontsize=letters)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.set_title(title, fontsize=11)
+        if max(values.shape) <= NUMBERS_UP_TO:
+            write_numbers(axes, image, values, with_sign=scale.low < 0)
+        figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
+
+    width, height = (min(max(side, 4.0), LARGEST) for side in wanted)
+    return Picture(caption, draw, (width, height))
+
+
+def show(axes: Any, values: Tensor, scale: Scale) -> Any:
+    """The values (rows, columns) as an image."""
+    array = values.detach().cpu().numpy()
+    return axes.imshow(array, cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="auto", interpolation="none")
+
+
+def write_numbers(axes: Any, image: Any, values: Tensor, with_sign: bool) -> None:
+    """Each value into its cell, as far as it can be told from 0."""
+    for y, row in enumerate(values.tolist()):
+        for x, value in enumerate(row):
+            red, green, blue, _ = image.to_rgba(value)
+            light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.55
+            if abs(value) >= 0.05:
+                axes.text(x, y, short_number(value, with_sign), ha="center", va="center", fontsize=8,
+                          color="black" if light else "white")  # fmt: skip
+
+
+def short_number(value: float, with_sign: bool = False) -> str:
+    """As it fits into a cell: .71, 1, and with a sign +0.71."""
+    if with_sign:
+        return f"{value:+.2f}".replace("-", "−")
+    return f"{value:.2f}".removeprefix("0").removesuffix(".00")
+
+
+def two_digits(value: float) -> str:
+    """Two digits, with a true minus sign, and without one before 0.00."""
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")

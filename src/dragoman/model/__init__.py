@@ -1,8 +1,11 @@
 """The models, and what the rest of dragoman asks of one."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from dragoman.config import ModelConfig, RecurrentConfig
 from dragoman.model.recurrent import Recurrent
@@ -32,3 +35,19 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
     if isinstance(config, RecurrentConfig):
         return Recurrent(config, vocabulary, target_vocabulary, pad)
     return Transformer(config, vocabulary, target_vocabulary, pad)
+
+
+def outline(config: ModelConfig, vocabulary: int) -> Model:
+    """The same with shapes and without numbers, of any size: nothing is allocated."""
+    with torch.device("meta"), _Undrawn():
+        return build(config, vocabulary)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Tensors keep what they have where `torch.nn.init` would draw numbers: that, of no numbers, takes seconds."""
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)

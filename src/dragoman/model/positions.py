@@ -51,22 +51,33 @@ def sinusoids_in_halves(length: int, size: int) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=-1)[:, :size].to(torch.get_default_dtype())
 
 
-class Sinusoidal(Positions):
-    """Added to the embeddings; a formula, so any length will do: the table grows with the longest sentence seen."""
+class Table(Positions):
+    """A table that is a formula: computed when it is first needed, and again when a longer sentence comes."""
 
     table: Tensor
     formula = staticmethod(sinusoids)
 
+    def __init__(self, size: int):
+        nn.Module.__init__(self)
+        self.register_buffer("table", torch.empty(0, size), persistent=False)
+
+    def places(self, start: int, end: int) -> Tensor:
+        """(end - start, size)"""
+        if end > self.table.size(0):
+            longer = FIRST_PLACES if end <= FIRST_PLACES else 2 * end
+            with torch.inference_mode(False):  # the table outlives a search that made it grow
+                self.table = self.formula(longer, self.table.size(1)).to(self.table)
+        return self.table[start:end]
+
+
+class Sinusoidal(Table):
+    """Added to the embeddings; any length will do."""
+
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        super().__init__(d_model, heads, d_k, max_length)
-        self.register_buffer("table", self.formula(min(max_length, FIRST_PLACES), d_model), persistent=False)
+        super().__init__(d_model)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        end = start + x.size(1)
-        if end > self.table.size(0):
-            with torch.inference_mode(False):  # the table outlives a search that made it grow
-                self.table = self.formula(2 * end, self.table.size(1)).to(self.table)
-        return x + self.table[start:end]
+        return x + self.places(start, start + x.size(1))
 
 
 class SinusoidalHalves(Sinusoidal):
@@ -88,26 +99,20 @@ class Learned(Positions):
         return x + self.table.weight[start:end]
 
 
-class Rotary(Positions):
+class Rotary(Table):
     """Turns queries and keys by an angle that grows with the place, so that scores depend on distances (RoPE)."""
 
-    table: Tensor
-
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        super().__init__(d_model, heads, d_k, max_length)
         if d_k % 2:
             raise ValueError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
-        self.register_buffer("table", sinusoids(min(max_length, FIRST_PLACES), d_k), persistent=False)
+        super().__init__(d_k)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        end = start + x.size(2)
-        if end > self.table.size(0):
-            with torch.inference_mode(False):  # the table outlives a search that made it grow
-                self.table = sinusoids(2 * end, self.table.size(1)).to(self.table)
-        sin, cos = self.table[start:end].unflatten(-1, (-1, 2)).unbind(-1)
-        even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
-        return turned.to(x.dtype)  # turned in the table's type, also where training is in 16 bits
+        kind = torch.promote_types(self.table.dtype, torch.float32)  # 16 bits are too few for angles
+        sin, cos = self.places(start, start + x.size(2)).to(kind).unflatten(-1, (-1, 2)).unbind(-1)
+        # Pairs as complex numbers: one product turns them, several times as fast as four of their parts.
+        pairs = torch.view_as_complex(x.to(kind).unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
 
 
 class RotaryAcross(Rotary):

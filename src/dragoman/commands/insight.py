@@ -1,0 +1,72 @@
+"""dragoman insight"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.config import RunConfig, read_toml, update
+from dragoman.errors import DragomanError, UsageError
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model learned, from the checkpoints that its run has kept. Prints the name of the file.
+
+    For each checkpoint: the gradient and the change of each layer, the entropy of each attention head, and what the
+    words of one sentence looked at. As a page with a slider (.html), or as a figure.
+
+    $ dragoman insight runs/en-ko --pairs dev.tsv
+    $ dragoman insight runs/en-ko --pairs dev.tsv --sentence 7 --out insight.svg
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    "run folder; it may still be training"
+    pairs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
+    "sentence pairs in any form that training reads; default: those that the run validates on"
+    sentence: int = 1
+    "which of the pairs is filmed, from 1"
+    pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "film subwords instead of words"
+    out: Path = Path("insight.html")
+    "a page: .html; or a figure: .svg, .png or .pdf"
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "insight", arguments)
+    from dragoman.corpus import read_corpus
+    from dragoman.inspection.figures import FORMATS, save
+    from dragoman.inspection.insight import look_back, picture, write_page
+    from dragoman.training.checkpoint import checkpoints
+
+    page = options.out.suffix.lower() == ".html"
+    if not page and options.out.suffix.lower() not in FORMATS:
+        raise UsageError(f"{options.out}: the name ends in .html, {', '.join(FORMATS)}")
+    if not options.run.is_dir():
+        raise DragomanError(f"{options.run}: no such run folder")
+    # A step that was saved again counts once, as it was saved last.
+    found = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(options.run))}
+    if len(found) < 2:
+        raise DragomanError(
+            f"{options.run}: {'only one checkpoint' if found else 'no checkpoints'}, and insight needs two at least: "
+            "--training.keep 20 keeps the newest 20 on disk, --training.save-every 100 saves one every 100 steps"
+        )
+    settings = options.run / "config.toml"
+    config = update(RunConfig(), read_toml(settings), str(settings))
+    corpus = read_corpus(options.pairs or config.dev)
+    insight = look_back(
+        options.run.resolve().name,
+        found,
+        corpus.pairs,
+        corpus.tags,
+        options.sentence,
+        config.training.label_smoothing,
+        options.pieces,
+    )
+    if page:
+        write_page(insight, options.out)
+    else:
+        save(picture(insight), options.out)
+    print(options.out)

@@ -1,0 +1,44 @@
+"""Attention is not explanation: a second opinion, by leaving source words out.
+
+Shapes: U source words, W target words with the end.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dragoman.inspection.look import Inspection
+from dragoman.model import Model
+from dragoman.scoring import score
+
+
+@dataclass(frozen=True)
+class Occlusion:
+    """What becomes of each target word when a source word is left out."""
+
+    source: list[str]  # U, without the end
+    target: list[str]  # W
+    probability: Tensor  # (W,) of each target word, given the whole source and the target words before it
+    without: Tensor  # (U, W): the same without one source word
+
+    @property
+    def drop(self) -> Tensor:
+        """(U, W), from -1 to 1: how much less probable a target word is without a source word."""
+        return self.probability - self.without
+
+
+def occlusion(model: Model, inspection: Inspection, *, pieces: bool = False) -> Occlusion:
+    """Score the same target again without each source word, or each piece, in turn."""
+    source, target = inspection.source, inspection.target
+    left_out = (source.pieces if pieces else source.words)[:-1]
+    words = target.pieces if pieces else target.words
+    sources = [source.ids, *(source.ids[: word.tokens.start] + source.ids[word.tokens.stop :] for word in left_out)]
+    table = torch.tensor(
+        [
+            [math.exp(math.fsum(likelihood.log_p[place] for place in word.tokens)) for word in words]
+            for likelihood in score(model, sources, [target.ids] * len(sources))
+        ]
+    )
+    return Occlusion([word.label for word in left_out], [word.label for word in words], table[0], table[1:])

@@ -1,0 +1,218 @@
+// Weights.
+
+const decoded = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const kinds = data.kinds.map((kind) => ({
+  ...kind,
+  weights: decoded(kind.weights),
+  rollout: kind.rollout && decoded(kind.rollout),
+  size: data[kind.rows].pieces.length * data[kind.columns].pieces.length,
+}));
+
+const state = { kind: kinds.length - 1, layer: 0, head: 0, show: "head" };
+Object.assign(state, { pieces: false, ends: false, punctuation: false, whole: false });
+if (kinds.length) state.layer = kinds[state.kind].layers - 1;
+
+const HIDDEN = ["ends", "punctuation"]; // what can be hidden
+
+// The labels of a side with the tokens of each, of words or of pieces, without the tokens of `hidden`.
+function labelled(side, hidden) {
+  const groups = state.pieces ? side.pieces.map((label, i) => ({ label, tokens: [i, i + 1] })) : side.words;
+  return groups
+    .map(({ label, tokens: [start, end] }) => ({
+      label,
+      tokens: Array.from({ length: end - start }, (_, i) => start + i).filter((token) => !hidden.has(token)),
+    }))
+    .filter(({ tokens }) => tokens.length);
+}
+
+// The rows and columns that are shown, and all columns there are.
+function labelsOf(kind) {
+  const hidden = (side) => new Set(HIDDEN.flatMap((name) => (state[name] ? side[name] : [])));
+  const [asking, asked] = [data[kind.rows], data[kind.columns]];
+  return {
+    rows: labelled(asking, hidden(asking)),
+    columns: labelled(asked, hidden(asked)),
+    every: labelled(asked, new Set()),
+    width: asked.pieces.length,
+  };
+}
+
+// The sum over a column's tokens, the mean over a row's.
+function merged(weights, width, rows, columns) {
+  const found = new Float32Array(rows.length * columns.length);
+  rows.forEach((row, y) => {
+    columns.forEach((column, x) => {
+      let sum = 0;
+      for (const token of row.tokens) for (const other of column.tokens) sum += weights[token * width + other];
+      found[y * columns.length + x] = sum / (255 * row.tokens.length);
+    });
+  });
+  return found;
+}
+
+// The maps of one layer, of all, or of one head, as one.
+function together(kind, { show, layer, head }, { width, rows }, columns) {
+  const one = (block, number) =>
+    merged(block.subarray(number * kind.size, (number + 1) * kind.size), width, rows, columns);
+  if (show === "head") return one(kind.weights, layer * kind.heads + head);
+  if (show === "rollout") return one(kind.rollout, layer);
+  const layers = show.endsWith("all") ? [...Array(kind.layers).keys()] : [layer];
+  const found = new Float32Array(rows.length * columns.length);
+  for (const number of layers) {
+    for (let other = 0; other < kind.heads; other++) {
+      const weights = one(kind.weights, number * kind.heads + other);
+      if (show.startsWith("mean")) weights.forEach((value, i) => (found[i] += value / (layers.length * kind.heads)));
+      else weights.forEach((value, i) => (found[i] = Math.max(found[i], value)));
+    }
+  }
+  return found;
+}
+
+// Where something is hidden, each row is scaled to the sum it had.
+function weightsOf(kind, which, labels) {
+  const { rows, columns, every } = labels;
+  const found = together(kind, which, labels, columns);
+  if (!state.ends && !state.punctuation) return found;
+  const whole = together(kind, which, labels, every);
+  const sum = (values, row, width) => values.subarray(row * width, (row + 1) * width).reduce((a, b) => a + b, 0);
+  rows.forEach((_, row) => {
+    const left = sum(found, row, columns.length);
+    const scale = left > 0 ? sum(whole, row, every.length) / left : 0;
+    for (let i = row * columns.length; i < (row + 1) * columns.length; i++) found[i] *= scale;
+  });
+  return found;
+}
+
+function whichOf(kind) {
+  const { show, layer, head } = state;
+  if (show === "head") return t("which.head", layer + 1, kind.layers, head + 1, kind.heads);
+  return t(`which.${show}`, layer + 1, kind.layers, kind.heads);
+}
+
+const map = new HeatMap(at("#attention-map"), () => `${kinds[state.kind].name}-attention`, (key) => {
+  const kind = kinds[state.kind];
+  if (key === "[" || key === "]") choose({ layer: state.layer + (key === "]" ? 1 : -1) });
+  else if (/^[1-9]$/.test(key) && Number(key) <= kind.heads) choose({ head: Number(key) - 1, show: "head" });
+  else return false;
+  return true;
+});
+
+// With `focus`, the thumbnail that is chosen is the one that keys go to.
+function choose(changes, focus = false) {
+  Object.assign(state, changes);
+  const kind = kinds[state.kind];
+  state.layer = Math.max(0, Math.min(kind.layers - 1, state.layer));
+  state.head = Math.max(0, Math.min(kind.heads - 1, state.head));
+  showAttention();
+  if (focus) at(`#thumbnails button[data-layer="${state.layer}"][data-head="${state.head}"]`).focus();
+}
+
+function showAttention() {
+  const kind = kinds[state.kind];
+  if (state.show === "rollout" && !kind.rollout) state.show = "head";
+  at('#show [value="rollout"]').disabled = !kind.rollout;
+  const labels = labelsOf(kind);
+  const values = weightsOf(kind, state, labels);
+  const [rows, columns] = [labels.rows.map((row) => row.label), labels.columns.map((column) => column.label)];
+  const most = values.reduce((a, b) => Math.max(a, b), 0);
+  const rules = [t(state.pieces ? "rule.pieces" : "rule.words")];
+  const hidden = HIDDEN.filter((name) => state[name]).map((name) => t(`hidden.${name}`));
+  if (hidden.length) rules.push(t("rule.hidden", hidden.join(", ")));
+  at("#kind-means").textContent = t(`means.${kind.name}`);
+  at("#show").value = state.show;
+  map.show({
+    rows,
+    columns,
+    values,
+    low: 0,
+    high: state.whole ? 1 : most,
+    scale: t(state.whole ? "scale.whole" : "scale.own"),
+    caption: [t(`kind.${kind.name}`), whichOf(kind), ...rules, t("rule.rounded"), sentence()].join("; "),
+    label: `${t(`kind.${kind.name}`)}, ${whichOf(kind)}. ${t("keys")}`,
+    describe: (row, column) => {
+      const inRow = values.subarray(row * columns.length, (row + 1) * columns.length);
+      const weight = inRow[column];
+      const rank = 1 + inRow.filter((other) => other > weight).length;
+      return t("cell", rows[row], columns[column], fixed(weight), rank, columns.length, row + 1, column + 1);
+    },
+  });
+  drawThumbnails(kind, labels);
+  for (const tab of document.querySelectorAll("#kinds [role=tab]")) {
+    const selected = Number(tab.dataset.kind) === state.kind;
+    tab.setAttribute("aria-selected", selected);
+    tab.tabIndex = selected ? 0 : -1;
+    if (selected) at("#attention").setAttribute("aria-labelledby", tab.id);
+  }
+}
+
+const thumbnails = at("#thumbnails");
+let thumbnailsOf = ""; // what the thumbnails show now
+
+function drawThumbnails(kind, labels) {
+  const wanted = [state.kind, state.pieces, state.ends, state.punctuation, themed.matches, language].join();
+  if (wanted !== thumbnailsOf) {
+    thumbnailsOf = wanted;
+    const colours = palette("--map");
+    thumbnails.style.gridTemplateColumns = `auto repeat(${kind.heads}, max-content)`;
+    thumbnails.replaceChildren(make("span", {}));
+    for (let head = 0; head < kind.heads; head++) thumbnails.append(make("span", {}, `${t("head")} ${head + 1}`));
+    for (let layer = 0; layer < kind.layers; layer++) {
+      thumbnails.append(make("span", {}, `${t("layer")} ${layer + 1}`));
+      for (let head = 0; head < kind.heads; head++) {
+        const weights = weightsOf(kind, { show: "head", layer, head }, labels);
+        thumbnails.append(thumbnail(weights, labels, layer, head, colours));
+      }
+    }
+  }
+  for (const button of thumbnails.querySelectorAll("button")) {
+    const [layer, head] = [Number(button.dataset.layer), Number(button.dataset.head)];
+    const here = layer === state.layer && head === state.head;
+    button.tabIndex = here ? 0 : -1;
+    button.setAttribute("aria-pressed", here && state.show === "head");
+  }
+}
+
+function thumbnail(values, { rows, columns }, layer, head, colours) {
+  const canvas = make("canvas", { width: Math.max(1, columns.length), height: Math.max(1, rows.length) });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
+  values.forEach((value, i) => image.data.set([...colours(value / most), 255], 4 * i));
+  context.putImageData(image, 0, 0);
+  const name = `${t("layer")} ${layer + 1}, ${t("head")} ${head + 1}`;
+  const open = () => choose({ layer, head, show: "head" }, true);
+  const attributes = { type: "button", "data-layer": layer, "data-head": head, "aria-label": name, title: name };
+  return make("button", { ...attributes, onclick: open }, canvas);
+}
+
+thumbnails.addEventListener("keydown", (event) => {
+  const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  const move = moves[event.key];
+  if (!move) return;
+  event.preventDefault();
+  choose({ layer: state.layer + move[0], head: state.head + move[1], show: "head" }, true);
+});
+
+function setUpAttention() {
+  kinds.forEach((kind, number) => {
+    const attributes = { type: "button", role: "tab", id: `tab-${kind.name}`, "aria-controls": "attention" };
+    at("#kinds").append(
+      make("button", { ...attributes, "data-kind": number, "data-t": `kind.${kind.name}`,
+        onclick: () => choose({ kind: number }) }),
+    );
+  });
+  at("#kinds").addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    choose({ kind: (state.kind + step + kinds.length) % kinds.length });
+    at('#kinds [aria-selected="true"]').focus();
+  });
+  for (const show of ["head", "mean", "max", "rollout", "mean-all", "max-all"]) {
+    at("#show").append(make("option", { value: show, "data-t": `show.${show}` }));
+  }
+  at("#show").addEventListener("change", (event) => choose({ show: event.target.value }));
+  const boxes = { pieces: "pieces", ends: "hide-ends", punctuation: "hide-punctuation", whole: "whole-scale" };
+  for (const [name, id] of Object.entries(boxes)) {
+    at(`#${id}`).addEventListener("change", (event) => choose({ [name]: event.target.checked }));
+  }
+}

@@ -1,0 +1,61 @@
+// Tables.
+
+const STATISTICS =
+  "entropy spread distance shift peak previous same next ends punctuation diversity".split(" ");
+let sorted = { column: null, up: true };
+
+function showHeads() {
+  const rows = data.heads.map((row, number) => ({ ...row, where: number }));
+  if (sorted.column) {
+    const sign = sorted.up ? 1 : -1;
+    const last = (row) => (row[sorted.column] === null ? 1 : 0); // what has no value comes last
+    rows.sort((a, b) => last(a) - last(b) || sign * (a[sorted.column] - b[sorted.column]));
+  }
+  const heading = (column, title) => {
+    const direction = sorted.column === column ? (sorted.up ? "ascending" : "descending") : "none";
+    const mark = { ascending: " ▲", descending: " ▼", none: "" }[direction];
+    const sort = () => {
+      sorted = { column, up: sorted.column === column ? !sorted.up : column === "where" };
+      showHeads();
+      at(`#heads-table [data-column="${column}"]`).focus();
+    };
+    const button = make("button", { type: "button", "data-column": column, onclick: sort }, title + mark);
+    const tip = column === "where" ? null : t(`tip.${column}`);
+    return make("th", { scope: "col", "aria-sort": direction, title: tip }, button);
+  };
+  const head = [heading("where", t("head")), ...STATISTICS.map((name) => heading(name, t(`statistic.${name}`)))];
+  const body = rows.map((row) => {
+    const open = () => {
+      const kind = kinds.findIndex((one) => one.name === row.kind);
+      choose({ kind, layer: row.layer - 1, head: row.head - 1, show: "head" });
+      map.canvas.scrollIntoView({ block: "center" });
+      map.canvas.focus({ preventScroll: true });
+    };
+    const name = `${t(`kind.${row.kind}`)} ${row.layer}.${row.head}`;
+    const cells = STATISTICS.map((name) => make("td", {}, row[name] === null ? "–" : fixed(row[name])));
+    const habit = row.habit ? ` (${t(`habit.${row.habit}`)})` : "";
+    return [make("th", { scope: "row" }, make("button", { type: "button", onclick: open }, name), habit), ...cells];
+  });
+  at("#heads-table").replaceChildren(table(head, body));
+  saveButtons(at("#heads-save"), () => "heads", null, () => ({ caption: sentence(), heads: data.heads }));
+}
+
+function showPlaces() {
+  const titles = ["place", "token", "probability", "rank", "entropy", "alternatives"];
+  const body = data.places.map((place, number) => {
+    const part = make("span", { class: "part" });
+    part.style.width = `${6 * place.probability}rem`;
+    const others = place.alternatives.map((other) => `${other.piece} ${fixed(other.probability)}`).join(" · ");
+    return [
+      make("td", {}, String(number + 1)),
+      make("th", { scope: "row", dir: "auto" }, place.piece),
+      make("td", {}, make("span", { class: "bar-room", "aria-hidden": "true" }, part), fixed(place.probability)),
+      make("td", {}, String(place.rank)),
+      make("td", {}, fixed(place.entropy)),
+      make("td", { class: "text" }, others),
+    ];
+  });
+  const head = titles.map((title) => make("th", { scope: "col" }, t(`places.${title}`)));
+  at("#places-table").replaceChildren(table(head, body));
+  saveButtons(at("#places-save"), () => "probabilities", null, () => ({ caption: sentence(), places: data.places }));
+}

@@ -1,0 +1,133 @@
+// The beam search.
+
+const [NODE_WIDTH, NODE_HEIGHT, STEP_WIDTH, ROW_HEIGHT] = [104, 46, 138, 58];
+const [MOST_STEPS, MOST_ROWS] = [40, 16];
+
+// The nodes up to a step, with their places: from left to right by step, in each step the best first.
+function placed(step) {
+  const rows = new Map();
+  const shown = new Map();
+  const first = Math.max(0, step - MOST_STEPS + 1);
+  data.tree.nodes.forEach((node, number) => {
+    const row = rows.get(node.step) ?? 0;
+    rows.set(node.step, row + 1);
+    if (first <= node.step && node.step <= step && row < MOST_ROWS) {
+      shown.set(number, { ...node, x: 8 + STEP_WIDTH * (node.step - first), y: 8 + ROW_HEIGHT * row });
+    }
+  });
+  return shown;
+}
+
+function treeSvg(step, ink) {
+  const shown = placed(step);
+  const path = new Set(data.tree.path);
+  const parts = [];
+  let [width, height] = [0, 0];
+  for (const [number, node] of shown) {
+    const parent = shown.get(node.parent);
+    const best = path.has(number);
+    width = Math.max(width, node.x + NODE_WIDTH + 8);
+    height = Math.max(height, node.y + NODE_HEIGHT + 8);
+    if (parent) {
+      const [from, to, half] = [parent.x + NODE_WIDTH, node.x, NODE_HEIGHT / 2];
+      const bend = (from + to) / 2;
+      const [start, end] = [parent.y + half, node.y + half];
+      const line = `M${from} ${start}C${bend} ${start} ${bend} ${end} ${to} ${end}`;
+      const dash = node.fate === "pruned" ? ' stroke-dasharray="4 4"' : "";
+      parts.push(`<path d="${line}" fill="none" stroke="${ink}" stroke-width="${best ? 4 : 1}"${dash}/>`);
+    }
+  }
+  for (const [number, node] of shown) parts.push(nodeSvg(node, path.has(number), ink));
+  return { content: parts.join(""), width: Math.max(width, 320), height };
+}
+
+// Kept: round corners; finished: a double frame; pruned: a dashed one with sharp corners.
+function nodeSvg(node, best, ink) {
+  const { x, y, fate } = node;
+  const wide = best ? 3 : 1;
+  const corners = { kept: 14, finished: 4, pruned: 0 }[fate];
+  const frame = (inset, dash) =>
+    `<rect x="${x + inset}" y="${y + inset}" width="${NODE_WIDTH - 2 * inset}" height="${NODE_HEIGHT - 2 * inset}" ` +
+    `rx="${corners}" fill="none" stroke="${ink}" stroke-width="${wide}"${dash}/>`;
+  const frames = [frame(0, fate === "pruned" ? ' stroke-dasharray="4 4"' : "")];
+  if (fate === "finished") frames.push(frame(4, ""));
+  const text = (line, content, weight) =>
+    `<text x="${x + NODE_WIDTH / 2}" y="${y + 15 + 12.5 * line}" font-size="${line ? 10 : 12}" text-anchor="middle" ` +
+    `fill="${ink}" font-weight="${weight}">${xml(content)}</text>`;
+  return (
+    frames.join("") +
+    text(0, shortened(node.piece, 12), best ? "bold" : "normal") +
+    text(1, node.step ? `${fixed(node.log_p)} → ${fixed(node.normalised)}` : t("start"), "normal") +
+    text(2, t(`fate.${fate}`), "normal")
+  );
+}
+
+function showTree() {
+  if (!data.tree) return;
+  const { tree } = data;
+  const slider = at("#step");
+  slider.max = tree.steps;
+  if (!slider.dataset.set) {
+    slider.value = tree.steps;
+    slider.dataset.set = "yes";
+    slider.addEventListener("input", showTree);
+    at("#tree-details").addEventListener("toggle", fillTree);
+  }
+  const step = Number(slider.value);
+  at("#step-said").textContent = t("tree.step-of", step, tree.steps);
+  const { content, width, height } = treeSvg(step, "currentColor");
+  const svg = new DOMParser().parseFromString(
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" role="img">${content}</svg>`,
+    "image/svg+xml",
+  ).documentElement;
+  const caption = treeCaption(step);
+  svg.setAttribute("aria-label", caption);
+  at("#tree-picture").replaceChildren(document.importNode(svg, true));
+  at("#tree-picture").scrollLeft = width;
+  at("#tree-caption").textContent = caption;
+  const file = () => {
+    const drawn = treeSvg(step, "#000000");
+    return drawing(drawn.width, drawn.height, drawn.content, caption);
+  };
+  saveButtons(at("#tree-save"), () => "beam-search", file, () => ({ caption, ...tree }));
+  fillTree();
+}
+
+function treeCaption(step) {
+  const { tree } = data;
+  const parts = [t("tree.caption", tree.beams, tree.alpha)];
+  if (step >= MOST_STEPS) parts.push(t("tree.cut-steps", step - MOST_STEPS + 1, step));
+  const counts = Array(tree.steps + 1).fill(0);
+  for (const node of tree.nodes) counts[node.step] += 1;
+  const most = Math.max(...counts);
+  if (most > MOST_ROWS) parts.push(t("tree.cut-rows", MOST_ROWS, most));
+  return [...parts, sentence()].join("; ");
+}
+
+function fillTree() {
+  const place = at("#tree-details .scroll");
+  place.replaceChildren();
+  if (!at("#tree-details").open) return;
+  const path = new Set(data.tree.path);
+  const step = Number(at("#step").value);
+  const text = (number) => {
+    const node = data.tree.nodes[number];
+    return node.parent === null ? "" : text(node.parent) + node.piece;
+  };
+  const titles = ["step", "token", "so-far", "log-p", "score", "normalised", "fate", "best"];
+  const body = data.tree.nodes
+    .map((node, number) => [node, number])
+    .filter(([node]) => node.step > 0 && node.step <= step)
+    .map(([node, number]) => [
+      make("td", {}, String(node.step)),
+      make("td", { class: "text", dir: "auto" }, node.piece),
+      make("td", { class: "text", dir: "auto" }, text(number).replaceAll("␣", " ")),
+      make("td", {}, fixed(node.log_p)),
+      make("td", {}, fixed(node.score)),
+      make("td", {}, fixed(node.normalised)),
+      make("td", { class: "text" }, t(`fate.${node.fate}`)),
+      make("td", { class: "text" }, path.has(number) ? t("yes") : ""),
+    ]);
+  const head = titles.map((title) => make("th", { scope: "col" }, t(`tree.${title}`)));
+  place.append(table(head, body));
+}

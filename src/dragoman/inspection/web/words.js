@@ -1,0 +1,75 @@
+// Words.
+
+const links = data.links; // weights, row by row, of target words and source words without the ends; null: none
+let pinnedWord = null;
+
+function setUpWords() {
+  if (!links) return;
+  for (const [name, words] of [["source", links.source], ["target", links.target]]) {
+    const place = at(`#${name}-words`);
+    const button = (label, number) => {
+      const look = () => pinnedWord || lookFrom(name, number);
+      const pin = () => {
+        const same = pinnedWord && pinnedWord[0] === name && pinnedWord[1] === number;
+        pinnedWord = same ? null : [name, number];
+        lookFrom(name, number);
+      };
+      const attributes = { type: "button", class: "word", dir: "auto", tabindex: number ? -1 : 0 };
+      return make("button", { ...attributes, onmouseenter: look, onfocus: look, onclick: pin }, label);
+    };
+    place.replaceChildren(...words.map(button));
+    place.addEventListener("mouseleave", () => pinnedWord || lookFrom(null));
+    place.addEventListener("keydown", (event) => moveAmongWords(event, place));
+  }
+}
+
+function moveAmongWords(event, place) {
+  const words = [...place.children];
+  const here = words.indexOf(document.activeElement);
+  const there = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: words.length - 1 }[event.key];
+  if (event.key === "Escape") {
+    pinnedWord = null;
+    lookFrom(null);
+  } else if (there !== undefined && words[there]) {
+    words[here].tabIndex = -1;
+    words[there].tabIndex = 0;
+    words[there].focus();
+    event.preventDefault();
+  }
+}
+
+// Shades the words of the other side by how much they belong to one; name null: none.
+function lookFrom(name, number) {
+  const buttons = { source: at("#source-words").children, target: at("#target-words").children };
+  for (const button of [...buttons.source, ...buttons.target]) {
+    button.style.setProperty("--weight", 0);
+    button.classList.remove("looking", "pinned");
+  }
+  if (name === null) {
+    at("#words-said").textContent = "";
+    return;
+  }
+  const other = name === "source" ? "target" : "source";
+  const width = links.source.length;
+  const place = (i) => (name === "target" ? number * width + i : i * width + number);
+  const weights = links[other].map((_, i) => links.weights[place(i)]);
+  weights.forEach((weight, i) => buttons[other][i].style.setProperty("--weight", weight));
+  const own = buttons[name][number];
+  own.classList.add("looking");
+  own.classList.toggle("pinned", pinnedWord !== null);
+  const best = weights.map((weight, i) => [weight, links[other][i]]).sort((a, b) => b[0] - a[0]).slice(0, 3);
+  const named = best.map(([weight, label]) => `${label} ${fixed(weight)}`).join(", ");
+  at("#words-said").textContent = t(`looked.${name}`, links[name][number], named);
+}
+
+function showWords() {
+  const how = data.alignment;
+  let from = t("no-links");
+  if (links) {
+    const head = how.head === null ? t("mean-of-heads") : `${t("head")} ${how.head}`;
+    const sure = how.agreement === null ? t("not-measured") : t("measured", fixed(100 * how.agreement, 1), how.links);
+    from = t("links", how.layer, head, sure);
+  }
+  at("#words-from").textContent = from;
+  at("#words-said").textContent = "";
+}

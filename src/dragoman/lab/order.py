@@ -1,0 +1,196 @@
+"""Without positions, self-attention does not know the order of words: a permuted sentence gives permuted vectors.
+
+Shapes: S words, M d_model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.inspection.curves import COLOURS
+from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.worked_examples import draw_matrix
+from dragoman.model.positions import Relative
+from dragoman.model.transformer import Transformer
+
+Scheme = Literal["none", "sinusoidal", "learned", "rotary", "relative"]
+SCHEMES: tuple[Scheme, ...] = ("none", "sinusoidal", "learned", "rotary", "relative")
+LOOKING_BACK = "none, but each word sees only those before it"
+
+LIKES = ("철수", "는", "영희", "를", "좋아한다")  # 철수는 영희를 좋아한다: Cheolsu likes Yeonghui
+LIKED = ("영희", "는", "철수", "를", "좋아한다")  # 영희는 철수를 좋아한다: Yeonghui likes Cheolsu
+WORDS = {word: id for id, word in enumerate(LIKES, start=3)}
+LENGTH, VOCABULARY = 10, 40  # of random sentences
+
+
+def transformer(positions: Scheme, seed: int) -> Transformer:
+    """A fresh model, whose relative scores are drawn, too: they would begin as zeros."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        attention=AttentionConfig(heads=4),
+        feed_forward=FeedForwardConfig(d_ff=64),
+        dropout=0.0,
+        positions=positions,
+    )
+    model = Transformer(config, VOCABULARY).eval()
+    for module in model.modules():
+        if isinstance(module, Relative):
+            nn.init.normal_(module.scores.weight)
+    return model
+
+
+@torch.no_grad()
+def encoded(model: Transformer, ids: Tensor) -> Tensor:
+    """The encoder's vectors (S, M) of the words ids (S,)."""
+    memory = model.start(ids[None]).memory
+    assert memory is not None
+    return memory
+
+
+@torch.no_grad()
+def decoded(model: Transformer, ids: Tensor) -> Tensor:
+    """The decoder's vectors (S, M): each word sees the ones before it, and always the same source."""
+    return model.vectors(ids[None], model.start(torch.tensor([[3, 4, 5]])))
+
+
+def moved(model: Transformer, ids: Tensor, order: Tensor, looking_back: bool = False) -> float:
+    """The largest number of f(P x) - P f(x): 0 where the order of words makes no difference to any of them."""
+    vectors = decoded if looking_back else encoded
+    return float((vectors(model, ids[order]) - vectors(model, ids)[order]).abs().max())
+
+
+@dataclass(frozen=True)
+class Order:
+    """Over random sentences and permutations."""
+
+    largest: float  # of f(P x) - P f(x)
+    smallest: float
+    bags: float  # largest difference of the mean vectors of 철수는 영희를 좋아한다 and 영희는 철수를 좋아한다
+
+
+def sentence(words: tuple[str, ...]) -> Tensor:
+    return torch.tensor([WORDS[word] for word in words])
+
+
+def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Order:
+    gaps, bags = [], []
+    vectors = decoded if looking_back else encoded
+    for seed in effort.seeds:
+        model, random = transformer(positions, seed), torch.Generator().manual_seed(seed)
+        for _ in range(effort.of(100)):
+            ids = torch.randint(3, VOCABULARY, (LENGTH,), generator=random)
+            order = torch.randperm(LENGTH, generator=random)
+            if bool((ids[order] != ids).any()):
+                gaps.append(moved(model, ids, order, looking_back))
+        one, other = (vectors(model, sentence(words)).mean(0) for words in (LIKES, LIKED))
+        bags.append(float((one - other).abs().max()))
+    return Order(max(gaps), min(gaps), max(bags))
+
+
+def run(effort: Effort) -> Findings:
+    found: dict[str, Order] = {name: measure(name, effort) for name in SCHEMES}
+    found[LOOKING_BACK] = measure("none", effort, looking_back=True)
+    return Findings(
+        f"Fresh Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of {LENGTH} "
+        f"words in random order for each seed of {effort.seeds}. Relative scores are drawn at random: untrained they "
+        "are zero, and know no order.",
+        (judge_none(found["none"]), judge_positions(found), judge_looking_back(found[LOOKING_BACK])),
+        (
+            Table(
+                "How much the vectors of a permuted sentence differ from the permuted vectors of the sentence",
+                ("positions", "largest difference", "smallest, over sentences", "difference of the means of "
+                 "철수는 영희를 좋아한다 and 영희는 철수를 좋아한다"),
+                tuple((name, order.largest, order.smallest, order.bags) for name, order in found.items()),
+            ),
+        ),
+        (
+            Figure(
+                "order-of-words",
+                "The largest number of f(P x) - P f(x), over random sentences x and orders P, on a logarithmic axis: "
+                "without positions nothing but rounding is left.",
+                partial(draw_gaps, found=found),
+                (8.0, 3.4),
+            ),
+            Figure(
+                "who-likes-whom",
+                "Cosine of the vectors of 철수는 영희를 좋아한다 (rows) and 영희는 철수를 좋아한다 (columns) after two "
+                "layers: without positions each word has the same vector in both sentences, though they say the "
+                "opposite; with sinusoidal positions it does not.",
+                partial(draw_sentences, seed=effort.seeds[0]),
+                (9.0, 3.6),
+            ),
+        ),
+    )  # fmt: skip
+
+
+# What follows from the numbers.
+
+
+def judge_none(none: Order) -> Verdict:
+    seen = max(none.largest, none.bags) < 1e-4
+    return Verdict(
+        seen,
+        "Without positions a permuted sentence "
+        + ("gives the same vectors, permuted: it is a bag of words" if seen else "gives other vectors")
+        + f" (largest difference {none.largest:.1e}).",
+    )
+
+
+def judge_positions(found: Mapping[str, Order]) -> Verdict:
+    least = min(found[name].smallest for name in SCHEMES if name != "none")
+    seen = least > 1e-2
+    return Verdict(
+        seen,
+        f"With positions of {'every' if seen else 'not every'} kind order makes a difference: in the sentence that "
+        f"changes least, a number of its vectors still changes by {least:.2g}.",
+    )
+
+
+def judge_looking_back(order: Order) -> Verdict:
+    seen = order.smallest > 1e-2
+    return Verdict(
+        seen,
+        f"The notes do not say so, but the look-ahead mask alone {'tells' if seen else 'does not tell'} a decoder the "
+        f"order, also without positions: the difference is at least {order.smallest:.2g}.",
+    )
+
+
+# Figures.
+
+
+def draw_gaps(figure: Any, found: Mapping[str, Order]) -> None:
+    axes = figure.subplots()
+    gaps = [order.largest for order in found.values()]
+    bars = axes.barh(range(len(found)), gaps, color=COLOURS[0], edgecolor="black")
+    axes.bar_label(bars, [f"{gap:.2g}" for gap in gaps], fontsize=8, padding=3)
+    axes.set_yticks(range(len(found)), list(found))
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlim=(1e-8, 1e3), xlabel="largest difference")
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
+def draw_sentences(figure: Any, seed: int) -> None:
+    kinds: tuple[Scheme, ...] = ("none", "sinusoidal")
+    for axes, positions in zip(figure.subplots(1, 2), kinds, strict=True):
+        model = transformer(positions, seed)
+        one, other = (nn.functional.normalize(encoded(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
+        draw_matrix(axes, one @ other.T, LIKES, LIKED, share=False)
+        axes.set_title(f"positions: {positions}", fontsize=10)
+
+
+EXPERIMENT = Experiment(
+    title="Without positions a sentence is a bag of words",
+    source="notes 001, 004; section 3.5",
+    claim="Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
+    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). So "
+    "positions must be added.",
+    run=run,
+)

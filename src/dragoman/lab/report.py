@@ -1,0 +1,177 @@
+"""Running experiments one after the other, and one page that shows what was seen. Needs the extra `plot`."""
+
+import base64
+import csv
+import io
+import math
+import re
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from dragoman import __version__
+from dragoman.benchmarks import machine
+from dragoman.errors import DragomanError
+from dragoman.inspection.figures import pyplot
+from dragoman.lab import EXPERIMENTS
+from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Table
+
+DOTS = 150  # per inch, of a PNG
+BOOLS = (bool, np.bool_)  # what comes of a comparison; numpy's numbers need no mention, its bool is no number
+LONGEST_SLUG = 50  # characters that the title of a table gives to the name of its file
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that was drawn."""
+
+    file: str  # in the folder of the report, without its suffix: there is a .png and an .svg
+    caption: str
+    data: str  # the PNG as a data URI
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of an experiment. One that failed has an error, and `findings` as far as there are any."""
+
+    name: str
+    seconds: float
+    experiment: Experiment | None = None
+    findings: Findings | None = None
+    drawings: tuple[Drawing, ...] = ()
+    files: tuple[str, ...] = ()  # of the tables, in their order, in the folder of the report
+    error: str = ""  # one sentence
+    trace: str = ""  # for whoever mends it
+
+    @property
+    def seen(self) -> int:
+        return sum(verdict.seen for verdict in self.findings.verdicts) if self.findings else 0
+
+    @property
+    def tally(self) -> str:
+        """The verdicts in a few words."""
+        if self.error or self.findings is None:
+            return "failed"
+        return f"{self.seen} of {len(self.findings.verdicts)} seen"
+
+    def __str__(self) -> str:
+        """One line: how much was seen, and in full what was not."""
+        if self.error or self.findings is None:
+            return f"{self.name}: failed: {self.error}"
+        missing = [verdict.sentence for verdict in self.findings.verdicts if not verdict.seen]
+        return f"{self.name}: {self.tally}" + (f"; not seen here: {' '.join(missing)}" if missing else "")
+
+
+def perform(name: str, effort: Effort, folder: Path) -> Result:
+    """Run an experiment and write its figures and tables into `folder`. An experiment that fails is a result, too."""
+    began = time.perf_counter()
+    experiment = findings = None
+    drawings: tuple[Drawing, ...] = ()
+    files: tuple[str, ...] = ()
+    error = trace = ""
+    try:
+        experiment = import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+        findings = experiment.run(effort)
+        files = tuple(write_table(table, folder, name, number) for number, table in enumerate(findings.tables, 1))
+        drawings = tuple(write_figure(figure, folder, name) for figure in findings.figures)
+    except DragomanError as failure:
+        error = str(failure)
+    except Exception as failure:  # whatever it is, the other experiments go on
+        error, trace = f"{type(failure).__name__}: {failure}", traceback.format_exc()
+    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace)
+
+
+def write_figure(figure: Figure, folder: Path, experiment: str) -> Drawing:
+    """Draw it as PNG and SVG. The same numbers give the same files."""
+    plt = pyplot()
+    file = f"figures/{experiment}-{figure.name}"
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    # Numbers on logarithmic axes are formulas, and no text of these figures comes from users.
+    with plt.rc_context({"svg.hashsalt": "dragoman", "text.parse_math": True}):
+        drawn = plt.figure(figsize=figure.size, layout="constrained")
+        try:
+            figure.draw(drawn)
+            drawn.savefig(folder / f"{file}.png", dpi=DOTS)
+            drawn.savefig(folder / f"{file}.svg", metadata={"Date": None})
+        finally:
+            plt.close(drawn)
+    data = base64.b64encode((folder / f"{file}.png").read_bytes()).decode()
+    return Drawing(file, figure.caption, f"data:image/png;base64,{data}")
+
+
+def write_table(table: Table, folder: Path, experiment: str, number: int) -> str:
+    """Write it as CSV with all digits. Returns the name of the file in `folder`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", table.title.lower())[:LONGEST_SLUG].strip("-")
+    file = f"tables/{experiment}-{number}-{slug}.csv"
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text.getvalue(), encoding="utf-8")
+    return file
+
+
+def shown(cell: Cell) -> str:
+    """A cell as the page shows it: four digits are enough for reading."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, BOOLS):
+        return "yes" if cell else "no"
+    if isinstance(cell, Integral):
+        return f"{cell:,}".replace("-", "−")
+    if not math.isfinite(cell):
+        return "not a number" if math.isnan(cell) else "∞" if cell > 0 else "−∞"
+    size = abs(cell)
+    text = f"{cell:.4g}" if size < 1e4 or size >= 1e7 else f"{cell:,.0f}"
+    return re.sub(r"e([+-])0*(\d+)", r" × 10^\1\2", text).replace("^+", "^").replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def again(name: str, effort: Effort, quick: bool) -> str:
+    """The command that repeats an experiment."""
+    seeds = " ".join(map(str, effort.seeds))
+    return f"dragoman lab {name}{' --quick' if quick else ''} --seeds {seeds}"
+
+
+def write_report(folder: Path, results: Sequence[Result], effort: Effort, quick: bool) -> Path:
+    """One HTML page without any request to a network, with all of `results` in their order. Returns its path."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    total = sum(result.seconds for result in results)
+    values: dict[str, Any] = {
+        "version": __version__,
+        "machine": machine(),
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
+        "effort": effort,
+        "quick": quick,
+        "results": results,
+        "total": total,
+        "share": lambda result: round(100 * result.seconds / total) if total else 0,
+        "purposes": EXPERIMENTS,
+        "shown": shown,
+        "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
+        "duration": duration,
+        "again": lambda result: again(result.name, effort, quick),
+    }
+    page = folder / "report.html"
+    draft = page.with_suffix(".tmp")
+    draft.write_text(environment.get_template("report.html").render(values), encoding="utf-8")
+    draft.replace(page)
+    return page

@@ -1,0 +1,231 @@
+"""Learning with and without the division by sqrt(d_k), everything else equal."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.batches import Batch
+from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.inspection.attention import attention_maps
+from dragoman.inspection.curves import style
+from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.toys import Learned, judged, learn, reversing
+from dragoman.model.attention import Kernel, MultiHeadAttention, fused
+from dragoman.model.transformer import Transformer
+
+LONGEST = 6  # words
+TASK = reversing(vocabulary=20, shortest=2, longest=LONGEST)
+SMALL, LARGE = 8, 512  # d_k
+PAIRS = 32  # of a batch
+RATE, WARMUP = 2e-3, 50  # a rate at which the scaled model learns with small and with large queries
+CLEARLY = 0.1  # nats per token by which a loss is lower than another
+
+
+def rate(step: int) -> float:
+    return RATE * min(1.0, step / WARMUP)
+
+
+def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """softmax(Q K^T) V: equation 1 without its division."""
+    return fused(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
+
+
+KERNELS: dict[str, Kernel] = {"scaled": fused, "unscaled": unscaled}
+
+
+def transformer(attention: AttentionConfig, seed: int, kernel: Kernel | None = None, layers: int = 1) -> Transformer:
+    """A small model with as many layers on each side. kernel: instead of the one that `attention` asks for.
+
+    Queries and keys begin with variance 1 for any d_k, as the argument for the division has it. (Xavier's start makes
+    them smaller for a larger d_k.)
+    """
+    torch.manual_seed(seed)
+    config = TransformerConfig(
+        d_model=64,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        attention=attention,
+        feed_forward=FeedForwardConfig(d_ff=128),
+        dropout=0.0,
+    )
+    model = Transformer(config, TASK.vocabulary)
+    for layer in model.modules():
+        if isinstance(layer, MultiHeadAttention):
+            layer.kernel = kernel or layer.kernel
+            for matrix in (layer.query, layer.key):
+                nn.init.normal_(matrix.weight, std=config.d_model**-0.5)
+    return model
+
+
+def last(losses: Sequence[float]) -> float:
+    """The mean of the last tenth of the steps."""
+    return fmean(losses[-max(1, len(losses) // 10) :])
+
+
+@dataclass(frozen=True)
+class Start:
+    """A fresh model on one batch."""
+
+    largest: float  # weight of a query, mean over queries and layers
+    gradient: float  # norm of the gradient of all query and key matrices
+
+
+def at_start(model: Transformer) -> Start:
+    pairs = TASK.pairs(PAIRS, 0)
+    with attention_maps(model) as maps:
+        judged(model, pairs)[0].backward()
+    batch = Batch.of(*map(list, zip(*pairs, strict=True)))
+    asked = {"encoder": batch.source != model.pad, "decoder": batch.real}  # which queries are not padding
+    largest = torch.cat([calls[0].amax(-1)[:, 0][asked[name.split(".")[0]]] for name, calls in maps.items()])
+    gradients = [
+        matrix.weight.grad.norm()
+        for layer in model.modules()
+        if isinstance(layer, MultiHeadAttention)
+        for matrix in (layer.query, layer.key)
+        if matrix.weight.grad is not None
+    ]
+    model.zero_grad()
+    return Start(float(largest.mean()), float(torch.stack(gradients).norm()))
+
+
+@dataclass(frozen=True)
+class Trial:
+    d_k: int
+    kernel: str
+    seed: int
+    start: Start
+    learned: Learned
+
+    @property
+    def last(self) -> float:
+        return last(self.learned.losses)
+
+
+def trial(d_k: int, kernel: str, seed: int, steps: int) -> Trial:
+    model = transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64), seed, KERNELS[kernel])
+    return Trial(d_k, kernel, seed, at_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS))
+
+
+def run(effort: Effort) -> Findings:
+    steps = effort.of(1200)
+    trials = [trial(d_k, kernel, seed, steps) for d_k in (SMALL, LARGE) for kernel in KERNELS for seed in effort.seeds]
+    ends = {kernel: fmean(t.last for t in of(trials, LARGE, kernel)) for kernel in KERNELS}
+    first = fmean(t.learned.losses[0] for t in of(trials, LARGE, "unscaled"))
+    return Findings(
+        f"Task: {TASK.name} 2 to {LONGEST} words. Transformers of one layer and one head on each side, d_model 64, "
+        f"queries and keys of size {SMALL} or {LARGE} that begin with variance 1. With and without the division they "
+        f"start from the same weights and see the same batches of {PAIRS} pairs at the same learning rate ({RATE:g} "
+        f"after {WARMUP} steps of warm-up); {steps} steps, seeds {effort.seeds}.",
+        (
+            judge_loss(ends["scaled"], ends["unscaled"], LARGE),
+            judge_standstill(first, ends["unscaled"], LARGE),
+            judge_start(of(trials, LARGE, "scaled"), of(trials, LARGE, "unscaled"), LARGE),
+        ),
+        (trials_table(trials),),
+        (
+            Figure(
+                "loss-with-and-without-scaling",
+                "Training loss by step, mean over 20 steps and over seeds, with and without the division by sqrt(d_k); "
+                "on the left small queries and keys, on the right large ones.",
+                partial(draw_losses, trials=trials),
+                (9.0, 3.6),
+            ),
+        ),
+    )
+
+
+def of(trials: Sequence[Trial], d_k: int, kernel: str) -> list[Trial]:
+    return [trial for trial in trials if (trial.d_k, trial.kernel) == (d_k, kernel)]
+
+
+# What follows from the numbers.
+
+
+def judge_loss(scaled: float, unscaled: float, d_k: int) -> Verdict:
+    """Losses at the end."""
+    seen = scaled < unscaled - CLEARLY
+    return Verdict(
+        seen,
+        f"At d_k = {d_k} the model with the division {'reaches' if seen else 'does not reach'} a clearly lower loss "
+        f"after the same steps: {scaled:.3f} nats per token against {unscaled:.3f} without.",
+    )
+
+
+def judge_standstill(first: float, end: float, d_k: int) -> Verdict:
+    seen = end > 0.9 * first
+    return Verdict(
+        seen,
+        f"Without the division training at d_k = {d_k} {'makes hardly any' if seen else 'still makes'} progress: its "
+        f"loss goes from {first:.2f} to {end:.2f} nats per token.",
+    )
+
+
+def judge_start(scaled: Sequence[Trial], unscaled: Sequence[Trial], d_k: int) -> Verdict:
+    one, other = (fmean(t.start.largest for t in trials) for trials in (scaled, unscaled))
+    slope, steep = (fmean(t.start.gradient for t in trials) for trials in (scaled, unscaled))
+    seen = other > 0.9 > one
+    return Verdict(
+        seen,
+        f"Before the first step a query of size {d_k} gives its favourite key {one:.2f} with the division and "
+        f"{other:.2f} without: the softmax {'is' if seen else 'is not'} saturated only without it. The gradient of the "
+        f"query and key matrices has norm {slope:.2g} and {steep:.2g}.",
+    )
+
+
+# Table and figure.
+
+
+def trials_table(trials: Sequence[Trial]) -> Table:
+    columns = "largest weight at start", "gradient of W^Q, W^K at start", "first loss", "last loss", "accuracy"
+    return Table(
+        "Each run: losses in nats per token, the last one over the last tenth of the steps",
+        ("d_k", "scores", "seed", *columns),
+        tuple(
+            (t.d_k, t.kernel, t.seed, t.start.largest, t.start.gradient, t.learned.losses[0], t.last,
+             t.learned.accuracy)
+            for t in trials
+        ),
+    )  # fmt: skip
+
+
+def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
+    """Steps, means over `width` steps and all runs, and the standard deviation between runs."""
+    width = min(width, len(runs[0]))
+    starts = range(0, len(runs[0]) - width + 1, width)
+    means = [[fmean(run[start : start + width]) for run in runs] for start in starts]
+    spread = [stdev(values) if len(values) > 1 else 0.0 for values in means]
+    return [start + width / 2 for start in starts], [fmean(values) for values in means], spread
+
+
+def draw_losses(figure: Any, trials: Sequence[Trial]) -> None:
+    grid = figure.subplots(1, 2, sharey=True)
+    for axes, d_k in zip(grid, (SMALL, LARGE), strict=True):
+        draw_learning(axes, {name: [t.learned.losses for t in of(trials, d_k, name)] for name in KERNELS})
+        axes.set_title(f"d_k = {d_k}", fontsize=10)
+    grid[0].legend(frameon=False)
+
+
+def draw_learning(axes: Any, losses: Mapping[str, Sequence[Sequence[float]]]) -> None:
+    """One curve for each name: the mean over its runs, and bars of a standard deviation where there are several."""
+    for number, (name, runs) in enumerate(losses.items()):
+        steps, means, spread = smoothed(runs)
+        every = max(1, len(steps) // 8)
+        axes.errorbar(steps, means, spread if any(spread) else None, errorevery=every, markevery=every, capsize=2,
+                      label=name, **style(number))  # fmt: skip
+    axes.set(xlabel="step", ylabel="training loss (nats per token)", ylim=(0, None))
+    axes.grid(color="0.9", linewidth=0.6)
+
+
+EXPERIMENT = Experiment(
+    title="Learning without the division",
+    source="note 000; section 3.2.1",
+    claim="With a large d_k and no scaling, training often does not get anywhere, because the gradient of the "
+    "saturated softmax vanishes.",
+    run=run,
+)

@@ -1,0 +1,379 @@
+"""The worked examples of the notes, stage by stage: matmul, scale, mask, softmax, matmul (section 3.2.1, Figure 2).
+
+Shapes: T queries, S keys, K = d_k, V = d_v.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.model.attention import causal_mask, fused, masked_softmax
+
+STAGES = ("1 matmul: Q Kᵀ", "2 scale", "3 mask", "4 softmax", "5 matmul: weights V")
+MOST_COLUMNS = 6  # of an output that are shown
+
+DOG_SCORES = torch.tensor([[56.8, 12.1, 43.5], [30.4, 100.8, 24.2], [11.11, 7.34, 20.23]], dtype=torch.float64)
+DOG_PRINTED = torch.tensor([[0.90, 0.07, 0.03], [0.025, 0.95, 0.025], [0.21, 0.03, 0.76]], dtype=torch.float64)
+DOG_VALUES = torch.tensor([[67.85, 90, 91], [62, 40, 50], [37, 41, 20]], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Equation 1 in its five stages."""
+
+    scores: Tensor  # T S
+    scaled: Tensor  # T S
+    masked: Tensor  # T S, -inf where a query may not look
+    weights: Tensor  # T S
+    output: Tensor  # T V
+
+    @classmethod
+    def of(
+        cls, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None
+    ) -> "Trace":
+        """query (T, K), key (S, K), value (S, V), mask (T, S), True = may attend; scale: default 1 / sqrt(K)."""
+        scores = query @ key.T
+        scaled = scores * (query.size(-1) ** -0.5 if scale is None else scale)
+        masked = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)
+        weights = masked_softmax(scaled, mask)
+        return cls(scores, scaled, masked, weights, weights @ value)
+
+    @property
+    def stages(self) -> tuple[Tensor, ...]:
+        return self.scores, self.scaled, self.masked, self.weights, self.output
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    title: str
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None = None
+    scale: float | None = None
+    printed: tuple[float, ...] = ()  # the first query's weights as the notes have them
+
+    @property
+    def trace(self) -> Trace:
+        return Trace.of(self.query, self.key, self.value, self.mask, self.scale)
+
+    @property
+    def of_the_model(self) -> Tensor:
+        """The same output from the model's kernel, which always divides by sqrt(K)."""
+        own = self.query.size(-1) ** -0.5
+        return fused(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
+
+
+def go_home() -> Example:
+    """Each word is query, key and value at once; x_1 . x_j differ by the logarithms of the note's weights."""
+    words, weights = ("I", "go", "home"), (0.2, 0.1, 0.7)
+    rows = [[(4 + math.log(w / weights[0])) / 2, y] for w, y in zip(weights, (0, 1, -1), strict=True)]
+    x = torch.tensor(rows, dtype=torch.float64)
+    title = '"I go home": the words themselves, no matrices, no scale'
+    return Example("i-go-home", title, words, words, x, x, x, scale=1.0, printed=weights)
+
+
+def two_keys() -> Example:
+    query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    key = torch.tensor([[math.log(0.2), 1.0], [math.log(0.8), -1.0]], dtype=torch.float64)
+    value = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
+    return Example(
+        "two-keys",
+        "One query, two keys",
+        ("q",),
+        ("k1", "k2"),
+        query,
+        key,
+        value,
+        scale=1.0,
+        printed=(0.2, 0.8),
+    )
+
+
+def three_queries() -> Example:
+    """Three queries, four keys, values of size 5: the number of queries is free, and so is the size of values."""
+    weights, random = (0.2, 0.1, 0.4, 0.3), torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(shape, generator=random).double() for shape in ((3, 4), (4, 4), (4, 5)))
+    query[0] = torch.tensor([2.0, 0.0, 0.0, 0.0])  # 2 = sqrt(4), so that the scaled scores are the logarithms
+    key[:, 0] = torch.tensor(weights, dtype=torch.float64).log()
+    names = tuple(f"q{i}" for i in range(1, 4)), tuple(f"k{i}" for i in range(1, 5))
+    return Example(
+        "three-queries-four-keys", "Three queries, four keys", *names, query, key, value, None, None, weights
+    )
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Two words as rows, and the matrices that make queries, keys and values of them."""
+
+    x: Tensor  # 2 4
+    query: Tensor  # 4 3
+    key: Tensor  # 4 3
+    value: Tensor  # 4 V
+
+
+def thinking_machines(d_v: int) -> Projected:
+    """Drawn at random; W^K is then scaled so that "Thinking" looks at "Machines" with 0.9."""
+    random = torch.Generator().manual_seed(0)
+    x, query, key = (torch.randn(shape, generator=random).double() for shape in ((2, 4), (4, 3), (4, 3)))
+    scores = (x @ query)[0] @ (x @ key).T
+    key *= math.log(9) * math.sqrt(3) / (scores[1] - scores[0])
+    return Projected(x, query, key, torch.randn(4, d_v, generator=random).double())
+
+
+def thinking(d_v: int) -> Example:
+    made, words = thinking_machines(d_v), ("Thinking", "Machines")
+    query, key, value = (made.x @ matrix for matrix in (made.query, made.key, made.value))
+    title = f'"Thinking Machines": X 2 x 4, W^Q and W^K 4 x 3, W^V 4 x {d_v}'
+    return Example(f"thinking-machines-{d_v}", title, words, words, query, key, value, printed=(0.1, 0.9))
+
+
+def dog(masked: bool) -> Example:
+    """Queries and keys of size 64, as in the note, whose products are exactly the ones it prints."""
+    query, words = torch.zeros(3, 64, dtype=torch.float64), ("I", "am", "dog")
+    query[:, :3] = DOG_SCORES
+    name, more = ("i-am-dog-masked", ", each word up to itself") if masked else ("i-am-dog", "")
+    key = torch.eye(3, 64, dtype=torch.float64)
+    return Example(name, f'"I am dog"{more}', words, words, query, key, DOG_VALUES, causal_mask(3) if masked else None)
+
+
+def student() -> Example:
+    """One head of eight: words of size 512, matrices 512 x 64."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 512, generator=random).double()
+    query, key, value = (x @ torch.randn(512, 64, generator=random).double() / math.sqrt(512) for _ in range(3))
+    words, title = ("i", "am", "a", "student"), '"i am a student": one head of eight, X 4 x 512, matrices 512 x 64'
+    return Example("i-am-a-student", title, words, words, query, key, value)
+
+
+def examples() -> tuple[Example, ...]:
+    return (
+        go_home(), two_keys(), three_queries(), thinking(3), thinking(5), dog(False), dog(True), student(),
+    )  # fmt: skip
+
+
+def run(effort: Effort) -> Findings:
+    shown = examples()
+    traces = [example.trace for example in shown]
+    off = max(float((e.of_the_model - t.output).abs().max()) for e, t in zip(shown, traces, strict=True))
+    true, z = dog(False).trace, DOG_PRINTED @ DOG_VALUES
+    verdicts = (
+        judge_kernel(off, len(shown)),
+        judge_columns(max(off_in_columns(example) for example in shown)),
+        judge_printed([(e.printed, t.weights[0].tolist()) for e, t in zip(shown, traces, strict=True) if e.printed]),
+        judge_dog(DOG_PRINTED, true.weights),
+        judge_own_word(DOG_PRINTED, true.weights),
+        judge_sum(summed(DOG_PRINTED, DOG_VALUES), z),
+    )
+    return Findings(
+        "Vectors that a note does not print are ours: drawn at random, or chosen so that the weights come out as it "
+        "prints them. The figures and tables round; the numbers are computed in 64 bits.",
+        verdicts,
+        (weights_table(shown), dog_table(true), dog_variances(true), shapes_table(), *map(stages_table, shown)),
+        tuple(
+            Figure(
+                example.name,
+                f"{example.title}. Five stages of attention; rows are queries, columns keys, and in the last stage the "
+                f"numbers of the output{shortened(example)}.",
+                partial(draw_trace, example=example),
+                trace_size(example),
+            )
+            for example in shown
+        ),
+    )
+
+
+# What follows from the numbers.
+
+
+def off_in_columns(example: Example) -> float:
+    """How far V softmax(K^T Q), for vectors that are columns as in note 003, is from the transpose of the output."""
+    query, key, value = example.query.T, example.key.T, example.value.T
+    masked = example.trace.masked - example.trace.scaled  # 0 or -inf
+    weights = (key.T @ query * (example.scale or query.size(0) ** -0.5) + masked.T).softmax(0)
+    return float((value @ weights - example.trace.output.T).abs().max())
+
+
+def summed(weights: Tensor, values: Tensor) -> Tensor:
+    """z_n as note 001 writes it, with the sum over the row of V, too: one number per word (T,)."""
+    return (weights[:, :, None] * values).sum((1, 2))
+
+
+def judge_kernel(off: float, count: int) -> Verdict:
+    seen = off < 1e-10
+    word = "is" if seen else "is not"
+    return Verdict(
+        seen, f"In all {count} examples the last stage {word} what the model's kernel gives (off by at most {off:.1e})."
+    )
+
+
+def judge_columns(off: float) -> Verdict:
+    seen = off < 1e-10
+    return Verdict(
+        seen,
+        "Note 003 takes vectors as columns. Attention is then V softmax(Kᵀ Q), with a softmax down the columns, and "
+        f"{'is' if seen else 'is not'} the transpose of what is shown here (off by at most {off:.1e}).",
+    )
+
+
+def judge_printed(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Verdict:
+    off = max(abs(a - b) for printed, found in pairs for a, b in zip(printed, found, strict=True))
+    seen = off < 1e-6
+    return Verdict(
+        seen,
+        f"The weights that the notes give to the first query of {len(pairs)} examples "
+        f"{'come' if seen else 'do not come'} out of the softmax, and sum to 1 (off by at most {off:.1e}).",
+    )
+
+
+def judge_dog(printed: Tensor, found: Tensor) -> Verdict:
+    off = float((printed - found).abs().max())
+    seen = off < 0.005
+    return Verdict(
+        seen,
+        'The Score that note 001 prints for "I am dog" '
+        + ("is the softmax of the scores it prints" if seen else "does not follow from the scores it prints: it is an ")
+        + ("" if seen else f"illustration, up to {off:.3f} away from their softmax")
+        + f" ({'; '.join(' '.join(f'{w:.4f}' for w in row) for row in found.tolist())}).",
+    )
+
+
+def judge_own_word(printed: Tensor, found: Tensor) -> Verdict:
+    own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, found)]
+    where = {(True, True): "in both", (True, False): "only as printed", (False, True): "only in the true softmax"}
+    return Verdict(
+        all(own),
+        'In "I am dog" each word gives itself the most weight '
+        f"{where.get((own[0], own[1]), 'in neither')}: the Score that is printed, and the softmax of the scores.",
+    )
+
+
+def judge_sum(by_formula: Tensor, z: Tensor) -> Verdict:
+    seen = by_formula.shape == z.shape
+    return Verdict(
+        seen,
+        "Note 001 writes z_n as a sum over a row of V, too: "
+        + ("that is the output" if seen else f"that is one number for each word, {by_formula[0]:g} for the first")
+        + f", and the output is a vector for each word, ({', '.join(f'{x:g}' for x in z[0].tolist())}) for the first.",
+    )
+
+
+# Tables.
+
+
+def weights_table(shown: Sequence[Example]) -> Table:
+    rows = [
+        (e.title, key, printed, found)
+        for e in shown
+        if e.printed
+        for key, printed, found in zip(e.keys, e.printed, e.trace.weights[0].tolist(), strict=True)
+    ]
+    return Table("Weights of the first query", ("example", "key", "in the note", "softmax"), tuple(rows))
+
+
+def dog_table(true: Trace) -> Table:
+    z, by_formula = DOG_PRINTED @ DOG_VALUES, summed(DOG_PRINTED, DOG_VALUES)
+    columns = (
+        *(f"Score in the note, {word}" for word in ("I", "am", "dog")),
+        *(f"softmax, {word}" for word in ("I", "am", "dog")),
+        *(f"Z from the Score, {i}" for i in (1, 2, 3)),
+        *(f"Z from the softmax, {i}" for i in (1, 2, 3)),
+        "z_n by the note's formula",
+    )
+    rows = zip(("I", "am", "dog"), DOG_PRINTED, true.weights, z, true.output, by_formula[:, None], strict=True)
+    return Table(
+        '"I am dog": the Score in the note and what follows from its scores; the first 3 columns of V and Z',
+        ("query", *columns),
+        tuple((word, *torch.cat(parts).tolist()) for word, *parts in rows),
+    )
+
+
+def dog_variances(true: Trace) -> Table:
+    raw, scaled = (stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled))
+    return Table(
+        '"I am dog": variance within a row of scores, before and after the division by 8',
+        ("query", "Q Kᵀ", "Q Kᵀ / 8"),
+        tuple(zip(("I", "am", "dog"), raw, scaled, strict=True)),
+    )
+
+
+def shapes_table() -> Table:
+    rows = []
+    for d_v in (3, 5):
+        made, trace = thinking_machines(d_v), thinking(d_v).trace
+        products = {"Q": made.x @ made.query, "K": made.x @ made.key, "V": made.x @ made.value}
+        named = {"X": made.x, "W^Q": made.query, "W^K": made.key, "W^V": made.value, **products}
+        named |= {"Q Kᵀ": trace.scores, "weights": trace.weights, "output": trace.output}
+        rows += [(f"4 x {d_v}", name, *tensor.shape) for name, tensor in named.items()]
+    return Table('Shapes of "Thinking Machines"', ("W^V", "matrix", "rows", "columns"), tuple(rows))
+
+
+def stages_table(example: Example) -> Table:
+    width = max(min(stage.size(1), MOST_COLUMNS) for stage in example.trace.stages)
+    rows = [
+        (name, query, *row[:width], *[""] * (width - len(row)))
+        for name, stage in zip(STAGES, example.trace.stages, strict=True)
+        for query, row in zip(example.queries, stage.tolist(), strict=True)
+    ]
+    return Table(
+        f"{example.title}: five stages{shortened(example)}", ("stage", "query", *map(str, range(1, width + 1))),
+        tuple(rows),
+    )  # fmt: skip
+
+
+def shortened(example: Example) -> str:
+    size = example.value.size(1)
+    return f" (the first {MOST_COLUMNS} of {size})" if size > MOST_COLUMNS else ""
+
+
+# Figures.
+
+
+def trace_size(example: Example) -> tuple[float, float]:
+    columns = 4 * len(example.keys) + min(example.value.size(1), MOST_COLUMNS)
+    return 2.0 + 0.62 * columns, 1.4 + 0.5 * len(example.queries)
+
+
+def draw_trace(figure: Any, example: Example) -> None:
+    stages = [stage[:, :MOST_COLUMNS] for stage in example.trace.stages]
+    grid = figure.subplots(1, 5, squeeze=False, width_ratios=[stage.size(1) for stage in stages])[0]
+    for number, (axes, stage) in enumerate(zip(grid, stages, strict=True)):
+        columns = example.keys if number < 4 else [str(i + 1) for i in range(stage.size(1))]
+        draw_matrix(axes, stage, example.queries if number == 0 else (), columns, share=number == 3)
+        axes.set_title(STAGES[number], fontsize=9)
+
+
+def draw_matrix(axes: Any, matrix: Tensor, rows: Sequence[str], columns: Sequence[str], share: bool) -> None:
+    """Numbers in their cells, which are the darker the further they are from 0. share: they are from 0 to 1."""
+    shown = np.ma.masked_invalid(matrix.detach().numpy())
+    most = 1.0 if share else float(abs(shown).max()) or 1.0
+    axes.set_facecolor("0.85")  # of cells without a finite number
+    axes.imshow(shown, cmap="Blues" if share else "PuOr", vmin=0 if share else -most, vmax=most, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, fontsize=8)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for y, row in enumerate(matrix.tolist()):
+        for x, number in enumerate(row):
+            dark = math.isfinite(number) and abs(number) > 0.65 * most
+            text = "−∞" if number == -math.inf else f"{number:.4f}" if share else f"{number:.4g}"
+            axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+
+
+EXPERIMENT = Experiment(
+    title="The worked examples in five stages",
+    source="notes 000, 001, 002, 004; section 3.2.1",
+    claim="Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. The notes "
+    'work them out for "I go home", "Thinking Machines", "I am dog" and "i am a student".',
+    run=run,
+)

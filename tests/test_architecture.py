@@ -1,0 +1,316 @@
+"""The drawing of an architecture says what the modules are, and changes as they do."""
+
+import dataclasses
+import html
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+from torch import nn
+
+from dragoman.cli import main
+from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
+from dragoman.inspection.architecture import Box, Side, architecture, draw_box, sides
+from dragoman.inspection.cost import cost
+from dragoman.inspection.figures import pyplot, save
+from dragoman.lab import EXPERIMENTS
+from dragoman.model import Model, build
+from dragoman.model.attention import explicit
+from dragoman.presets import PRESETS
+
+DOCS = Path(__file__).parents[1] / "docs"
+BASE = PRESETS["base"].model
+assert isinstance(BASE, TransformerConfig)
+LSTM = RecurrentConfig(layers=2, d_model=64)
+CONFIGS: dict[str, TransformerConfig | RecurrentConfig] = {
+    "base": BASE,
+    "big": PRESETS["big"].model,
+    "pre-norm, rotary": PRESETS["tiny"].model,
+    "relative": dataclasses.replace(TINY, positions="relative"),
+    "halves": dataclasses.replace(TINY, positions="sinusoidal-halves"),
+    "learned": dataclasses.replace(TINY, positions="learned", max_length=100),
+    "no positions": dataclasses.replace(TINY, positions="none"),
+    "untied": dataclasses.replace(TINY, share="none", output_bias=True),
+    "additive": dataclasses.replace(
+        TINY, attention=AttentionConfig(heads=3, d_k=8, d_v=6, score="additive", bias=True)
+    ),
+    "no decoder": dataclasses.replace(TINY, decoder_layers=0),
+    "no encoder": dataclasses.replace(TINY, encoder_layers=0),
+    "lstm": LSTM,
+    "gru, additive": dataclasses.replace(TINY_RECURRENT, attention="additive", share="none"),
+    "rnn, one direction": RecurrentConfig(cell="rnn", layers=3, d_model=16, bidirectional=False, attention="none"),
+}
+
+
+def on_meta(config: TransformerConfig | RecurrentConfig, vocabulary: int = 500) -> Model:
+    with torch.device("meta"):
+        return build(config, vocabulary)
+
+
+def written(path: Path) -> list[str]:
+    """What is written in a figure; letters are drawn as shapes, each text under a comment that says it."""
+    return [html.unescape(text) for text in re.findall(r"<!-- (.*) -->", path.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Callable[..., list[str]]:
+    """The texts of the drawing of a model, read back from the SVG."""
+
+    def read(model: Model) -> list[str]:
+        save(architecture(model, "mine"), tmp_path / "model.svg")
+        return written(tmp_path / "model.svg")
+
+    return read
+
+
+Texts = Callable[..., list[str]]
+
+
+def boxes(side: Side) -> list[Box]:
+    inside = [box for layers in side.layers for box in layers.boxes]
+    return [side.words, *([side.positions] if side.positions else []), *inside, *side.top]
+
+
+def named(box: Box) -> bool:
+    """Not an operation."""
+    return box.module != ""
+
+
+# What is drawn is what is there.
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_boxes_hold_every_parameter_once(name: str):
+    model = on_meta(CONFIGS[name])
+    assert sum(side.parameters for side in sides(model)) == cost(model).parameters
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_box_is_in_the_picture_with_its_name_and_number(name: str, texts: Texts):
+    model = on_meta(CONFIGS[name])
+    found = texts(model)
+    for box in [box for side in sides(model) for box in boxes(side)]:
+        assert set(box.lines) <= set(found)
+    assert f"mine: {type(model).__name__}" in found
+    assert [text for text in found if text.startswith(f"{cost(model).parameters:,} parameters, d_model")]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_names_are_those_of_the_modules(name: str):
+    model = on_meta(CONFIGS[name])
+    for side in sides(model):
+        for layers in side.layers:
+            assert layers.first + layers.times <= 6
+            for box in filter(named, layers.boxes):
+                prefix = "" if box.module.startswith(layers.module) else f"{layers.module}.{layers.first}."
+                assert isinstance(model.get_submodule(f"{prefix}{box.module}"), nn.Module)
+        for box in filter(named, [side.words, *([side.positions] if side.positions else []), *side.top]):
+            assert isinstance(model.get_submodule(box.module), nn.Module)
+
+
+def test_the_base_model_is_that_of_the_paper(texts: Texts):
+    found = texts(on_meta(BASE, 37_000))
+    assert {"8 heads, d_k 64, d_v 64", "scaled dot product", "512 → 2,048 → 512, relu", "times √512"} <= set(found)
+    assert found.count("6 ×") == 2
+    assert {"3,150,336 parameters each", "4,199,936 parameters each"} <= set(found)
+    assert "63,045,632 parameters, d_model 512, dropout 0.1" in found
+    assert found.count("the matrix of source_embedding") == 2
+    assert found.count("Sinusoidal positions") == 2
+    assert found.count("Masked multi-head attention") == 1
+    assert found.count("Multi-head attention") == 2
+    assert found.count("Add & norm") == 5
+
+
+def test_nothing_of_a_big_model_is_computed(texts: Texts):
+    huge = dataclasses.replace(BASE, d_model=65_536, feed_forward=FeedForwardConfig(d_ff=1_000_000))
+    model = on_meta(huge, 1_000_000)
+    found = texts(model)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert "65,536 → 1,000,000 → 65,536, relu" in found
+
+
+# And it changes as the modules do.
+
+
+def changed(**changes: Any) -> Model:
+    return on_meta(dataclasses.replace(BASE, **changes))
+
+
+def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends(texts: Texts):
+    post, pre = texts(changed()), texts(changed(norm_first=True))
+    assert (post.count("Norm"), post.count("Add"), post.count("LayerNorm")) == (0, 0, 5)
+    assert (pre.count("Norm"), pre.count("Add"), pre.count("LayerNorm")) == (7, 5, 7)
+    assert {"encoder_norm", "decoder_norm"} <= set(pre) - set(post)
+    order = [box.title for box in sides(changed(norm_first=True))[0].layers[0].boxes]
+    assert order == ["Norm", "Multi-head attention", "Add", "Norm", "Feed forward", "Add"]
+
+
+@pytest.mark.parametrize(
+    ("positions", "title", "does", "plus"),
+    [
+        ("sinusoidal", "Sinusoidal positions", "added to the embeddings", 2),
+        ("learned", "Learned positions", "added to the embeddings", 2),
+        ("rotary", "Rotary positions", "turns queries and keys", 0),
+        ("relative", "Relative positions", "added to the scores, per head", 0),
+    ],
+)
+def test_positions_are_drawn_where_they_act(texts: Texts, positions: str, title: str, does: str, plus: int):
+    found = texts(changed(positions=positions))
+    assert (found.count(title), found.count(does), found.count("+")) == (2, 2, plus)
+
+
+def test_no_positions_are_not_drawn(texts: Texts):
+    found = texts(changed(positions="none"))
+    assert not [text for text in found if "positions" in text or text == "+"]
+
+
+def test_the_layers_are_counted(texts: Texts):
+    found = texts(changed(decoder_layers=1))
+    assert (found.count("6 ×"), found.count("1 ×")) == (1, 1)
+    assert {"encoder: layers 1 to 6", "decoder: layer 1"} <= set(found)
+    assert "Masked multi-head attention" not in texts(changed(decoder_layers=0))
+
+
+@pytest.mark.parametrize(("share", "same"), [("all", 2), ("embeddings", 1), ("output", 1), ("none", 0)])
+def test_matrices_that_are_shared_say_so(texts: Texts, share: str, same: int):
+    found = texts(changed(share=share))
+    assert len([text for text in found if text.startswith("the matrix of")]) == same
+    assert found.count(f"{500 * 512:,} parameters") == 3 - same
+
+
+def test_heads_sizes_biases_and_scores_are_those_of_the_attention(texts: Texts):
+    attention = AttentionConfig(heads=2, d_k=16, d_v=24, score="additive", bias=True)
+    found = texts(changed(attention=attention, scale_embedding=False))
+    assert found.count("2 heads, d_k 16, d_v 24") == found.count("additive") == found.count("with biases") == 3
+    assert "times √512" not in found
+
+
+def test_a_kernel_that_was_replaced_is_named(texts: Texts):
+    def cosine(*arguments: Any) -> Any: ...
+
+    model = changed(encoder_layers=1, decoder_layers=1)
+    model.encoder[0].attention.kernel = cosine
+    model.decoder[0].attention.kernel = explicit
+    found = texts(model)
+    assert (found.count("cosine"), found.count("scaled dot product")) == (1, 2)
+
+
+def test_layers_that_differ_stand_apart(texts: Texts):
+    model = changed(encoder_layers=5)
+    model.encoder[2].around_attention.norm = nn.BatchNorm1d(512, device="meta")
+    found = texts(model)
+    assert {"encoder: layers 1 to 2", "encoder: layer 3", "encoder: layers 4 to 5", "BatchNorm1d"} <= set(found)
+    assert [layers.times for layers in sides(model)[0].layers] == [2, 1, 2]
+
+
+def test_recurrent_models_are_drawn_with_their_cells(texts: Texts):
+    found = texts(on_meta(LSTM))
+    assert {"LSTM", "2 directions, 32 units each", "64 units", "Dot-product attention"} <= set(found)
+    assert {"last state of the encoder", "all states of the encoder", "128 → 64, tanh"} <= set(found)
+    assert found.count("2 ×") == 2
+    assert not [text for text in found if "head" in text or "norm" in text]
+    plain = texts(on_meta(CONFIGS["rnn, one direction"]))
+    assert "RNN, tanh" in plain
+    assert "LSTM" not in plain
+    assert not [text for text in plain if "attention" in text or "all states" in text]
+    assert "Additive attention" in texts(on_meta(CONFIGS["gru, additive"]))
+
+
+# The picture can be read.
+
+
+def laid_out(draw: Callable[[Any], None], size: tuple[float, float]) -> tuple[list[Any], list[Any]]:
+    """The corners of all boxes, and of all texts that begin inside one, in dots."""
+    figure = pyplot().figure(figsize=size)
+    draw(figure)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    rectangles = [patch.get_window_extent() for patch in axes.patches if patch.get_facecolor()[3] > 0]
+    labels = [text.get_window_extent() for text in axes.texts if text.get_text()]
+    pyplot().close(figure)
+    return rectangles, labels
+
+
+def outside(rectangles: list[Any], labels: list[Any]) -> int:
+    """How many texts leave the box that their middle lies in."""
+    found = 0
+    for label in labels:
+        x, y = (label.x0 + label.x1) / 2, (label.y0 + label.y1) / 2
+        around = [box for box in rectangles if box.contains(x, y)]
+        found += any(not (box.x0 <= label.x0 and label.x1 <= box.x1) for box in around)
+    return found
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_boxes_do_not_overlap_and_texts_stay_inside(name: str):
+    picture = architecture(on_meta(CONFIGS[name], 37_000), name)
+    rectangles, labels = laid_out(picture.draw, picture.size)
+    width, height = (100 * side for side in picture.size)
+    assert outside(rectangles, labels) == 0
+    for number, box in enumerate(rectangles):
+        assert not [other for other in rectangles[number + 1 :] if box.overlaps(other)]
+    for label in labels:
+        assert label.x0 >= 0
+        assert label.y0 >= 0
+        assert label.x1 <= width
+        assert label.y1 <= height
+    for number, label in enumerate(labels):
+        assert not [other for other in labels[number + 1 :] if label.overlaps(other)]
+
+
+def test_a_text_too_long_for_its_box_is_seen():
+    """The control for the test above."""
+    box = Box("a title that is far longer than its box is wide", "", (), 0, "#ffffff")
+
+    def draw(figure: Any) -> None:
+        draw_box(figure.add_axes((0, 0, 1, 1), xlim=(0, 5), ylim=(0, 5)), box, 1, 1, 1.0)
+
+    assert outside(*laid_out(draw, (5, 5))) == 1
+
+
+# The command and the page.
+
+
+def test_info_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "new" / "base.svg"
+    assert main(["info", "--preset", "base", "--diagram", str(out)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"\n{out}")
+    assert "base: Transformer" in written(out)
+
+
+def test_info_prints_one_json_object_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "lstm.png"
+    assert main(["info", "--preset", "lstm", "--json", "--diagram", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] > 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_info_of_a_run_draws_its_best_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "toy.svg"
+    assert main(["info", str(trained), "--diagram", str(out)]) == 0
+    assert "toy: Transformer" in written(out)
+    assert "2 heads, d_k 8, d_v 8" in written(out)
+
+
+def test_info_refuses_a_diagram_in_an_unknown_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["info", "--preset", "base", "--diagram", str(tmp_path / "base.jpg")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "a figure's name ends in one of" in printed.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_picture_of_the_docs_is_what_the_command_draws(tmp_path: Path):
+    assert main(["info", "--preset", "base", "--diagram", str(tmp_path / "base.svg")]) == 0
+    assert written(DOCS / "images" / "architecture.svg") == written(tmp_path / "base.svg")
+
+
+def test_the_table_from_paper_to_code_names_every_experiment():
+    page = (DOCS / "paper-to-code.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`dragoman lab ([a-z0-9-]+)`", page))
+    assert named == set(EXPERIMENTS)

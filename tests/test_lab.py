@@ -1,0 +1,516 @@
+"""The lab: what is run, what is written, and the page, opened in a real browser."""
+
+import base64
+import csv
+import itertools
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman import lab as package
+from dragoman.cli import main
+from dragoman.errors import DragomanError
+from dragoman.inspection.figures import pyplot
+from dragoman.lab import EXPERIMENTS
+from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.report import Result, duration, perform, shown, write_figure, write_report
+
+TINY = Effort((7,), 0.02)
+THIRD = 1 / 3
+SOURCE = str(Path(__file__).parents[1] / "src")
+
+
+def draw(figure: Any) -> None:
+    figure.subplots().plot([1, 2], [3, 4])
+
+
+def run_known(effort: Effort) -> Findings:
+    """Two verdicts, one of each kind, and text that must not become markup."""
+    rows = ((1, THIRD, True, "<b>a</b>"), (2, -1e-7, False, "b, c"), (3, float("inf"), np.bool_(True), "d"))
+    return Findings(
+        setting=f"seeds {effort.seeds}, {effort.of(100)} steps",
+        verdicts=(Verdict(True, "A & B were <seen>."), Verdict(False, "C was not.")),
+        tables=(Table("The table: of <numbers>", ("n", "share", "yes?", "text"), rows),),
+        figures=(Figure("line", "A caption with <angles>.", draw), Figure("other-line", "Another.", draw)),
+    )
+
+
+def run_wrong(effort: Effort) -> Findings:
+    raise ValueError("too many\ncooks")
+
+
+def run_refused(effort: Effort) -> Findings:
+    raise DragomanError("there is no soup")
+
+
+def run_undrawable(effort: Effort) -> Findings:
+    return Findings("s", (Verdict(True, "It was seen."),), figures=(Figure("broken", "c", lambda figure: 1 / 0),))
+
+
+MADE_UP: dict[str, Callable[[Effort], Findings]] = {
+    "known": run_known,
+    "wrong": run_wrong,
+    "refused": run_refused,
+    "undrawable": run_undrawable,
+}
+
+
+def make_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four more experiments, and one whose module cannot even be loaded."""
+    for name, run in MADE_UP.items():
+        module = ModuleType(name)
+        module.EXPERIMENT = Experiment(f"Title of {name}", "note <000>", "Claim.", run)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, f"dragoman.lab.{name}", module)
+        monkeypatch.setitem(EXPERIMENTS, name, f"about {name}")
+    monkeypatch.setitem(EXPERIMENTS, "not-written", "about nothing")
+
+
+@pytest.fixture
+def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_up(monkeypatch)
+
+
+made_up = pytest.mark.usefixtures("_made_up")
+
+
+@pytest.fixture
+def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Runs `dragoman lab` in an empty folder; returns its code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["lab", *line.split()])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+# The experiments.
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_name_is_an_experiment(name: str):
+    experiment = import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+    assert isinstance(experiment, Experiment)
+    assert experiment.title
+    assert experiment.claim.rstrip(")").endswith((".", "?"))
+    assert re.search("note|paper", experiment.source)
+
+
+def test_every_module_has_a_name():
+    """Except what they share."""
+    modules = {file.stem.replace("_", "-") for file in Path(package.__path__[0]).glob("*.py")}
+    assert modules - {"--init--", "experiment", "toys", "report"} <= set(EXPERIMENTS)
+
+
+# Running one.
+
+
+@made_up
+def test_an_experiment_becomes_files(tmp_path: Path):
+    result = perform("known", TINY, tmp_path)
+    assert not result.error
+    assert result.findings is not None
+    assert (result.seen, result.tally) == (1, "1 of 2 seen")
+    assert str(result) == "known: 1 of 2 seen; not seen here: C was not."
+    written = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    figures = {f"figures/known-{name}.{suffix}" for name in ("line", "other-line") for suffix in ("png", "svg")}
+    assert written == {*figures, *result.files}
+    assert result.files == ("tables/known-1-the-table-of-numbers.csv",)
+    first = result.drawings[0]
+    assert base64.b64decode(first.data.split(",")[1]) == (tmp_path / f"{first.file}.png").read_bytes()
+    assert (tmp_path / f"{first.file}.svg").read_text().startswith("<?xml")
+
+
+@made_up
+def test_a_csv_file_has_all_digits(tmp_path: Path):
+    (file,) = perform("known", TINY, tmp_path).files
+    with (tmp_path / file).open(newline="") as opened:
+        rows = list(csv.reader(opened))
+    assert rows[0] == ["n", "share", "yes?", "text"]
+    assert [float(row[1]) for row in rows[1:]] == [THIRD, -1e-7, float("inf")]
+    assert rows[2][3] == "b, c"
+    assert float(shown(THIRD)) != THIRD  # the page has fewer
+
+
+@made_up
+def test_the_same_numbers_give_the_same_files(tmp_path: Path):
+    for folder in ("a", "b"):
+        perform("known", TINY, tmp_path / folder)
+    files = [file.relative_to(tmp_path / "a") for file in (tmp_path / "a").rglob("*") if file.is_file()]
+    assert len(files) == 5
+    assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
+
+
+def test_numbers_on_a_logarithmic_axis_are_drawn_as_formulas(tmp_path: Path):
+    """As 10 to the power of 3, not as the signs that say so. Elsewhere a dollar sign stays one: the control."""
+    formulas: list[bool] = []
+
+    def draw_log(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.loglog([1, 1e3], [1, 1e6])
+        formulas.extend(label.get_parse_math() for label in axes.get_xticklabels())
+
+    write_figure(Figure("log", "c", draw_log), tmp_path, "made-up")
+    assert formulas
+    assert all(formulas)
+    plt = pyplot()
+    plain = plt.figure()
+    draw_log(plain)
+    plt.close(plain)
+    assert not all(formulas)
+
+
+@made_up
+@pytest.mark.parametrize(
+    ("name", "error", "traced"),
+    [
+        ("wrong", "ValueError: too many\ncooks", True),
+        ("refused", "there is no soup", False),
+        ("undrawable", "ZeroDivisionError: division by zero", True),
+        ("not-written", "ModuleNotFoundError: No module named 'dragoman.lab.not_written'", True),
+    ],
+)
+def test_an_experiment_that_fails_says_why(tmp_path: Path, name: str, error: str, traced: bool):
+    result = perform(name, TINY, tmp_path)
+    assert (result.error, result.tally) == (error, "failed")
+    assert bool(result.trace) == traced
+    page = write_report(tmp_path, [result], TINY, quick=True).read_text()
+    assert "✗ failed" in page
+    assert (f"Title of {name}" in page) == (name in MADE_UP)
+
+
+def test_who_stops_it_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C is no failed experiment."""
+
+    def stopped(effort: Effort) -> Findings:
+        raise KeyboardInterrupt
+
+    module = ModuleType("stopped")
+    module.EXPERIMENT = Experiment("t", "s", "c", stopped)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dragoman.lab.stopped", module)
+    with pytest.raises(KeyboardInterrupt):
+        perform("stopped", TINY, tmp_path)
+
+
+# The page.
+
+
+@made_up
+def test_the_page_says_what_was_done(tmp_path: Path):
+    results = [perform(name, Effort((3, 4), 0.25), tmp_path) for name in ("known", "wrong")]
+    page = write_report(tmp_path, results, Effort((3, 4), 0.25), quick=True).read_text()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+    for words in [
+        "quick: 25 % of the steps and draws, seeds 3, 4",
+        "cores, torch",
+        "dragoman lab known --quick --seeds 3 4",
+        "✓ seen: A &amp; B were &lt;seen&gt;.",
+        "✗ not seen here: C was not.",
+        "note &lt;000&gt;",
+        "seeds (3, 4), 25 steps",
+        "0.3333",
+        "−1 × 10^−7",
+        "∞",
+        "ValueError: too many cooks",
+        "2 experiments",
+    ]:
+        assert words in text, words
+    assert "<b>a</b>" not in page
+    assert page.count('src="data:image/png;base64,') == 2
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:|#)""", page)
+    shares = [int(share) for share in re.findall(r">(\d+) %</td>", page)]
+    assert len(shares) == 2
+    assert abs(sum(shares) - 100) <= 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (0, "0"),
+        (-1234567, "−1,234,567"),
+        (True, "yes"),
+        (np.bool_(False), "no"),
+        (np.int64(4096), "4,096"),
+        (0.98661429815, "0.9866"),
+        (np.float64(0.5), "0.5"),
+        (63_045_632.0, "6.305 × 10^7"),
+        (12345.6, "12,346"),
+        (1.7469e-7, "1.747 × 10^−7"),
+        (-0.25, "−0.25"),
+        (float("nan"), "not a number"),
+        (-float("inf"), "−∞"),
+        ("as it is", "as it is"),
+    ],
+)
+def test_numbers_on_the_page_are_rounded(cell, text: str):
+    assert shown(cell) == text
+
+
+def test_times_are_readable():
+    assert [duration(seconds) for seconds in (0.04, 59.4, 59.6, 60, 3601)] == [
+        "0.0 s", "59.4 s", "1 min 0 s", "1 min 0 s", "60 min 1 s"
+    ]  # fmt: skip
+
+
+# The command.
+
+
+def test_without_a_name_the_experiments_are_listed(dragoman):
+    code, out, err = dragoman("")
+    assert (code, err) == (0, "")
+    assert [line.split(None, 1) for line in out.splitlines()] == [[*pair] for pair in EXPERIMENTS.items()]
+
+
+def test_the_list_comes_at_once():
+    """Without torch; in processor time, since the machine may be busy. The best of three."""
+    code = "import sys; from dragoman.cli import main; main(['lab']); assert 'torch' not in sys.modules"
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.3
+
+
+@made_up
+def test_the_command_tells_each_verdict_and_writes_the_page(dragoman):
+    code, out, err = dragoman("known --quick --seeds 5 6")
+    assert code == 0
+    assert out == "known: 1 of 2 seen; not seen here: C was not.\n"
+    assert "1/1 known: about known\n" in err
+    assert err.endswith("report: lab/report.html\n")
+    page = Path("lab/report.html").read_text()
+    assert "seeds (5, 6), 25 steps" in page
+    assert not list(Path("lab").glob("*.tmp"))
+
+
+@made_up
+def test_one_that_fails_does_not_lose_the_others(dragoman):
+    code, out, err = dragoman("wrong known refused --out new/folder")
+    assert code == 1
+    assert [line.split(":")[0] for line in out.splitlines()] == ["wrong", "known", "refused"]  # in the given order
+    assert "dragoman: 2 of 3 experiments failed: wrong, refused; see new/folder/report.html" in err
+    page = Path("new/folder/report.html").read_text()
+    assert "✓ seen:" in page
+    assert page.count("✗ failed:") == 2
+
+
+@made_up
+def test_the_effort_is_that_of_the_flags(dragoman):
+    dragoman("known")
+    assert "seeds (1, 2, 3), 100 steps" in Path("lab/report.html").read_text()
+    dragoman("known known --quick")
+    page = Path("lab/report.html").read_text()
+    assert "seeds (1,), 25 steps" in page
+    assert page.count("Title of known</h2>") == 1
+
+
+def test_all_means_all(dragoman, monkeypatch: pytest.MonkeyPatch):
+    run: list[str] = []
+    monkeypatch.setattr("dragoman.lab.report.perform", lambda name, *_: run.append(name) or Result(name, 0.1))
+    code, _, _ = dragoman("all --quick")
+    assert (code, run) == (0, list(EXPERIMENTS))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("maks", 2, "no experiment 'maks'; did you mean 'masks'?"),
+        ("table_3", 2, "did you mean 'table-3'?"),
+        ("masks al", 2, "did you mean 'all'?"),
+        ("zzzzzz", 2, "no experiment 'zzzzzz'; 'dragoman lab' lists them"),
+        ("masks --seeds -1", 2, "seeds must be at least 0"),
+        ("masks --out file", 1, "file: "),
+        ("masks --out file/below", 1, "file"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(dragoman, line: str, code: int, words: str):
+    Path("file").touch()
+    found, out, err = dragoman(line)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+# In a browser.
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@dataclass
+class Opened:
+    """What a page did when it was opened, and the page itself."""
+
+    page: Any
+    requests: list[str]
+    complaints: list[str]
+
+    def widths(self) -> list[int]:
+        return self.page.evaluate("[...document.images].map(image => image.naturalWidth)")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here to open the report in: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="the report is opened through playwright: pip install it")
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def look(browser: Any, path: Path, scheme: str = "light", width: int = 1000) -> Opened:
+    page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()
+    opened = Opened(page, [], [])
+    page.on("request", lambda request: opened.requests.append(request.url))
+    page.on("console", lambda message: opened.complaints.append(message.text))
+    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    page.goto(path.as_uri(), wait_until="load")
+    return opened
+
+
+def outside(opened: Opened, path: Path) -> list[str]:
+    """The requests for anything but the page itself and what it carries."""
+    return [url for url in opened.requests if url != path.as_uri() and not url.startswith("data:")]
+
+
+def pixels(opened: Opened) -> np.ndarray:
+    import io
+
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(opened.page.screenshot())).convert("L"), dtype=float)
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with an experiment of ours, one that failed, and one with a table wider than a phone."""
+    folder = tmp_path_factory.mktemp("lab")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        make_up(monkeypatch)
+        results = [perform(name, TINY, folder) for name in ("known", "table-3", "wrong")]
+        return write_report(folder, results, TINY, quick=True)
+
+
+def test_the_page_opens_without_a_network(browser: Any, page: Path):
+    opened = look(browser, page)
+    assert outside(opened, page) == []
+    assert opened.complaints == []
+    assert len(opened.widths()) == 4
+    assert min(opened.widths()) > 300
+
+
+def test_a_page_that_needs_a_network_is_noticed(browser: Any, tmp_path: Path):
+    """The control for the test above."""
+    (tmp_path / "bad.html").write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("no")</script>')
+    opened = look(browser, tmp_path / "bad.html")
+    assert outside(opened, tmp_path / "bad.html") == ["http://127.0.0.1:9/x.png"]
+    assert "no" in opened.complaints
+    assert opened.widths() == [0]
+
+
+def test_the_page_itself_forbids_requests(browser: Any, page: Path, tmp_path: Path):
+    """Whatever a text might bring in: the browser is told to fetch nothing."""
+    changed = tmp_path / "changed.html"
+    changed.write_text(page.read_text().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>'))
+    opened = look(browser, changed)
+    assert any("Content Security Policy" in complaint for complaint in opened.complaints)
+
+
+def test_light_and_dark_differ_and_neither_is_blank(browser: Any, page: Path):
+    light, dark = (pixels(look(browser, page, scheme)) for scheme in ("light", "dark"))
+    assert light.std() > 10
+    assert dark.std() > 10
+    assert light.mean() > 180 > 80 > dark.mean()
+    again = pixels(look(browser, page, "light"))
+    assert np.array_equal(light, again)  # the control: what differs is the scheme
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(browser: Any, page: Path, scheme: str):
+    """A contrast of 4.5, as the Web Content Accessibility Guidelines ask for, and figures on white."""
+    opened = look(browser, page, scheme)
+    colours = opened.page.evaluate(
+        """() => ["body", "a", ".faint", ".seen .mark", "li:not(.seen) .mark", ".failed"].map(
+            selector => getComputedStyle(document.querySelector("main " + selector) || document.body).color)"""
+    )
+    behind = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert len(colours) == 6
+    assert min(contrast(colour, behind) for colour in colours) >= 4.5
+    card = opened.page.evaluate("getComputedStyle(document.querySelector('figure img')).backgroundColor")
+    assert card == "rgb(255, 255, 255)"
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours as CSS says them: WCAG 2, relative luminance."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_that_of_the_guidelines():
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
+    assert contrast("rgb(118, 118, 118)", "rgb(255, 255, 255)") == pytest.approx(4.54, abs=0.01)
+
+
+def test_a_phone_shows_the_page_without_moving_it_sideways(browser: Any, page: Path):
+    opened = look(browser, page, width=360)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
+    wide = opened.page.evaluate("[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)")
+    assert wide  # tables move in boxes of their own
+
+
+def test_the_page_can_be_read_without_a_mouse_and_without_eyes(browser: Any, page: Path):
+    opened = look(browser, page)
+    opened.page.keyboard.press("Tab")
+    assert opened.page.evaluate("document.activeElement.className") == "skip"
+    opened.page.keyboard.press("Enter")
+    assert opened.page.evaluate("document.activeElement.id") == "experiments"
+    reached = set()
+    for _ in range(12):
+        opened.page.keyboard.press("Tab")
+        reached.add(opened.page.evaluate("document.activeElement.className"))
+    assert "scroll" in reached
+    counts = opened.page.evaluate(
+        """() => ({
+            images: document.querySelectorAll("img:not([alt]), img[alt='']").length,
+            described: [...document.querySelectorAll("img")].filter(
+                image => !document.getElementById(image.getAttribute("aria-describedby"))?.textContent.trim()).length,
+            boxes: document.querySelectorAll(".scroll:not([tabindex='0']), .scroll:not([role])").length,
+            cells: document.querySelectorAll("th:not([scope])").length,
+            captions: document.querySelectorAll("main table").length - document.querySelectorAll("caption").length,
+            twice: [...document.querySelectorAll("[id]")].length - new Set([...document.querySelectorAll("[id]")]
+                .map(element => element.id)).size,
+            lost: [...document.querySelectorAll("a[href^='#']")].filter(
+                link => !document.getElementById(link.getAttribute("href").slice(1))).length,
+            levels: [...document.querySelectorAll("h1, h2, h3")].map(heading => +heading.tagName[1]),
+        })"""
+    )
+    levels = counts.pop("levels")
+    assert set(counts.values()) == {0}, counts
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))

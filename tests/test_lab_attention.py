@@ -1,0 +1,565 @@
+"""The lab's experiments on attention: their numbers, their pictures, and verdicts that turn with the numbers."""
+
+import dataclasses
+import functools
+import io
+import math
+import re
+from importlib import import_module
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.batches import Batch
+from dragoman.config import AttentionConfig
+from dragoman.inspection.figures import pyplot
+from dragoman.lab import EXPERIMENTS, additive, heads, masks, order, scaling, unscaled_training, worked_examples
+from dragoman.lab.experiment import Effort, Findings
+from dragoman.lab.worked_examples import Trace, examples
+from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused, masked_softmax
+
+NAMES = "worked-examples scaling unscaled-training additive masks order heads".split()
+EXAMPLES = {example.name: example for example in examples()}
+
+
+@functools.cache
+def findings(name: str) -> Findings:
+    """With hardly any effort."""
+    return import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT.run(Effort((1,), 0.02))
+
+
+def near(found, expected, within: float) -> None:
+    torch.testing.assert_close(
+        torch.as_tensor(found, dtype=torch.float64), torch.as_tensor(expected, dtype=torch.float64), atol=within, rtol=0
+    )
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_has_numbers_pictures_and_verdicts(name: str):
+    assert name in EXPERIMENTS
+    found = findings(name)
+    assert found.setting.endswith(".")
+    assert found.tables
+    assert found.figures
+    assert all(verdict.sentence.endswith(".") and isinstance(verdict.seen, bool) for verdict in found.verdicts)
+    for table in found.tables:
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+        assert all(isinstance(cell, str | int | float) for row in table.rows for cell in row)
+        assert any(isinstance(cell, int | float) for row in table.rows for cell in row)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("error:Glyph")
+@pytest.mark.filterwarnings("error:constrained_layout")
+def test_every_figure_is_drawn(name: str):
+    plt = pyplot()
+    for picture in findings(name).figures:
+        figure = plt.figure(figsize=picture.size, layout="constrained")
+        picture.draw(figure)
+        figure.savefig(file := io.BytesIO(), format="svg")
+        plt.close(figure)
+        assert figure.axes
+        assert all(axes.has_data() for axes in figure.axes)
+        assert len(file.getvalue()) > 2000
+
+
+def test_figures_have_names_of_their_own():
+    names = [figure.name for name in NAMES for figure in findings(name).figures]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z0-9-]+", name) for name in names)
+
+
+def test_the_same_seed_finds_the_same():
+    """But for what is a time."""
+    again = import_module("dragoman.lab.order").EXPERIMENT.run(Effort((1,), 0.02))
+    assert again.tables == findings("order").tables
+    other = import_module("dragoman.lab.order").EXPERIMENT.run(Effort((2,), 0.02))
+    assert other.tables != again.tables
+
+
+# The worked examples.
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_stage_follows_from_the_one_before(name: str):
+    """Recomputed number by number."""
+    e, trace = EXAMPLES[name], EXAMPLES[name].trace
+    scale = e.scale or 1 / math.sqrt(e.query.size(1))
+    for i, query in enumerate(e.query.tolist()):
+        for j, key in enumerate(e.key.tolist()):
+            near(trace.scores[i, j], sum(a * b for a, b in zip(query, key, strict=True)), 1e-9)
+            near(trace.scaled[i, j], float(trace.scores[i, j]) * scale, 1e-9)
+            allowed = e.mask is None or bool(e.mask[i, j])
+            assert float(trace.masked[i, j]) == (float(trace.scaled[i, j]) if allowed else -math.inf)
+        shares = [math.exp(score) for score in trace.masked[i].tolist()]
+        near(trace.weights[i], [share / sum(shares) for share in shares], 1e-12)
+        for column in range(e.value.size(1)):
+            mixed = sum(w * v for w, v in zip(trace.weights[i].tolist(), e.value[:, column].tolist(), strict=True))
+            near(trace.output[i, column], mixed, 1e-9)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_last_stage_is_what_the_kernels_of_the_model_give(name: str):
+    e = EXAMPLES[name]
+    near(e.of_the_model, e.trace.output, 1e-10)
+    if e.scale is None:
+        near(explicit(e.query, e.key, e.value, e.mask), e.trace.output, 1e-10)
+    other = Trace.of(e.query, e.key, e.value, e.mask, scale=0.3)  # the control
+    assert float((other.output - e.trace.output).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("i-go-home", (0.2, 0.1, 0.7)),
+        ("two-keys", (0.2, 0.8)),
+        ("three-queries-four-keys", (0.2, 0.1, 0.4, 0.3)),
+        ("thinking-machines-3", (0.1, 0.9)),
+        ("thinking-machines-5", (0.1, 0.9)),
+    ],
+)
+def test_the_weights_of_the_notes_mix_the_values(name: str, weights: tuple[float, ...]):
+    example = EXAMPLES[name]
+    near(example.trace.weights[0], weights, 1e-6)
+    expected = sum(w * value for w, value in zip(weights, example.value, strict=True))
+    near(example.trace.output[0], expected, 1e-5)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_attention_of_columns_is_the_transpose(name: str):
+    e = EXAMPLES[name]
+    assert worked_examples.off_in_columns(e) < 1e-10
+    turned = dataclasses.replace(e, value=e.value.flip(0))  # the control: the same keys, other values
+    assert float((e.trace.output - turned.trace.output).abs().max()) > 1e-3
+
+
+def test_words_that_go_home_are_queries_keys_and_values_at_once():
+    example = EXAMPLES["i-go-home"]
+    assert torch.equal(example.query, example.key)
+    assert torch.equal(example.key, example.value)
+    assert torch.equal(example.trace.scores, example.trace.scaled)  # not scaled
+
+
+@pytest.mark.parametrize("d_v", [3, 5])
+def test_thinking_machines_has_the_shapes_of_the_note(d_v: int):
+    made, trace = worked_examples.thinking_machines(d_v), EXAMPLES[f"thinking-machines-{d_v}"].trace
+    shapes = [tuple(tensor.shape) for tensor in (made.x, made.query, made.key, made.value)]
+    assert shapes == [(2, 4), (4, 3), (4, 3), (4, d_v)]
+    assert [tuple(stage.shape) for stage in trace.stages] == [(2, 2)] * 4 + [(2, d_v)]
+    near(trace.scaled, trace.scores / math.sqrt(3), 1e-12)
+
+
+def test_three_queries_and_four_keys():
+    assert [tuple(s.shape) for s in EXAMPLES["three-queries-four-keys"].trace.stages] == [(3, 4)] * 4 + [(3, 5)]
+
+
+def test_i_am_dog_has_the_numbers_of_the_note_and_what_follows_from_them():
+    trace = EXAMPLES["i-am-dog"].trace
+    near(trace.scores, [[56.8, 12.1, 43.5], [30.4, 100.8, 24.2], [11.11, 7.34, 20.23]], 1e-9)
+    near(trace.scaled, trace.scores / 8, 1e-12)
+    near(trace.scores.var(-1, correction=0)[:2], [351.2, 1206.9], 0.05)
+    near(trace.scores.var(-1, correction=0)[2], 29.28, 0.005)
+    near(trace.scaled.var(-1, correction=0)[:2], [5.488, 18.858], 0.0005)
+    near(trace.scaled.var(-1, correction=0)[2], 0.4575, 0.00005)
+    near(trace.weights, [[0.8379, 0.0031, 0.1589], [0.0002, 0.9998, 0.0001], [0.2105, 0.1314, 0.6581]], 0.00005)
+
+
+def test_the_score_that_is_printed_gives_the_z_of_the_note_and_its_formula_the_sums():
+    z = worked_examples.DOG_PRINTED @ worked_examples.DOG_VALUES
+    near(z, [[66.515, 85.03, 86.0], [61.52125, 41.275, 50.275], [44.2285, 51.26, 35.81]], 1e-9)
+    found = worked_examples.summed(worked_examples.DOG_PRINTED, worked_examples.DOG_VALUES)
+    near(found, z.sum(-1), 1e-9)
+    near(found[0], 237.545, 1e-9)
+    near(worked_examples.DOG_PRINTED.sum(-1), [1, 1, 1], 1e-12)
+
+
+def test_a_masked_trace_gives_nothing_to_later_words():
+    trace = EXAMPLES["i-am-dog-masked"].trace
+    assert not trace.weights.triu(1).any()
+    near(trace.weights[1, :2], torch.tensor([30.4, 100.8], dtype=torch.float64).div(8).softmax(-1), 1e-12)
+    near(trace.output[0], worked_examples.DOG_VALUES[0], 1e-12)
+
+
+def test_i_am_a_student_has_heads_of_size_64():
+    example = EXAMPLES["i-am-a-student"]
+    assert [tuple(stage.shape) for stage in example.trace.stages] == [(4, 4)] * 4 + [(4, 64)]
+    near(example.trace.scaled, example.trace.scores / 8, 1e-12)
+
+
+def test_verdicts_on_the_worked_examples_turn_with_the_numbers():
+    w = worked_examples
+    true = EXAMPLES["i-am-dog"].trace.weights
+    assert w.judge_kernel(1e-14, 8).seen
+    assert not w.judge_kernel(0.1, 8).seen
+    assert w.judge_columns(1e-14).seen
+    assert not w.judge_columns(0.1).seen
+    assert w.judge_printed([((0.2, 0.8), (0.2, 0.8))]).seen
+    assert not w.judge_printed([((0.2, 0.8), (0.3, 0.7))]).seen
+    assert not w.judge_dog(w.DOG_PRINTED, true).seen
+    assert w.judge_dog(true, true).seen
+    assert w.judge_own_word(w.DOG_PRINTED, true).seen
+    assert not w.judge_own_word(w.DOG_PRINTED.flip(1), true).seen
+    assert not w.judge_sum(torch.ones(3), torch.ones(3, 3)).seen
+    assert w.judge_sum(torch.ones(3, 3), torch.ones(3, 3)).seen
+    assert [v.seen for v in findings("worked-examples").verdicts] == [True, True, True, False, True, False]
+
+
+# Scaling.
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights", "digits"),
+    [
+        ((8, -11, 7), (0.7311, 4e-9, 0.2689), 4),
+        ((9, -11, 7), (0.8808, 0, 0.1192), 4),
+        ((1.1, -0.8, -1.7), (0.8262, 0.1236, 0.0502), 4),
+        ((0.8, -1.1, 0.7), (0.4868, 0.0728, 0.4404), 4),
+        ((0.9, -1.1, 0.7), (0.5118, 0.0693, 0.4190), 4),
+        (tuple(x / math.sqrt(2) for x in (1.1, -0.8, -1.7)), (0.7148, 0.1865, 0.0987), 4),
+    ],
+)
+def test_the_true_softmax_of_the_triples(scores: tuple[float, ...], weights: tuple[float, ...], digits: int):
+    rows = [row[3:] for row in scaling.triples_table().rows]
+    closest = min(rows, key=lambda row: sum(abs(a - b) for a, b in zip(row, weights, strict=True)))
+    near(closest, weights, 0.51 * 10**-digits)
+    near(torch.tensor(scores, dtype=torch.float64).softmax(-1), closest, 1e-12)
+
+
+def test_the_jacobian_of_a_softmax_is_its_derivative():
+    x, step = torch.tensor([0.3, -1.2, 0.9, 2.0], dtype=torch.float64), 1e-6
+    found = scaling.jacobian(x.softmax(-1))
+    for j, direction in enumerate(torch.eye(4, dtype=torch.float64)):
+        slope = ((x + step * direction).softmax(-1) - (x - step * direction).softmax(-1)) / (2 * step)
+        near(found[:, j], slope, 1e-9)
+    near(found.sum(-1), torch.zeros(4), 1e-12)
+    assert float(found.abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("d_k", [2, 64, 100, 512])
+def test_the_variance_of_a_product_is_d_k_and_one_after_the_division(d_k: int):
+    raw = scaling.random_scores(d_k, 20_000, seed=1)
+    assert raw.shape == (20_000, 3)
+    assert 0.95 < float(raw.var()) / d_k < 1.05
+    assert 0.95 < float((raw / math.sqrt(d_k)).var()) < 1.05
+    assert abs(float(raw.mean())) < 4 * math.sqrt(d_k / 20_000)
+
+
+@pytest.mark.parametrize(
+    ("d_k", "divisor", "expected"),
+    [
+        (100, 1, (0.94, 0.64, 0.14, 0.08)),
+        (100, 10, (0.595, 0.00, 0.87, 0.40)),
+        (2, 1, (0.62, 0.014, 0.81, 0.37)),
+    ],
+)
+def test_how_peaked_the_softmax_of_random_triples_is(d_k: int, divisor: int, expected: tuple[float, ...]):
+    peak = scaling.Peak.of(scaling.random_scores(d_k, 40_000, seed=1) / divisor)
+    near(dataclasses.astuple(peak), expected, 0.01)
+
+
+def test_a_peak_of_known_weights():
+    even, sure = scaling.Peak.of(torch.zeros(5, 3).double()), scaling.Peak.of(torch.tensor([[100.0, 0, 0]]).double())
+    near(dataclasses.astuple(even), (1 / 3, 0, math.log(3), math.sqrt(2) / 3), 1e-12)  # (I - 1/3)/3 has norm sqrt(2)/3
+    near(dataclasses.astuple(sure), (1, 1, 0, 0), 1e-12)
+
+
+def test_verdicts_on_scaling_turn_with_the_numbers():
+    calm, peaked = scaling.Peak(0.6, 0.0, 0.9, 0.4), scaling.Peak(0.94, 0.64, 0.14, 0.08)
+    right, wrong = {2: 2.0, 100: 101.0}, {2: 2.0, 100: 10.0}
+    ones = {2: 1.0, 100: 1.01}
+    assert scaling.judge_variance(right, ones).seen
+    assert not scaling.judge_variance(wrong, ones).seen
+    assert not scaling.judge_variance(right, wrong).seen
+    assert scaling.judge_saturation(peaked, calm, 100).seen
+    assert not scaling.judge_saturation(calm, peaked, 100).seen
+    assert not scaling.judge_triples((0.7311, 0, 0.2689), (0.8262, 0.1236, 0.0502)).seen
+    assert scaling.judge_triples((0.99, 0.01, 0), (0.4, 0.3, 0.3)).seen
+    assert scaling.judge_averages(0.94, 0.62, 0.1).seen
+    assert not scaling.judge_averages(0.62, 0.94, 0.9).seen
+
+
+# With and without the division.
+
+
+def test_the_unscaled_kernel_is_the_formula_without_its_root():
+    query, key, value = torch.randn(3, 2, 5, 16).double().unbind()
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    for allowed in (None, mask):
+        expected = masked_softmax(query @ key.mT, allowed) @ value
+        near(unscaled_training.unscaled(query, key, value, allowed), expected, 1e-12)
+        assert float((fused(query, key, value, allowed) - expected).abs().max()) > 0.01  # the control
+
+
+def test_models_differ_in_the_kernel_alone():
+    one, other = (
+        unscaled_training.transformer(AttentionConfig(heads=1, d_k=32, d_v=64), 1, kernel)
+        for kernel in unscaled_training.KERNELS.values()
+    )
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    kernels = [[m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)] for model in (one, other)]
+    assert kernels == [[fused] * 3, [unscaled_training.unscaled] * 3]
+
+
+def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_not():
+    start = {
+        name: unscaled_training.at_start(
+            unscaled_training.transformer(AttentionConfig(heads=1, d_k=512, d_v=64), 1, kernel)
+        )
+        for name, kernel in unscaled_training.KERNELS.items()
+    }
+    assert start["scaled"].largest < 0.6 < start["unscaled"].largest
+    assert all(found.gradient > 0 for found in start.values())
+
+
+def test_measuring_the_start_leaves_the_model_as_it_was():
+    model = unscaled_training.transformer(AttentionConfig(heads=1), 1)
+    before = [p.clone() for p in model.parameters()]
+    unscaled_training.at_start(model)
+    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_curves_are_means_over_steps_and_runs():
+    steps, means, spread = unscaled_training.smoothed([[1.0, 3.0, 5.0, 7.0, 9.0], [3.0, 5.0, 7.0, 9.0, 9.0]], width=2)
+    assert steps == [1, 3]
+    assert means == [3, 7]
+    assert spread == [math.sqrt(2)] * 2
+    assert unscaled_training.smoothed([[4.0, 2.0]])[1] == [3]
+    assert unscaled_training.last([5.0] * 18 + [1.0, 2.0]) == 1.5
+
+
+def test_verdicts_on_learning_without_the_division_turn_with_the_numbers():
+    u = unscaled_training
+    assert u.judge_loss(0.1, 1.0, 512).seen
+    assert not u.judge_loss(1.0, 1.0, 512).seen
+    assert u.judge_standstill(3.0, 2.9, 512).seen
+    assert not u.judge_standstill(3.0, 0.5, 512).seen
+    calm, peaked = ([u.Trial(512, "", 1, u.Start(w, 1.0), u.Learned([1.0], 1.0))] for w in (0.3, 0.99))
+    assert u.judge_start(calm, peaked, 512).seen
+    assert not u.judge_start(peaked, calm, 512).seen
+
+
+# Additive attention.
+
+
+@pytest.mark.parametrize(("length", "d_k"), [(8, 16), (16, 16), (16, 64)])
+def test_what_is_kept_for_the_way_back_is_what_the_formula_says(length: int, d_k: int):
+    kernels = additive.kernels(d_k)
+    for name, formula in additive.KEPT.items():
+        assert additive.kept_bytes(kernels[name], length, d_k) == formula(length, d_k)
+    assert additive.kept_bytes(kernels[additive.FUSED], length, d_k) < additive.KEPT[additive.DOT](length, d_k)
+    hidden = 4 * 2 * 4 * length * length * d_k  # a float for each sentence, head, query, key and unit
+    assert additive.KEPT[additive.ADDITIVE](length, d_k) == hidden + additive.KEPT[additive.DOT](length, d_k)
+
+
+def test_each_score_has_its_kernel():
+    for name, kind in {additive.SCALED: fused, additive.UNSCALED: unscaled_training.unscaled}.items():
+        model = additive.SCORES[name](16, 1)
+        assert all(m.kernel is kind for m in model.modules() if isinstance(m, MultiHeadAttention))
+    model = additive.SCORES[additive.ADDITIVE](16, 1)
+    assert sum(isinstance(module, Additive) for module in model.modules()) == 3
+
+
+def test_verdicts_on_additive_attention_turn_with_the_numbers():
+    a = additive
+
+    def losses(scaled: float, unscaled: float, additive_: float) -> dict[tuple[str, int], float]:
+        values = {a.SCALED: scaled, a.UNSCALED: unscaled, a.ADDITIVE: additive_}
+        return {(score, d_k): loss for score, loss in values.items() for d_k in a.SIZES}
+
+    assert a.judge_time(1.0, 10.0, 128).seen
+    assert not a.judge_time(10.0, 1.0, 128).seen
+    assert a.judge_memory(10, 100, 128).seen
+    assert not a.judge_memory(100, 10, 128).seen
+    assert a.judge_unscaled(losses(0.1, 2.0, 0.1)).seen
+    assert not a.judge_unscaled(losses(0.1, 0.1, 2.0)).seen
+    assert a.judge_scaled(losses(0.1, 2.0, 0.1)).seen
+    assert not a.judge_scaled(losses(2.0, 2.0, 0.1)).seen
+
+
+# Masks.
+
+
+def test_multiplying_leaks_and_minus_infinity_does_not():
+    mask = torch.tensor([True, True, False])
+    for pad in (-5.0, 0.0, 3.0):  # whatever the score of the padding
+        scores = torch.tensor([[2.0, 1.0, pad], [-2.0, -1.0, pad]]).double()
+        near(masks.multiplied(scores, mask)[:, 2], [0.0900, 0.6652], 0.00005)
+        near(masked_softmax(scores, mask)[0], [0.7311, 0.2689, 0], 0.00005)
+        assert not masked_softmax(scores, mask)[:, 2].any()
+
+
+def test_the_mask_of_the_decoder_is_that_of_the_note():
+    found = masks.pictures()["decoder: both"].int().tolist()
+    rows = ["10000000", "11000000", "11100000", *["11110000"] * 5]
+    assert ["".join(map(str, row)) for row in found] == rows
+
+
+def test_the_mask_of_cross_attention_has_the_padding_of_the_source_alone():
+    found = masks.pictures()["cross: source padding"]
+    assert found.shape == (3, 8)
+    assert found.int().tolist() == [[1, 1, 1, 1, 1, 0, 0, 0]] * 3
+
+
+@pytest.mark.parametrize("name", masks.pictures())
+def test_nothing_comes_through_a_mask_and_everything_else_does(name: str):
+    mask = masks.pictures()[name]
+    assert torch.equal(masks.influence(mask) > 0, mask)
+
+
+def test_padding_reaches_real_words_only_without_a_mask():
+    assert masks.unmoved(masked=True) == 0
+    assert masks.unmoved(masked=False) > 0.01
+
+
+def test_masking_columns_is_enough_where_labels_of_padding_are_ignored():
+    columns, both = masks.training(False, 0), masks.training(True, 0)
+    assert max(columns.gap(both)) < 1e-12
+    assert all(gradient.any() for gradient in columns.gradients)
+    counted = [masks.training(rows, 0, ignore=False) for rows in (False, True)]  # the control
+    assert counted[0].gap(counted[1])[1] > 1e-3
+    assert max(columns.gap(masks.training(False, 1))) > 1e-3
+
+
+def test_a_query_that_may_look_nowhere_has_finite_gradients_with_the_kernel_alone():
+    assert masks.nowhere() == {masks.PLAIN: False, masks.OURS: True}
+
+
+def test_bool_and_integer_masks_are_one_and_the_opposite_rule_is_seen():
+    found = masks.rules()
+    assert found.pop(masks.INTEGERS) == 0
+    assert found.pop(masks.INVERTED) > 0.01
+    assert len(found) == 2
+    assert max(found.values()) < 1e-12
+
+
+def test_verdicts_on_masks_turn_with_the_numbers():
+    m = masks
+    assert not m.judge_multiplying([0.09, 0.67], [0, 0]).seen
+    assert m.judge_multiplying([0.0, 0.0], [0, 0]).seen
+    assert m.judge_padding(0.0, 1.0).seen
+    assert not m.judge_padding(0.5, 1.0).seen
+    assert not m.judge_padding(0.0, 0.0).seen
+    assert m.judge_future(torch.ones(3, 3).tril()).seen
+    assert not m.judge_future(torch.ones(3, 3)).seen
+    assert m.judge_columns([0.0, 1e-16, 0.0], 0.1).seen
+    assert not m.judge_columns([0.0, 0.1, 0.0], 0.1).seen
+    finite = m.nowhere()
+    assert m.judge_nowhere(finite).seen
+    assert not m.judge_nowhere(dict.fromkeys(finite, True)).seen
+    assert not m.judge_integers({m.INTEGERS: 0.0}).seen
+    assert m.judge_integers({m.INTEGERS: 0.3}).seen
+    assert [v.seen for v in findings("masks").verdicts] == [False, True, True, True, True, False]
+
+
+# Order.
+
+
+@pytest.mark.parametrize("positions", order.SCHEMES)
+def test_only_without_positions_are_permuted_words_permuted_vectors(positions: order.Scheme):
+    model = order.transformer(positions, 1).double()
+    ids, permutation = torch.tensor([3, 9, 4, 7, 5, 30]), torch.tensor([4, 2, 0, 5, 1, 3])
+    gap = order.moved(model, ids, permutation)
+    assert gap < 1e-12 if positions == "none" else gap > 1e-2
+    assert order.moved(model, ids, torch.arange(6)) == 0
+    assert order.moved(model, ids, permutation, looking_back=True) > 1e-2
+
+
+def test_who_likes_whom_is_a_matter_of_order():
+    assert sorted(order.LIKES) == sorted(order.LIKED)
+    assert "{}{} {}{} {}".format(*order.LIKES) == "철수는 영희를 좋아한다"
+    assert "{}{} {}{} {}".format(*order.LIKED) == "영희는 철수를 좋아한다"
+    gaps = {}
+    for positions in ("none", "sinusoidal"):
+        model = order.transformer(positions, 1).double()
+        one, other = (order.encoded(model, order.sentence(words)) for words in (order.LIKES, order.LIKED))
+        gaps[positions] = float((one - other[[2, 1, 0, 3, 4]]).abs().max())
+    assert gaps["none"] < 1e-12 < 1e-2 < gaps["sinusoidal"]
+
+
+def test_verdicts_on_order_turn_with_the_numbers():
+    blind, aware = order.Order(1e-7, 0.0, 1e-7), order.Order(2.0, 0.5, 0.3)
+    assert order.judge_none(blind).seen
+    assert not order.judge_none(aware).seen
+    assert order.judge_positions(dict.fromkeys(order.SCHEMES, aware) | {"none": blind}).seen
+    assert not order.judge_positions(dict.fromkeys(order.SCHEMES, aware) | {"rotary": blind}).seen
+    assert order.judge_looking_back(aware).seen
+    assert not order.judge_looking_back(blind).seen
+    assert all(verdict.seen for verdict in findings("order").verdicts)
+
+
+# Heads.
+
+
+@pytest.mark.parametrize("count", heads.HEADS)
+def test_any_number_of_heads_costs_the_same(count: int):
+    assert heads.parameters_of_layer(512, AttentionConfig(heads=count)) == 1_048_576
+    assert heads.parameters_of_layer(512, AttentionConfig(heads=count, bias=True)) == 1_050_624
+    assert heads.parameters_of_base(count) == 63_045_632
+
+
+def test_heads_of_another_size_cost_something_else():
+    """The control for the test above: 8 heads of size 32 are half of 8 heads of size 64."""
+    assert heads.parameters_of_layer(512, AttentionConfig(heads=8, d_k=32, d_v=32)) == 1_048_576 // 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 30])
+def test_statistics_of_known_weights(n: int):
+    itself, even = torch.eye(n).double(), torch.full((n, n), 1 / n, dtype=torch.float64)
+    near(heads.distance(itself), 0, 0)
+    near(heads.entropy(itself), 0, 0)
+    near(heads.distance(even), (n * n - 1) / (3 * n), 1e-12)
+    near(heads.entropy(even), math.log(n), 1e-12)
+
+
+def test_diversity_of_known_heads():
+    one, other, even = torch.eye(4), torch.eye(4).roll(1, dims=1), torch.full((4, 4), 0.25)
+    for maps, expected in (
+        ([one, one], 0),
+        ([one, other], 1),
+        ([one, even], 0.75),
+        ([one, one, other], 2 / 3),  # two of three pairs differ
+    ):
+        near(heads.diversity(torch.stack(maps)[None]).mean(), expected, 1e-6)
+
+
+def test_the_encoder_of_a_model_is_seen_layer_by_layer():
+    model = unscaled_training.transformer(AttentionConfig(heads=4), 1, layers=2)
+    layers = heads.layers_of(model)
+    assert [layer.name for layer in layers] == ["encoder.0.attention", "encoder.1.attention"]
+    assert all(len(layer.entropy) == len(layer.distance) == 4 for layer in layers)
+
+    def itself(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        return value
+
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.kernel = itself
+    for layer in heads.layers_of(model):
+        assert layer.distance == layer.entropy == [0.0] * 4
+        assert layer.diversity == 0
+
+
+def test_the_sentences_that_are_viewed_have_no_padding():
+    batch = Batch.of(*map(list, zip(*heads.VIEWED.pairs(20, 0), strict=True)))
+    assert batch.source.shape == (20, heads.PLACES)
+    assert (batch.source != 0).all()
+
+
+def test_verdicts_on_heads_turn_with_the_numbers():
+    assert heads.judge_sizes({1: 100, 8: 100}).seen
+    assert not heads.judge_sizes({1: 100, 8: 200}).seen
+    assert heads.judge_heads({1: 1.0, 4: 0.2, 32: 0.9}).seen
+    assert not heads.judge_heads({1: 0.2, 4: 1.0, 32: 0.9}).seen
+    assert heads.judge_diversity(0.1, 0.5).seen
+    assert "more than before" in heads.judge_diversity(0.1, 0.5).sentence
+    assert not heads.judge_diversity(0.5, 0.1).seen
+    assert "less than before" in heads.judge_diversity(0.5, 0.1).sentence
+    assert "as much as before" in heads.judge_diversity(0.47, 0.46).sentence
+    assert heads.judge_depth([3.0, 1.0]).seen
+    assert not heads.judge_depth([1.0, 3.0]).seen
+    assert not heads.judge_depth([2.02, 2.01]).seen

@@ -1,0 +1,531 @@
+"""The lab's experiments on recurrence and on queries, keys and values: known numbers, theory, and honest verdicts."""
+
+import functools
+import importlib
+import io
+import math
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import gap
+from torch import nn
+
+from dragoman.inspection.figures import pyplot
+from dragoman.lab import (
+    EXPERIMENTS,
+    activations,
+    long_range,
+    parallel,
+    recall,
+    retrieval,
+    self_focus,
+    shared_projections,
+)
+from dragoman.lab.activations import course, slope
+from dragoman.lab.experiment import Effort, Experiment, Findings
+from dragoman.lab.long_range import ATTENTION, BOTH, GRU, LAST, LAYERS, LENGTH, LSTM, OPEN, PLAIN, SIZE, Sides
+from dragoman.lab.parallel import growth, products_in_a_row
+from dragoman.lab.retrieval import attend, kernel_regression, look_up, on_circle
+from dragoman.lab.self_focus import ALIKE, PROJECTED, RAW, SCALED, WAYS, own_weight
+from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TOYS, share
+from dragoman.model.attention import MultiHeadAttention, explicit
+from dragoman.model.recurrent import PlainRNN
+from dragoman.model.transformer import Transformer
+from dragoman.tokenizer import SPECIAL
+
+NAMES = ("long-range", "recall", "activations", "parallel", "self-focus", "retrieval", "shared-projections")
+TINY = Effort((1,), 0.01)
+
+
+@functools.cache
+def experiment(name: str) -> Experiment:
+    return importlib.import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+
+
+@functools.cache
+def findings(name: str) -> Findings:
+    return experiment(name).run(TINY)
+
+
+def seen(verdicts) -> list[bool]:
+    return [verdict.seen for verdict in verdicts]
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_says_what_was_seen(name: str):
+    found = findings(name)
+    assert name in EXPERIMENTS
+    assert found.verdicts
+    assert all(re.search(r"\d", verdict.sentence) and verdict.sentence.endswith(".") for verdict in found.verdicts)
+    assert "requirement" not in experiment(name).source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_hold_finite_numbers_under_as_many_columns(name: str):
+    for table in findings(name).tables:
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+        numbers = [cell for row in table.rows for cell in row if not isinstance(cell, str)]
+        assert numbers
+        assert all(isinstance(cell, int | float) and math.isfinite(cell) for cell in numbers)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_can_be_drawn_and_names_its_axes(name: str):
+    figures = findings(name).figures
+    assert figures
+    for figure in figures:
+        assert re.fullmatch(r"[a-z0-9-]+", figure.name)
+        drawn = pyplot().figure(figsize=figure.size, layout="constrained")
+        figure.draw(drawn)
+        drawn.savefig(file := io.BytesIO(), format="png")
+        assert len(file.getvalue()) > 5000
+        assert any(axes.get_xlabel() for axes in drawn.axes)
+        assert any(axes.get_ylabel() for axes in drawn.axes)
+        pyplot().close(drawn)
+
+
+def test_a_run_repeats_itself():
+    again = experiment("retrieval").run(TINY)
+    assert again.tables == findings("retrieval").tables
+    other = experiment("retrieval").run(replace(TINY, seeds=(2,)))
+    assert other.tables != again.tables
+
+
+# The gradient of a far word. Some numbers are known of one draw of weights that nobody kept: ours have to allow them.
+
+
+def could_be_drawn(number: float, drawn: torch.Tensor) -> bool:
+    """Within three standard deviations of the mean, on a logarithmic axis."""
+    logs = drawn.double().log10()
+    return bool((math.log10(number) - logs.mean()).abs() < 3 * logs.std())
+
+
+def gradients_of(name: str, seeds: range, place: int = LAST) -> torch.Tensor:
+    """One draw of weights and one sentence per seed: (seeds, S)."""
+    found = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        layer = LAYERS[name]()
+        found.append(long_range.gradients(layer, torch.randn(1, LENGTH, SIZE), place)[0])
+    return torch.stack(found)
+
+
+def test_the_gradient_is_the_one_of_finite_differences():
+    torch.manual_seed(0)
+    layer, x, step = LAYERS[PLAIN](), torch.randn(1, LENGTH, SIZE), 1e-2
+    found = long_range.gradients(layer, x, LAST)[0, LAST - 3]
+    outputs = []
+    for way in (step, -step):
+        moved = x.repeat(SIZE, 1, 1)
+        moved[:, LAST - 3] += way * torch.eye(SIZE)
+        with torch.no_grad():
+            outputs.append(layer(moved)[:, LAST].sum(-1))
+    assert float(found) == pytest.approx(float(((outputs[0] - outputs[1]) / (2 * step)).norm()), rel=1e-2)
+
+
+def test_a_plain_rnn_loses_a_far_word_and_self_attention_does_not():
+    for name, keeps in ((PLAIN, False), (ATTENTION, True)):
+        found = gradients_of(name, range(8))
+        shares = found[:, 0] / found[:, LAST]
+        assert bool((shares > 1e-2).all()) == keeps
+        assert bool((shares < 1e-6).all()) != keeps
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"), [(PLAIN, {49: 5.4, 40: 0.12, 25: 6e-5, 0: 3e-10}), (ATTENTION, {0: 0.11, 40: 0.18})]
+)
+def test_the_numbers_of_one_known_draw_lie_among_ours(name: str, numbers: dict[int, float]):
+    """By place of the word."""
+    found = gradients_of(name, range(30))
+    for place, number in numbers.items():
+        assert could_be_drawn(number, found[:, place])
+        assert not could_be_drawn(1e6 * number, found[:, place])
+
+
+def test_one_direction_is_blind_to_what_comes_after_and_both_are_not():
+    middle = LENGTH // 2
+    for name in (PLAIN, LSTM, GRU):
+        assert not gradients_of(name, range(1), middle)[:, middle + 1 :].any()
+        assert gradients_of(name, range(1), middle)[:, : middle + 1].all()
+    for name in (BOTH, ATTENTION):
+        assert gradients_of(name, range(1), middle).all()
+
+
+def test_the_bias_of_the_forget_gate_is_where_the_gate_is():
+    """An open forget gate keeps the cell. The same bias at another gate would not."""
+    keeping, forgetting = (gradients_of(name, range(4))[:, 0] for name in (OPEN, LSTM))
+    assert (keeping > 1e3 * forgetting).all()
+
+
+def test_the_verdict_on_far_words_turns_with_the_numbers():
+    kept = {PLAIN: 1e-9, LSTM: 1e-12, OPEN: 1e-5, GRU: 1e-7, BOTH: 1e-9, ATTENTION: 0.8}
+    middle = {PLAIN: Sides(1e-5, 0.0), BOTH: Sides(1e-5, 1e-5)}
+    assert seen(long_range.judge(kept, middle)) == [True, True, True, True]
+    opposite = {PLAIN: 0.5, LSTM: 0.1, OPEN: 0.2, GRU: 0.3, BOTH: 0.5, ATTENTION: 1e-4}
+    lasting = {PLAIN: Sides(0.5, 0.5), BOTH: Sides(0.5, 0.5)}
+    assert seen(long_range.judge(opposite, lasting)) == [False, False, False, False]
+    assert "first word can still be learned from" in long_range.judge(opposite, lasting)[0].sentence
+
+
+# Activations.
+
+
+@pytest.mark.parametrize(("x", "value"), [(2.5, "0.9866"), (3.0, "0.9951"), (5.0, "0.9999")])
+def test_tanh_blurs_large_inputs(x: float, value: str):
+    table = findings("activations").tables[0]
+    row = next(row for row in table.rows if row[0] == x)
+    assert f"{row[1]:.4f}" == value
+    if x == 2.5:
+        assert f"{row[2]:.4f}" == "0.0266"
+
+
+def test_slopes_are_those_of_the_formulas():
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)[[0, 3, 5, 7, 12]]
+    normal = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), 1.0)
+    torch.testing.assert_close(slope("tanh", x), 1 - x.tanh().square())
+    torch.testing.assert_close(slope("relu", x), (x > 0).double())
+    torch.testing.assert_close(slope("gelu", x), normal.cdf(x) + x * normal.log_prob(x).exp())
+
+
+def test_the_states_of_tanh_stay_within_1_and_its_gradient_vanishes():
+    found = course("tanh", 3.0, [0, 1])
+    assert found.largest <= 1
+    assert float(found.states.max()) <= math.sqrt(activations.SIZE)
+    assert course("tanh", 1.0, [0, 1]).kept < 1e-6
+    assert course("relu", 3.0, [0]).largest > 1
+
+
+def test_the_numbers_of_known_draws_with_gains_of_1_and_2_lie_among_ours():
+    def drawn(activation: str, gain: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Norms of the last state, and of the gradient of the first input."""
+        each = [course(activation, gain, [seed]) for seed in range(25)]
+        return torch.stack([c.states[-1] for c in each]), torch.stack([c.gradients[0] for c in each])
+
+    states, gradients = drawn("relu", 2.0)
+    assert could_be_drawn(3e7, states)
+    assert could_be_drawn(8e7, gradients)
+    assert could_be_drawn(9e11, drawn("gelu", 2.0)[0])
+    calm, faded = drawn("relu", 1.0)
+    assert could_be_drawn(7e-7, faded)
+    assert not could_be_drawn(3e7, calm)
+    assert not could_be_drawn(8e7, faded)
+
+
+def test_half_of_the_units_of_relu_are_not_zero():
+    """Of states whose inputs are normally distributed: that is how large the first one is."""
+    assert float(course("relu", 2.0, list(range(9))).states[0]) == pytest.approx(math.sqrt(SIZE / 2), rel=0.05)
+
+
+def test_relu_and_gelu_grow_with_a_gain_of_2_and_not_with_1():
+    seeds = list(range(9))
+    for name in ("relu", "gelu"):
+        assert float(course(name, 2.0, seeds).states[-1]) > 1e4
+        assert float(course(name, 1.0, seeds).states[-1]) < 100
+        assert course(name, 1.0, seeds).kept < 1e-2
+
+
+def test_doubling_the_recurrent_weights_of_relu_doubles_the_state_at_each_step():
+    """ReLU is linear on each side: without inputs after the first, h_t grows by the gain to the power of t, exactly."""
+    torch.manual_seed(0)
+    cell, x = PlainRNN(4, 4, "relu"), torch.zeros(1, 12, 4)
+    nn.init.zeros_(cell.input.bias)
+    x[:, 0] = torch.rand(4)
+    cell.recurrent.weight.data.abs_()
+    real, zero = torch.ones(1, 12, dtype=torch.bool), torch.zeros(1, 4)
+    before = cell(x, real, zero)[0]
+    cell.recurrent.weight.data *= 2
+    after = cell(x, real, zero)[0]
+    assert before[0, -1].any()
+    torch.testing.assert_close(after, before * (2.0 ** torch.arange(12))[None, :, None], rtol=0, atol=0)
+
+
+def test_the_verdict_on_activations_turns_with_the_numbers():
+    def made(end: float, kept: float, largest: float) -> activations.Course:
+        return activations.Course(torch.tensor([1.0, end]), torch.tensor([kept, 1.0]), largest)
+
+    both = [("relu", gain) for gain in activations.GAINS] + [("gelu", gain) for gain in activations.GAINS]
+    tanh = {("tanh", gain): made(5.0, 1e-9, 0.9) for gain in activations.GAINS}
+    note = tanh | {key: made(1e6, 0.5, 1e6) for key in both}
+    assert seen(activations.judge(note)) == [True] * 6
+    opposite = {key: made(2.0, 1e-9 if key[0] == "relu" else 0.5, 1.5) for key in note}
+    assert seen(activations.judge(opposite)) == [True, False, False, False, False, False]
+    assert "it depends on the gain" in activations.judge(opposite)[3].sentence
+
+
+def test_divergence_depends_on_the_gain():
+    assert seen(findings("activations").verdicts) == [True, True, True, False, False, False]
+
+
+# Recall.
+
+
+@pytest.mark.parametrize("distance", recall.DISTANCES)
+def test_the_task_asks_for_the_first_word(distance: int):
+    pairs = recall.at(distance).pairs(300, seed=0)
+    assert all(len(source) == distance + 1 and target == source[:1] for source, target in pairs)
+    assert len({target[0] for _, target in pairs}) == recall.WORDS == 1 / recall.CHANCE
+
+
+def test_models_of_recall_differ_in_what_their_names_say():
+    for name, config in recall.CELLS.items():
+        with_attention = recall.KINDS[recall.attending(name)]
+        assert config.attention == "none"
+        assert with_attention == replace(config, attention="dot")
+    assert len(set(recall.KINDS.values())) == len(recall.KINDS) == 9
+
+
+def test_what_is_measured_is_learned():
+    """The control: one step is not enough."""
+    config = recall.KINDS[recall.LSTM]
+    before, after = (recall.measure(config, 2, 1, Effort((1,), part)) for part in (0.001, 0.2))
+    assert before < 0.5 < 0.9 < after
+
+
+def test_the_verdict_on_recall_turns_with_the_numbers():
+    everywhere = {name: [1.0, 1.0, 1.0] for name in recall.KINDS}
+    shares = everywhere | {
+        recall.PLAIN: [1.0, 0.1, 0.1],
+        recall.LSTM: [1.0, 0.5, 0.1],
+        recall.GRU: [1.0, 1.0, 0.1],
+        recall.BOTH: [1.0, 1.0, 0.6],
+    }
+    assert seen(recall.judge(shares)) == [True] * 5
+    assert seen(recall.judge(everywhere)) == [False] * 5
+    assert "does not suffer" in recall.judge(everywhere)[4].sentence
+
+
+# Parallel.
+
+
+def test_products_in_a_row_are_counted_in_the_graph():
+    a, b = torch.randn(2, 2, requires_grad=True), torch.randn(2, 2, requires_grad=True)
+    assert products_in_a_row(a + b) == 0
+    assert products_in_a_row(a @ b) == 1
+    assert products_in_a_row((a @ b) + (b @ a)) == 1  # beside each other
+    assert products_in_a_row((a @ b) @ (b @ a)) == 2
+    assert products_in_a_row(nn.Linear(2, 2)(a @ b)) == 2
+
+
+def test_an_rnn_waits_for_each_word_and_attention_for_none():
+    for length in (3, 40, 1500):
+        x = torch.randn(1, length, parallel.SIZE)
+        assert products_in_a_row(parallel.LAYERS[parallel.ATTENTION]()(x)) == 4  # projection, scores, values, output
+        if length < 1500:
+            assert products_in_a_row(parallel.LAYERS[parallel.PLAIN]()(x)) == length
+
+
+def test_a_fused_kernel_counts_as_the_two_products_it_makes():
+    layer, x = parallel.LAYERS[parallel.ATTENTION](), torch.randn(1, 5, parallel.SIZE)
+    fused_count = products_in_a_row(layer(x))
+    layer.attention.kernel = explicit
+    assert products_in_a_row(layer(x)) == fused_count
+
+
+def test_growth_is_the_power_of_the_length():
+    assert growth({8: 1.0, 16: 3.0, 64: 64.0}) == pytest.approx(2.0)
+    assert growth({8: 5.0, 64: 5.0}) == 0
+
+
+def test_the_verdict_on_time_turns_with_the_numbers():
+    lengths = (8, 256)
+    steps = {parallel.ATTENTION: dict.fromkeys(lengths, 4), parallel.PLAIN: {n: n for n in lengths}}
+    times = {
+        parallel.ATTENTION: {8: 1.0, 256: 4.0},
+        parallel.PLAIN: {8: 2.0, 256: 64.0},
+        parallel.LSTM: {8: 2.0, 256: 32.0},
+    }
+    assert seen(parallel.judge(steps, times)) == [True, True, True]
+    turned = {parallel.ATTENTION: times[parallel.PLAIN], parallel.PLAIN: times[parallel.ATTENTION]}
+    opposite = parallel.judge(
+        {parallel.ATTENTION: steps[parallel.PLAIN], parallel.PLAIN: steps[parallel.ATTENTION]},
+        turned | {parallel.LSTM: times[parallel.LSTM]},
+    )
+    assert seen(opposite) == [False, False, False]
+
+
+# Looking at oneself.
+
+
+@pytest.mark.parametrize(
+    ("way", "size", "number", "within"),
+    [
+        (RAW, 4, 0.80, 0.015),  # 0.79 of many sentences
+        (RAW, 64, 1.00, 0.005),
+        (RAW, 512, 1.00, 0.005),
+        (SCALED, 4, 0.68, 0.005),
+        (SCALED, 64, 0.998, 0.0005),
+        (SCALED, 512, 1.00, 0.005),
+        (PROJECTED, 4, 1 / 3, 0.01),
+        (PROJECTED, 64, 1 / 3, 0.01),
+        (PROJECTED, 512, 1 / 3, 0.02),
+    ],
+)
+def test_known_mean_weights_of_a_word_for_itself(way: str, size: int, number: float, within: float):
+    sentences = 200 if size == 512 and way == PROJECTED else 5_000
+    assert own_weight(WAYS[way], 3, size, sentences, seed=1) == pytest.approx(number, abs=within)
+
+
+def test_without_matrices_the_largest_score_of_a_row_is_its_own_when_all_words_are_equally_long():
+    """Cauchy and Schwarz: x . y <= |x| |y|; so a word gives itself more than equal shares."""
+    x = nn.functional.normalize(torch.randn(50, 7, 5), dim=-1)
+    random = torch.Generator().manual_seed(0)
+    found = WAYS[RAW](x, random)
+    assert torch.equal(found.argmax(-1), torch.arange(7).expand(50, 7))
+    other = WAYS[PROJECTED](x, random)
+    assert not torch.equal(other.argmax(-1), torch.arange(7).expand(50, 7))
+
+
+def test_raw_attention_is_the_softmax_of_the_inner_products():
+    x = torch.randn(2, 4, 6)
+    random = torch.Generator()
+    torch.testing.assert_close(WAYS[RAW](x, random), (x @ x.mT).softmax(-1))
+    torch.testing.assert_close(WAYS[SCALED](x, random), (x @ x.mT / math.sqrt(6)).softmax(-1))
+
+
+def test_one_matrix_for_queries_and_keys_is_no_cure():
+    assert own_weight(WAYS[ALIKE], 3, 64, 500, seed=1) > 0.9
+    assert own_weight(WAYS[PROJECTED], 10, 64, 500, seed=1) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_verdict_on_self_focus_turns_with_the_numbers():
+    assert seen(self_focus.judge({RAW: 1.0, SCALED: 0.99, PROJECTED: 0.33, ALIKE: 0.98}, 3)) == [True] * 3
+    assert seen(self_focus.judge({RAW: 0.5, SCALED: 0.4, PROJECTED: 0.9, ALIKE: 0.33}, 3)) == [False] * 3
+    assert seen(findings("self-focus").verdicts) == [True] * 3
+
+
+# The soft dictionary.
+
+
+def dictionary() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(20, 5).double(), torch.randn(7, 5).double(), torch.randn(7, 3).double()
+
+
+def test_a_query_of_nothing_gets_the_mean_of_all_values():
+    query, key, value = dictionary()
+    torch.testing.assert_close(attend(query, key, value, 0.0), value.mean(0).expand(20, 3))
+
+
+def test_an_endless_query_looks_up_the_best_key():
+    query, key, value = dictionary()
+    torch.testing.assert_close(attend(query, key, value, 1e6), look_up(query, key, value))
+    assert gap(attend(query, key, value, 1.0), look_up(query, key, value)) > 0.1
+
+
+def test_the_distance_from_the_look_up_has_its_bound():
+    """Each other weight is at most exp(-sharpness * gap): the answer is that close to the best value."""
+    query, key, value = dictionary()
+    best = (query @ key.T).topk(2).values
+    ahead = best[:, 0] - best[:, 1]
+    reach = 2 * float(value.norm(dim=-1).max())
+    for sharpness in (0.5, 2.0, 8.0, 32.0):
+        away = (attend(query, key, value, sharpness) - look_up(query, key, value)).norm(dim=-1)
+        assert (away <= reach * (len(key) - 1) * (-sharpness * ahead).exp() + 1e-12).all()
+
+
+def test_sharper_queries_have_less_entropy_and_a_larger_best_weight():
+    rows = retrieval.sharpened(seed=1)
+    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
+    assert [row[2] for row in rows] == sorted((row[2] for row in rows), reverse=True)
+    assert rows[0][1:3] == pytest.approx((1 / retrieval.ENTRIES, math.log(retrieval.ENTRIES)))
+
+
+def test_attention_is_kernel_regression_where_keys_are_equally_long():
+    angles = torch.linspace(0, 6, 9, dtype=torch.float64)
+    key, query, value = on_circle(angles), on_circle(angles[:5] + 0.1), angles[:, None].sin()
+    for sharpness in (0.0, 1.0, 50.0):
+        assert gap(attend(query, key, value, sharpness), kernel_regression(query, key, value, sharpness)) < 1e-12
+    stretched = key * torch.linspace(1, 2, 9, dtype=torch.float64)[:, None]  # the control
+    assert gap(attend(query, stretched, value, 1.0), kernel_regression(query, stretched, value, 1.0)) > 1e-2
+
+
+def test_only_the_product_of_both_matrices_counts_in_a_search():
+    one, other = retrieval.Search(1), retrieval.Search(1)
+    nn.init.normal_(one.query)
+    nn.init.normal_(one.key)
+    other.query.data = one.query.data @ one.key.data.T
+    torch.testing.assert_close(one.scores(), other.scores(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_search_without_learning_is_worse_than_with():
+    places = retrieval.searches(seed=1, steps=60)
+    assert places[retrieval.QUERY] < 0.5 * places[retrieval.UNTRAINED]
+    assert min(places.values()) >= 1
+    assert max(places.values()) <= retrieval.POSTS
+
+
+def test_the_verdict_on_retrieval_turns_with_the_numbers():
+    rows = [(0.0, 0.1, 2.3, 1.0), (64.0, 0.999, 0.0, 0.001)]
+    names = (retrieval.UNTRAINED, retrieval.QUERY, retrieval.LONGER, retrieval.BOTH)
+    places = dict(zip(names, (50.0, 5.0, 4.0, 2.0), strict=True))
+    assert seen(retrieval.judge(rows, places, 1e-15, {0.0: 1.0, 4.0: 0.1, 64.0: 0.3})) == [True] * 5
+    flat = dict(zip(names, (50.0, 45.0, 4.0, 4.0), strict=True))
+    assert seen(retrieval.judge([rows[0]] * 2, flat, 0.1, {0.0: 0.1, 4.0: 1.0, 64.0: 2.0})) == [False] * 5
+
+
+# One matrix or three.
+
+
+@pytest.mark.parametrize("way", SHARED)
+def test_shared_projections_are_one_matrix_also_while_learning(way: str):
+    torch.manual_seed(0)
+    model = Transformer(shared_projections.CONFIG, shared_projections.WORDS)
+    before = sum(parameter.numel() for parameter in model.parameters())
+    share(model, SHARED[way])
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    assert len(layers) == 3
+    for layer in layers:
+        assert (layer.key is layer.query) == (way in (PAIR, ONE))
+        assert (layer.value is layer.query) == (way == ONE)
+    saved = before - sum(parameter.numel() for parameter in model.parameters())
+    assert saved == len(SHARED[way]) * len(layers) * shared_projections.CONFIG.d_model**2
+    ids = torch.tensor([[5, 6, 7]])
+    model(ids, ids).square().sum().backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    for layer in layers:
+        assert torch.equal(layer.key.weight, layer.query.weight) == (way in (PAIR, ONE))
+
+
+def test_permuted_words_have_permuted_queries_keys_and_values_and_gradients_reach_all():
+    found = shared_projections.check(seed=1)
+    assert found.moved < 1e-5
+    assert set(found.gradients) == {"W^Q", "W^K", "W^V"}
+    assert min(found.gradients.values()) > 0
+
+
+def test_sharing_queries_and_keys_makes_scores_symmetric():
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(8, shared_projections.CONFIG.attention), torch.randn(5, 8)
+    before = layer.query(x) @ layer.key(x).T
+    share(layer, SHARED[PAIR])
+    after = layer.query(x) @ layer.key(x).T
+    assert gap(after, after.T) < 1e-6
+    assert gap(before, before.T) > 0.1
+
+
+def test_the_word_before_cannot_be_told_from_the_word_after_with_one_matrix_for_queries_and_keys():
+    """Scores are then symmetric; the task is learned with two matrices and not even begun with one."""
+    toy = TOYS[1]
+    assert toy.config.decoder_layers == 0
+    learned = {way: shared_projections.measure(toy, SHARED[way], 1, steps=250)[1] for way in (SEPARATE, PAIR)}
+    chance = math.log(shared_projections.WORDS - len(SPECIAL))
+    assert shared_projections.last(learned[SEPARATE]) < 0.5 * chance
+    assert shared_projections.last(learned[PAIR]) > 0.95 * chance
+    assert learned[SEPARATE].accuracy > 0.8
+    assert learned[PAIR].accuracy < 0.2
+
+
+def test_the_verdict_on_sharing_turns_with_the_numbers():
+    fine = shared_projections.Check(0.0, {"W^Q": 1.0, "W^K": 1.0, "W^V": 1.0})
+    better = {(toy.name, way): [0.1 if way == SEPARATE else 0.5, 0.2] for toy in TOYS for way in SHARED}
+    better |= {(toy.name, ONE): [0.5, 0.6] for toy in TOYS}
+    assert seen(shared_projections.judge(better, fine)) == [True] * 4
+    worse = {key: [1.0, 1.0] if key[1] == SEPARATE else [0.5, 2.0] for key in better}
+    broken = shared_projections.Check(1.0, {"W^Q": 1.0, "W^K": 0.0, "W^V": 1.0})
+    assert seen(shared_projections.judge(worse, broken)) == [False] * 4

@@ -1,0 +1,514 @@
+"""The experiments on the whole model: block, costs, sizes, schedule, labels, search."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import gap
+from torch import nn
+
+from dragoman.config import AttentionConfig, FeedForwardConfig
+from dragoman.decoding.search import length_penalty
+from dragoman.lab import complexity, feed_forward, label_smoothing, restricted, schedule, table_3
+from dragoman.lab import length_penalty as beams
+from dragoman.lab.experiment import Effort, Findings, Table
+from dragoman.lab.report import Result, perform
+from dragoman.model import build
+from dragoman.model.attention import MultiHeadAttention, explicit, fused
+from dragoman.model.recurrent import PlainRNN
+from dragoman.model.transformer import FeedForward, Transformer
+from dragoman.training.optimizer import paper_rate
+
+TINY = Effort((1,), 0.02)
+NAMES = ("feed-forward", "complexity", "restricted", "table-3", "schedule", "label-smoothing", "length-penalty")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    return {name: perform(name, TINY, tmp_path_factory.mktemp("lab")) for name in NAMES}
+
+
+def table_of(result: Result, number: int) -> Table:
+    assert result.findings is not None
+    return result.findings.tables[number]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_runs_with_the_least_effort(name: str, results: dict[str, Result]):
+    result = results[name]
+    assert result.error == "", result.trace
+    findings = result.findings
+    assert isinstance(findings, Findings)
+    assert len(findings.verdicts) >= 2
+    assert len(findings.figures) == len(result.drawings) >= 1
+    assert all(type(verdict.seen) is bool for verdict in findings.verdicts)
+    assert all(len(row) == len(table.columns) for table in findings.tables for row in table.rows)
+    assert all(verdict.sentence.endswith(".") for verdict in findings.verdicts)
+    assert all(figure.caption.endswith(".") for figure in findings.figures)
+
+
+# The feed-forward network.
+
+
+@pytest.fixture
+def network() -> FeedForward:
+    torch.manual_seed(1)
+    return FeedForward(8, FeedForwardConfig(d_ff=16, activation="gelu"))
+
+
+def test_the_network_has_as_many_parameters_as_the_paper_says():
+    assert feed_forward.parameters(512, 2048) == 2_099_712
+    layer = FeedForward(512, FeedForwardConfig())
+    assert sum(p.numel() for p in layer.parameters()) == 2_099_712
+
+
+def test_two_convolutions_of_width_one_are_the_same_network(network: FeedForward):
+    x = torch.randn(2, 5, 8)
+    assert gap(feed_forward.as_convolutions(network, x), network(x)) < 1e-6
+    other = FeedForward(8, FeedForwardConfig(d_ff=16, activation="relu"))
+    other.load_state_dict(network.state_dict())
+    assert gap(feed_forward.as_convolutions(network, x), other(x)) > 1e-3
+
+
+def test_a_place_sees_itself_alone(network: FeedForward):
+    here, elsewhere = feed_forward.change(network, torch.randn(2, 5, 8), 2)
+    assert here > 0 == elsewhere
+
+    class Mixing(nn.Module):
+        def forward(self, x):
+            return network(x + x.mean(1, keepdim=True))
+
+    assert feed_forward.change(Mixing(), torch.randn(2, 5, 8), 2)[1] > 0  # type: ignore[arg-type]
+
+
+def test_gelu_is_that_of_pytorch():
+    assert f"{feed_forward.gelu(1):.4f}" == "0.8413"
+    for x in feed_forward.SHOWN:
+        assert feed_forward.gelu(x) == pytest.approx(float(F.gelu(torch.tensor(x, dtype=torch.float64))), abs=1e-12)
+
+
+def test_a_straight_loss_is_less_rough_than_one_that_jumps():
+    straight = np.linspace(2, 1, 40)[None]
+    jumping = straight + 0.2 * (-1) ** np.arange(40)
+    assert feed_forward.roughness(np.ones((1, 40))) == 0
+    assert feed_forward.roughness(straight) < feed_forward.roughness(jumping)
+
+
+def test_the_verdicts_on_activations_turn_with_the_numbers():
+    rough, smooth = np.tile([1.0, 2.0], (1, 10)), np.ones((1, 20))
+
+    def verdict(relu: np.ndarray, gelu: np.ndarray) -> bool:
+        curves = {"relu": relu, "gelu": gelu}
+        return feed_forward.judge_smoothness(
+            [feed_forward.Trial(a, factor, curves[a], (1.0,)) for factor in feed_forward.FACTORS for a in curves]
+        ).seen
+
+    assert verdict(rough, smooth)
+    assert not verdict(smooth, rough)
+    assert not verdict(rough, rough)
+    for accuracy, learns in ((0.95, True), (0.5, False)):
+        trials = [feed_forward.Trial(a, 1.0, smooth, (accuracy,)) for a in feed_forward.ACTIVATIONS]
+        assert feed_forward.judge_learning(trials).seen == learns
+    for relu, gelu, robust in ((0.5, 0.8, True), (0.8, 0.5, False), (0.8, 0.8, False)):
+        high = zip(feed_forward.ACTIVATIONS, (relu, gelu), strict=True)
+        trials = [feed_forward.Trial(a, 1.0, smooth, (0.9,)) for a in feed_forward.ACTIVATIONS]
+        trials += [feed_forward.Trial(a, feed_forward.FACTORS[1], smooth, (accuracy,)) for a, accuracy in high]
+        assert feed_forward.judge_robustness(trials).seen == robust
+
+
+# Table 1.
+
+
+@pytest.mark.parametrize("kind", complexity.KINDS, ids=lambda kind: kind.name)
+def test_counted_operations_are_a_multiple_of_the_formula(kind):
+    ratios = {complexity.counted(kind, n, d) / kind.operations(n, d) for n in (8, 24, 33) for d in (16, 48)}
+    assert len(ratios) == 1
+    others = {complexity.counted(kind, n, d) / (n * d) ** 2 for n, d in ((8, 16), (24, 48))}
+    assert len(others) == 2  # the control: not any formula will do
+
+
+def test_attention_and_recurrence_cross_where_length_is_size():
+    for size in (1, 2, 64, 512):
+        assert complexity.crossing(size) == size
+    d = 64
+    counts = [
+        complexity.counted(kind, n, d) for n in (d - 1, d, d + 1) for kind in (complexity.SELF, complexity.RECURRENT)
+    ]
+    assert counts[0] < counts[1]
+    assert counts[2] == counts[3]
+    assert counts[4] > counts[5]
+
+
+def test_only_recurrence_waits_for_every_word():
+    by = {kind.name: complexity.growth(kind) for kind in complexity.KINDS}
+    assert by.pop("recurrent") >= 1
+    assert set(by.values()) == {0}
+
+
+def test_the_chain_is_the_longest_way():
+    """Of a sum of two products, one of three factors and one of two; with the leaf: 1 + 2 + 1."""
+
+    class Fake:
+        @staticmethod
+        def build(size: int):
+            return lambda x: x * x * x + x * x
+
+    assert complexity.chain(Fake, 4) == 4  # type: ignore[arg-type]
+
+
+def test_layers_of_table_1_are_the_layers_of_the_model():
+    x = torch.randn(1, 6, 8)
+    torch.manual_seed(3)
+    run = complexity.recur(8)
+    torch.manual_seed(3)
+    layer = PlainRNN(8, 8, "tanh")
+    assert torch.equal(run(x), layer(x, torch.ones(1, 6, dtype=torch.bool), torch.zeros(1, 8))[0])
+    torch.manual_seed(3)
+    whole = complexity.attend_with_matrices(8)
+    torch.manual_seed(3)
+    attention = MultiHeadAttention(8, AttentionConfig(heads=1))
+    query, key, value = (matrix(x) for matrix in (attention.query, attention.key, attention.value))
+    assert gap(whole(x), attention.out(explicit(query, key, value))) < 1e-6
+
+
+@pytest.mark.parametrize("places", [2, 3, 4, 9, 10, 27, 28])
+def test_dilated_convolutions_reach_as_far_as_the_formula_says(places: int):
+    """Tried: the first input has a gradient on the last output with that many layers, and with one less it has none."""
+
+    def reaches(layers: int) -> bool:
+        start = torch.randn(1, 1, places, requires_grad=True)
+        x = start
+        for layer in range(layers):
+            gaps = complexity.WIDTH**layer
+            x = F.conv1d(F.pad(x, (2 * gaps, 0)), torch.ones(1, 1, 3), dilation=gaps)
+        return bool(torch.autograd.grad(x[0, 0, -1], start)[0][0, 0, 0] != 0) if layers else places == 1
+
+    layers = complexity.dilated(places)
+    assert layers == max(1, math.ceil(round(math.log(places, complexity.WIDTH), 9)))
+    assert reaches(layers)
+    assert not reaches(layers - 1)
+
+
+def test_the_verdicts_on_times_turn_with_the_numbers():
+    n = np.array(complexity.TIMED, dtype=float)
+    square, straight = (n**2 / 1e6).tolist(), (n / 1e3).tolist()
+    early, never = (n / 1e3 / complexity.TIMED_SIZE * n).tolist(), (n / 1e9).tolist()
+
+    def seconds(attention: list[float], others: list[float]) -> dict[str, list[float]]:
+        return {kind.name: attention if kind is complexity.SELF else others for kind in complexity.KINDS}
+
+    assert complexity.judge_growth(seconds(square, straight)).seen
+    assert not complexity.judge_growth(seconds(straight, straight)).seen
+    assert complexity.judge_crossing(seconds(early, straight)).seen
+    for attention in (never, (n * 1e3).tolist()):  # always faster, always slower
+        assert not complexity.judge_crossing(seconds(attention, straight)).seen
+
+
+# Restricted self-attention.
+
+
+def test_the_band_is_where_places_are_near():
+    for n, r in ((5, 0), (5, 1), (6, 2), (4, 9)):
+        expected = [[abs(i - j) <= r for j in range(n)] for i in range(n)]
+        assert restricted.band(n, r).tolist() == expected
+
+
+@pytest.mark.parametrize("kernel", [fused, explicit])
+def test_a_radius_that_covers_the_sentence_changes_nothing(kernel):
+    query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
+    full = kernel(query, key, value)
+    for radius in (6, 7, 100):
+        assert gap(restricted.within(radius, kernel)(query, key, value, None, 0.0), full) < 1e-6
+    assert gap(restricted.within(5, kernel)(query, key, value, None, 0.0), full) > 1e-4
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3, 8])
+def test_computing_only_the_neighbours_gives_the_same(radius: int):
+    query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
+    expected = restricted.within(radius)(query, key, value, None, 0.0)
+    assert gap(restricted.neighbours(query, key, value, radius), expected) < 1e-6
+    assert gap(restricted.neighbours(query, key, value, radius + 1), expected) > 1e-4 or radius == 8
+
+
+def test_padding_and_biases_still_count():
+    query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
+    band, real = restricted.band(7, 2), torch.arange(7) < 5
+    near = restricted.within(2)
+    assert gap(near(query, key, value, real, 0.0), explicit(query, key, value, band & real)) < 1e-6
+    bias = torch.randn(7, 7)
+    biased = explicit(query, key, value, bias.masked_fill(~band, -math.inf))
+    assert gap(near(query, key, value, bias, 0.0), biased) < 1e-6
+
+
+def test_the_swap_is_from_outside_and_of_the_encoder_alone():
+    torch.manual_seed(0)
+    model = build(replace(restricted.CONFIG, decoder_layers=1), restricted.WORDS)
+    assert isinstance(model, Transformer)
+    ids = torch.randint(3, restricted.WORDS, (2, 9))
+    before = model.start(ids).memory
+    restricted.restrict(model, 9)
+    same = model.start(ids).memory
+    restricted.restrict(model, 1)
+    other = model.start(ids).memory
+    assert before is not None
+    assert same is not None
+    assert other is not None
+    assert gap(before, same) < 1e-5
+    assert gap(before, other) > 1e-3
+    assert model.decoder[0].attention.kernel is fused  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("places", "radius"), [(2, 1), (5, 1), (9, 2), (10, 2), (17, 4), (17, 16), (17, 40)])
+def test_the_path_is_as_long_as_the_formula_says(places: int, radius: int):
+    assert restricted.layers_needed(places, radius) == restricted.layers_for(places, radius)
+
+
+def test_a_word_out_of_reach_cannot_be_learned():
+    """Two layers of radius 1 reach 2 places: an answer 4 places away is a guess. A larger radius is the control."""
+    assert restricted.learned(1, 4, 60, seed=1) < 2 * restricted.CHANCE
+    assert restricted.learned(4, 4, 60, seed=1) > 4 * restricted.CHANCE
+
+
+def test_the_verdict_on_radii_turns_with_the_numbers():
+    def verdict(inside: float, outside: float) -> bool:
+        near, far = restricted.Trial(2, 1, (inside,)), restricted.Trial(1, 6, (outside,))
+        return restricted.judge([near, far]).seen
+
+    assert verdict(0.99, restricted.CHANCE)
+    assert not verdict(0.4, restricted.CHANCE)
+    assert not verdict(0.99, 0.5)
+
+
+# Table 3.
+
+COUNTS = {
+    ("base", ""): 63_045_632,
+    ("A", "1 head, d_k 512"): 63_045_632,
+    ("A", "4 heads, d_k 128"): 63_045_632,
+    ("A", "16 heads, d_k 32"): 63_045_632,
+    ("A", "32 heads, d_k 16"): 63_045_632,
+    ("B", "d_k 16"): 55_967_744,
+    ("B", "d_k 32"): 58_327_040,
+    ("C", "2 layers"): 33_644_544,
+    ("C", "4 layers"): 48_345_088,
+    ("C", "8 layers"): 77_746_176,
+    ("C", "d_model 256, d_k 32"): 26_816_512,
+    ("C", "d_model 1024, d_k 128"): 163_815_424,
+    ("C", "d_ff 1024"): 50_450_432,
+    ("C", "d_ff 4096"): 88_236_032,
+    ("D", "dropout 0"): 63_045_632,
+    ("D", "dropout 0.2"): 63_045_632,
+    ("D", "label smoothing 0"): 63_045_632,
+    ("D", "label smoothing 0.2"): 63_045_632,
+    ("E", "learned positions"): 63_045_632 + 2 * 1024 * 512,
+    ("big", "d_model 1024, d_ff 4096, 16 heads"): 214_171_648,
+}
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[table_3.Row, int]:
+    return {row: table_3.parameters(row) for row in table_3.ROWS}
+
+
+def test_every_row_has_its_exact_size(counts):
+    assert {(row.group, row.change): count for row, count in counts.items()} == COUNTS
+
+
+def test_a_row_is_what_its_name_says():
+    for row in table_3.ROWS:
+        model, words = row.model, row.change.replace(",", "").split()
+        sizes = dict(zip(("d_k", "d_v"), model.attention.head_sizes(model.d_model), strict=True))
+        sizes |= {"d_model": model.d_model, "d_ff": model.feed_forward.d_ff, "dropout": model.dropout}
+        sizes |= {"smoothing": row.label_smoothing}
+        for name, value in itertools.pairwise(words):
+            if name in sizes and value[0].isdigit():
+                assert sizes[name] == float(value), row.change
+            if value.startswith("head"):
+                assert model.attention.heads == int(name)
+            if value == "layers":
+                assert (model.encoder_layers, model.decoder_layers) == (int(name), int(name))
+
+
+def test_sizes_are_counted_without_memory_for_them(counts):
+    with torch.device("meta"):
+        model = build(table_3.ROWS[-1].model, table_3.VOCABULARY)
+    assert all(p.is_meta for p in model.parameters())
+    assert sum(p.numel() for p in model.parameters()) == max(counts.values())
+
+
+def test_the_paper_is_quoted_as_it_stands():
+    """Perplexities and BLEU of the rows, in the paper's order."""
+    quoted = """4.92 25.8  5.29 24.9  5.00 25.5  4.91 25.8  5.01 25.4  5.16 25.1  5.01 25.4  6.11 23.7  5.19 25.3
+    4.88 25.5  5.75 24.5  4.66 26.0  5.12 25.4  4.75 26.2  5.77 24.6  4.95 25.5  4.67 25.3  5.47 25.7  4.92 25.7
+    4.33 26.4"""
+    numbers = [float(number) for number in quoted.split()]
+    assert [value for row in table_3.ROWS for value in (row.perplexity, row.bleu)] == numbers
+    millions = [row.millions for row in table_3.ROWS if row.millions]
+    assert millions == [65, 58, 60, 36, 50, 80, 28, 168, 53, 90, 213]
+
+
+def test_the_verdicts_on_sizes_turn_with_the_numbers(counts):
+    assert table_3.judge_sizes(counts).seen
+    assert table_3.judge_heads(counts).seen
+    assert table_3.judge_values(counts).seen
+    assert not table_3.judge_sizes({row: round(1.2 * count) for row, count in counts.items()}).seen
+    unequal = {row: count + (row.change == "1 head, d_k 512") for row, count in counts.items()}
+    assert not table_3.judge_heads(unequal).seen
+    small = {row: count - 10_000_000 * (row.group == "B") for row, count in counts.items()}
+    assert not table_3.judge_values(small).seen
+
+
+# The schedule.
+
+
+def test_the_rates_are_those_of_equation_3(results: dict[str, Result]):
+    found = [paper_rate(step, *schedule.PAPER) for step in (1, 4000, 16000)]
+    assert [f"{rate:.4e}" for rate in found] == ["1.7469e-07", "6.9877e-04", "3.4939e-04"]
+    table = table_of(results["schedule"], 0)
+    by_step = {row[0]: row[1] for row in table.rows}
+    assert [by_step[step] for step in (1, 4000, 16000)] == found
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), schedule.CURVES)
+def test_the_rate_is_highest_at_the_end_of_the_warmup(d_model: int, warmup: int):
+    assert schedule.peak(d_model, warmup) == warmup
+    highest = paper_rate(warmup, d_model, warmup)
+    assert highest == pytest.approx((d_model * warmup) ** -0.5)
+    assert paper_rate(warmup // 4, d_model, warmup) == pytest.approx(highest / 4)  # straight up
+    assert paper_rate(4 * warmup, d_model, warmup) == pytest.approx(highest / 2)  # down with the root
+
+
+def test_without_warmup_only_the_rise_is_missing():
+    for step in (1, 50, 100):
+        assert schedule.without_warmup(step, 64, 100) == paper_rate(100, 64, 100)
+    for step in (101, 1000):
+        assert schedule.without_warmup(step, 64, 100) == paper_rate(step, 64, 100)
+
+
+def test_the_verdict_on_warmup_turns_with_the_numbers():
+    low, high = (schedule.Trial("t", np.full((2, 30), loss), (0.5, 0.6)) for loss in (0.1, 2.0))
+    assert schedule.judge(low, high).seen
+    assert not schedule.judge(high, low).seen
+    assert not schedule.judge(low, low).seen
+    mixed = schedule.Trial("t", np.stack([np.full(30, 0.1), np.full(30, 3.0)]), (0.5, 0.6))
+    assert not schedule.judge(mixed, high).seen  # one seed failed with warm-up, too
+
+
+# Label smoothing.
+
+
+def test_the_labels_of_five_words_are_those_of_pytorch():
+    right, other = label_smoothing.smoothed(5, 0.1)
+    assert (f"{right:.2f}", f"{other:.2f}") == ("0.92", "0.02")
+    assert right + 4 * other == pytest.approx(1)
+    logits, label = torch.randn(1, 5, dtype=torch.float64), torch.tensor([0])
+    wanted = torch.tensor([right, *[other] * 4], dtype=torch.float64)
+    theirs = F.cross_entropy(logits, label, label_smoothing=0.1)
+    assert gap(-(wanted * logits.log_softmax(-1)).sum(), theirs) < 1e-12
+
+
+@pytest.mark.parametrize(("count", "smoothing"), [(5, 0.1), (5, 0.2), (30, 0.1)])
+def test_no_loss_is_below_the_floor(count: int, smoothing: float):
+    least, (right, other) = label_smoothing.floor(count, smoothing), label_smoothing.smoothed(count, smoothing)
+    labels = torch.tensor([right, *[other] * (count - 1)], dtype=torch.float64)
+    assert least == pytest.approx(float(torch.distributions.Categorical(labels).entropy()))
+    assert label_smoothing.loss_at(right, count, smoothing) == pytest.approx(least)
+    for p in (0.5, right - 0.01, right + 0.01, 0.999):  # the Kullback-Leibler divergence is what lies above it
+        predicted = torch.tensor([p, *[(1 - p) / (count - 1)] * (count - 1)], dtype=torch.float64)
+        divergence = float(F.kl_div(predicted.log(), labels, reduction="sum"))
+        assert label_smoothing.loss_at(p, count, smoothing) == pytest.approx(least + divergence)
+        assert divergence > 0
+
+
+def test_the_gradient_leads_to_the_floor():
+    loss, probabilities = label_smoothing.descended(5, 0.1)
+    assert loss == pytest.approx(label_smoothing.floor(5, 0.1), abs=1e-9)
+    assert probabilities == pytest.approx([0.92, 0.02, 0.02, 0.02, 0.02], abs=1e-6)
+    _, plain = label_smoothing.descended(5, 0.0)
+    assert plain[0] > 0.99  # without smoothing it goes on and on
+
+
+def test_without_smoothing_the_floor_is_zero():
+    assert label_smoothing.floor(5, 0.0) == 0
+
+
+def test_noise_replaces_some_words_of_the_targets():
+    pairs = label_smoothing.TASK.pairs(500, 1)
+    noisy = label_smoothing.noisy(pairs, 1)
+    assert [source for source, _ in noisy] == [source for source, _ in pairs]
+    wrong = [a != b for (_, one), (_, other) in zip(pairs, noisy, strict=True) for a, b in zip(one, other, strict=True)]
+    assert np.mean(wrong) == pytest.approx(label_smoothing.NOISE, abs=0.02)
+
+
+def test_the_verdicts_on_smoothing_turn_with_the_numbers():
+    def trial(smoothing: float, right: float, highest: float, accuracy: float) -> label_smoothing.Trial:
+        one = label_smoothing.Judged(torch.tensor([right]), torch.tensor([highest]), accuracy)
+        return label_smoothing.Trial(smoothing, (one,))
+
+    sure, unsure = trial(0.0, 0.99, 0.99, 0.90), trial(0.1, 0.90, 0.91, 0.95)
+    for judge in (label_smoothing.judge_sureness, label_smoothing.judge_perplexity, label_smoothing.judge_accuracy):
+        assert judge(sure, unsure).seen
+        assert not judge(unsure, sure).seen
+    assert sure.perplexity == pytest.approx(1 / 0.99)
+    assert label_smoothing.judge_floor(label_smoothing.floor(5, 0.1), 0.92, 0.02).seen
+    assert not label_smoothing.judge_floor(label_smoothing.floor(5, 0.1) + 0.01, 0.92, 0.02).seen
+    assert not label_smoothing.judge_floor(label_smoothing.floor(5, 0.1), 0.99, 0.0025).seen
+
+
+# Beam search.
+
+
+def test_the_penalties_are_those_of_the_formula(results: dict[str, Result]):
+    assert [f"{length_penalty(n, beams.PAPER):.4f}" for n in beams.LENGTHS] == ["1.3587", "1.7329", "2.3544"]
+    table = table_of(results["length-penalty"], 0)
+    column = table.columns.index("alpha 0.6")
+    by_length = {row[0]: row[column] for row in table.rows}
+    assert [by_length[n] for n in beams.LENGTHS] == [length_penalty(n, 0.6) for n in beams.LENGTHS]
+    assert by_length[1] == 1
+
+
+def test_every_output_is_tried_once():
+    """And those that end have probabilities that sum to 1 with those that are cut off."""
+    torch.manual_seed(0)
+    model = build(replace(beams.CONFIG, d_model=16, share="none"), beams.TRIED).eval()
+    scores = beams.every_output(model, [3, 4], 0.0)
+    assert len(scores) == beams.OUTPUTS == 341
+    assert sum(map(math.exp, scores.values())) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_widest_beam_finds_the_best_of_all_outputs():
+    agreed, tried, gap_ = beams.exhaustive_gap(20, seed=1)
+    assert agreed == tried == 12
+    assert gap_ < 1e-5
+
+
+def test_targets_have_fillers_as_often_as_said():
+    task = beams.chatting()
+    pairs = task.pairs(500, 1)
+    for source, target in pairs:
+        assert [word for word in target if word not in beams.FILLERS] == source
+        assert all(not {a, b} <= set(beams.FILLERS) for a, b in itertools.pairwise(target))
+    fillers = sum(len(target) - len(source) for source, target in pairs)
+    assert fillers / sum(len(source) for source, _ in pairs) == pytest.approx(beams.OFTEN, abs=0.05)
+    assert max(max(target) for _, target in pairs) < task.vocabulary
+
+
+def test_the_verdicts_on_search_turn_with_the_numbers():
+    def rows(*lengths: float) -> list[beams.Searched]:
+        pairs = zip(beams.ALPHAS, lengths, strict=False)
+        return [beams.Searched(4, alpha, length, -length, (length,)) for alpha, length in pairs]
+
+    assert beams.judge_length(rows(4, 5, 6), 5.5).seen
+    assert not beams.judge_length(rows(6, 5, 4), 5.5).seen
+    assert not beams.judge_length(rows(4, 4, 4), 5.5).seen
+    assert not beams.judge_length(rows(6, 7, 8), 5.5).seen  # long from the beginning
+    greedy, wide = beams.Searched(1, 0.0, 6, -5.0, (6.0,)), beams.Searched(8, 0.0, 5, -4.0, (5.0,))
+    assert beams.judge_width([greedy, wide]).seen
+    assert not beams.judge_width([wide, greedy]).seen
+    assert beams.judge_exhaustive(12, 12, 1e-6).seen
+    assert not beams.judge_exhaustive(11, 12, 1e-6).seen
+    assert not beams.judge_exhaustive(12, 12, 0.1).seen

@@ -1,0 +1,496 @@
+"""Pictures: what is drawn is what was seen, and it can be told without colours."""
+
+import dataclasses
+import io
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY
+from PIL import Image
+from torch import Tensor
+
+from dragoman.cli import main
+from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
+from dragoman.errors import UsageError
+from dragoman.inspection.figures import (
+    FORMATS,
+    Picture,
+    labelled_map,
+    pyplot,
+    save,
+    short_number,
+    signed,
+    two_digits,
+    wrapped,
+)
+from dragoman.inspection.heads import head_statistics
+from dragoman.inspection.look import KINDS, Inspection, inspect
+from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.picture import STATISTICS, View, attention_grid, attention_map, picture
+from dragoman.inspection.pictures import maps, positions, tables, trees
+from dragoman.model import Model, build
+from dragoman.model.positions import sinusoids
+from dragoman.tokenizer import Tokenizer
+from dragoman.translator import Translator
+
+SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
+DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2, attention=AttentionConfig(heads=2))
+VIEWS: tuple[View, ...] = get_args(View)
+
+
+def make(
+    tokenizer: Tokenizer, search: SearchConfig = SearchConfig(beam=3, extra_length=3), **config: Any
+) -> Translator:
+    torch.manual_seed(0)
+    return Translator(build(dataclasses.replace(DEEP, **config), len(tokenizer)).eval(), tokenizer, search)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer: Tokenizer) -> Translator:
+    return make(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def given(translator: Translator) -> Inspection:
+    return inspect(translator, SENTENCE, TRANSLATION, name="toy")
+
+
+@pytest.fixture(scope="module")
+def searched(translator: Translator) -> Inspection:
+    return inspect(translator, SENTENCE, name="toy")
+
+
+def drawn(shown: Picture) -> Any:
+    """The figure, to be read back."""
+    figure = pyplot().figure(figsize=shown.size, layout="constrained")
+    shown.draw(figure)
+    pyplot().close(figure)
+    return figure
+
+
+def image(axes: Any) -> Tensor:
+    return torch.tensor(axes.images[0].get_array().filled(float("nan")))
+
+
+def labels(axes: Any) -> tuple[list[str], list[str]]:
+    """Of rows and of columns."""
+    return [label.get_text() for label in axes.get_yticklabels()], [
+        label.get_text() for label in axes.get_xticklabels()
+    ]
+
+
+def view(translator: Translator, inspection: Inspection, name: View, **changes: Any) -> Picture:
+    if name == "map":
+        return attention_map(inspection, "cross", **changes)
+    return picture(translator, inspection, name, "cross", pieces=False)
+
+
+# One map.
+
+
+def fixed(weights: Tensor):
+    """A kernel whose weights (H, T, S) are given, whatever it is asked."""
+
+    def kernel(query, key, value, mask, dropout):
+        return weights[:, : query.size(-2), : key.size(-2)] @ value
+
+    return kernel
+
+
+def with_patterns(model: Model) -> dict[tuple[int, int], Tensor]:
+    """Cross-attention by hand: each head of each layer looks at one place, and at the others as little as it must."""
+    patterns = {}
+    for layer, block in enumerate(model.decoder):  # type: ignore[union-attr]
+        shapes = []
+        for head in range(2):
+            weights = torch.full((40, 40), 0.1 / 39)
+            weights[torch.arange(40), (torch.arange(40) + 2 * layer + head) % 5] = 0.9
+            patterns[layer, head] = weights
+            shapes.append(weights)
+        block.cross_attention.kernel = fixed(torch.stack(shapes))
+    return patterns
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("head", [1, 2])
+def test_a_head_made_by_hand_is_drawn_and_labelled_right(tokenizer: Tokenizer, layer: int, head: int):
+    translator = make(tokenizer)
+    patterns = with_patterns(translator.model)
+    inspection = inspect(translator, SENTENCE, TRANSLATION, name="toy")
+    figure = drawn(attention_map(inspection, "cross", layer, head, pieces=True))
+    rows = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(TRANSLATION)] + ["</s>"]
+    columns = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(SENTENCE)] + ["</s>"]
+    wanted = patterns[layer - 1, head - 1][: len(rows), : len(columns)]
+    torch.testing.assert_close(image(figure.axes[0]), wanted)
+    assert labels(figure.axes[0]) == (rows, columns)
+    other = patterns[layer - 1, 2 - head][: len(rows), : len(columns)]
+    assert not torch.allclose(image(figure.axes[0]), other)  # the control
+
+
+def test_words_are_drawn_with_the_sum_of_their_columns_and_the_mean_of_their_rows(given: Inspection):
+    figure = drawn(attention_map(given, "cross", 2, 1))
+    rows, columns = labels(figure.axes[0])
+    assert rows == ["개가", "고양이", "12마리를", "봐요.", "</s>"]
+    assert columns == ["The", "dog", "sees", "12", "cats.", "</s>"]
+    weights = given.cross[1, 0]
+    for y, row in enumerate(given.target.words):
+        for x, column in enumerate(given.source.words):
+            part = weights[row.tokens.start : row.tokens.stop, column.tokens.start : column.tokens.stop]
+            assert float(image(figure.axes[0])[y, x]) == pytest.approx(float(part.sum(-1).mean()), abs=1e-6)
+
+
+def test_small_maps_tell_their_numbers(given: Inspection):
+    axes = drawn(attention_map(given, "cross", 1, 2)).axes[0]
+    values = image(axes)
+    told = {text.get_position(): text.get_text() for text in axes.texts}
+    assert told == {(x, y): short_number(v) for y, row in enumerate(values.tolist())
+                    for x, v in enumerate(row) if v >= 0.05}  # fmt: skip
+    assert short_number(0.714) == ".71"
+    assert short_number(0.999) == "1"
+    assert short_number(-0.3, with_sign=True) == "−0.30"
+    assert [two_digits(value) for value in (-0.001, -0.3, 2.0)] == ["0.00", "−0.30", "2.00"]
+
+
+def test_without_a_layer_the_last_one_is_drawn_and_with_an_aggregate_all(given: Inspection):
+    def shown(*which: Any) -> Tensor:
+        return image(drawn(attention_map(given, "cross", *which, pieces=True)).axes[0])
+
+    torch.testing.assert_close(shown(), given.cross[1].mean(0))
+    torch.testing.assert_close(shown(1), given.cross[0].mean(0))
+    torch.testing.assert_close(shown(None, 2), given.cross[1, 1])
+    torch.testing.assert_close(shown(None, None, "mean"), given.cross.mean((0, 1)))
+    torch.testing.assert_close(shown(None, None, "max"), given.cross.amax((0, 1)))
+    torch.testing.assert_close(shown(1, None, "max"), given.cross[0].amax(0))
+    torch.testing.assert_close(shown(None, None, "rollout"), given.weights("cross", aggregate="rollout"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_heads_are_drawn_each_in_its_place(given: Inspection, kind: Any):
+    figure = drawn(attention_grid(given, kind, pieces=True))
+    weights, mosaic = given.maps(kind), image(figure.axes[0])
+    rows, columns = weights.shape[-2:]
+    high, wide = maps.tiled(weights)[1]
+    for layer in range(2):
+        for head in range(2):
+            corner = mosaic[layer * high : layer * high + rows, head * wide : head * wide + columns]
+            torch.testing.assert_close(corner, weights[layer, head])
+    assert not torch.equal(weights[0, 0], weights[1, 1])  # the control: they are not all the same
+    assert int(mosaic.isnan().sum()) == mosaic.numel() - weights.numel()
+    assert labels(figure.axes[0]) == (["1", "2"], ["1", "2"])
+    assert figure.axes[0].images[0].get_clim() == (0, float(weights.max()))
+
+
+# The search.
+
+
+def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
+    tree = searched.tree
+    assert tree
+    axes = drawn(trees.beam_tree(tree, "")).axes[0]
+    told = {(round(x), round(y)): text for text in axes.texts for x, y in [text.get_position()]}
+    path = set(tree.path)
+    rows: dict[int, int] = {}
+    seen = set()
+    for number, node in enumerate(tree.nodes):
+        row = rows[node.step] = rows.get(node.step, -1) + 1
+        if node.step > trees.MOST_STEPS or row >= trees.MOST_ROWS:
+            continue
+        text = told[node.step, row]
+        seen.add(node.fate)
+        assert (text.get_bbox_patch().get_linewidth() > 2) == (number in path)
+        if node.step:
+            _, numbers, fate = text.get_text().split("\n")
+            assert fate == node.fate
+            p, s = re.fullmatch(r"p (\S+)  s (\S+)", numbers.replace("−", "-")).groups()  # type: ignore[union-attr]
+            assert (float(p), float(s)) == (round(node.log_p, 2), round(node.normalised, 2))
+    assert {"kept", "pruned"} <= seen
+
+
+def test_the_fates_of_hypotheses_differ_without_colours():
+    frames = trees.FRAMES.values()
+    shapes = {frame["boxstyle"].split(",")[0] for frame in frames}
+    assert len(shapes) == len(trees.FRAMES) == 3
+    assert trees.FRAMES["pruned"]["linestyle"] not in {trees.FRAMES[fate]["linestyle"] for fate in ("kept", "finished")}
+
+
+def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
+    wide = inspect(make(tokenizer, SearchConfig(beam=6, extra_length=20)), SENTENCE, name="toy").tree
+    narrow = inspect(make(tokenizer, SearchConfig(beam=1, extra_length=1)), "a", name="toy").tree
+    assert wide
+    assert wide.steps > trees.MOST_STEPS
+    assert f"the first 14 of {wide.steps} steps" in trees.beam_tree(wide, "").caption
+    assert "the best 8 of up to 12 nodes" in trees.beam_tree(wide, "").caption
+    assert narrow
+    assert "the first" not in trees.beam_tree(narrow, "").caption
+    assert "the best 8" not in trees.beam_tree(narrow, "").caption
+
+
+def test_a_search_that_was_not_made_is_not_drawn(translator: Translator, given: Inspection):
+    with pytest.raises(UsageError, match="no beam search to draw"):
+        view(translator, given, "tree")
+
+
+# Tables.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_of_heads_has_their_statistics(translator: Translator, given: Inspection, kind: Any):
+    (table,) = drawn(picture(translator, given, "heads", kind, pieces=False)).axes[0].tables
+    cells = {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
+    heads = [head for head in head_statistics([given]) if head.kind == kind]
+    for row, head in enumerate(heads, start=1):
+        assert cells[row, -1].startswith(f"layer {head.layer}, head {head.head}")
+        for column, name in enumerate(STATISTICS):
+            value = getattr(head, name)
+            assert cells[row, column] == ("" if value is None else two_digits(value))
+    assert any(head.next is None for head in heads) == (kind == "decoder")  # the control
+
+
+def test_of_a_long_table_the_first_rows_are_drawn_and_the_caption_says_so():
+    rows = [[float(n), 1.0] for n in range(70)]
+    shown = tables.table([str(n) for n in range(70)], ["a", "b"], rows, "", "caption")
+    assert shown.caption == "caption; the first 64 of 70 rows"
+    (table,) = drawn(shown).axes[0].tables
+    assert max(row for row, _ in table.get_celld()) == 64
+
+
+def test_in_each_column_the_greatest_number_is_darkest():
+    assert tables.shaded([3.0, 1.0, 2.0, float("nan")]) == [1.0, 0.0, 0.5, 0.0]
+    assert tables.shaded([2.0, 2.0]) == [0.0, 0.0]
+    assert tables.shaded([float("nan")]) == [0.0]
+
+
+def test_probabilities_are_drawn_as_long_as_they_are(translator: Translator, given: Inspection):
+    chosen, others, entropy = drawn(view(translator, given, "probabilities")).axes
+    assert [bar.get_width() for bar in chosen.patches] == [place.probability for place in given.places]
+    assert [bar.get_width() for bar in entropy.patches] == [place.entropy for place in given.places]
+    assert labels(chosen)[0] == [f"{n + 1}  {place.piece}" for n, place in enumerate(given.places)]
+    told = {text.get_position(): text.get_text() for text in others.texts}
+    for row, place in enumerate(given.places):
+        for rank, other in enumerate(place.alternatives):
+            assert told[rank, row].lstrip("▶") == f"{other.piece} {other.probability:.2f}"
+            assert told[rank, row].startswith("▶") == (other.token == place.token)
+
+
+# What is lost without a word.
+
+
+def test_what_is_lost_is_drawn_with_its_sign(translator: Translator, given: Inspection):
+    found = occlusion(translator.model, given)
+    figure = drawn(view(translator, given, "occlusion"))
+    axes = figure.axes[0]
+    torch.testing.assert_close(image(axes), found.drop.T)
+    assert labels(axes) == (found.target, found.source)
+    low, high = axes.images[0].get_clim()
+    assert low == -high
+    assert figure.axes[1].get_ylabel() == "probability lost; below 0: won"
+    assert high >= float(found.drop.abs().max())
+
+
+# Positions and masks.
+
+
+def test_sinusoids_are_drawn_as_the_formula_has_them(translator: Translator, given: Inspection):
+    whole, curves, products = drawn(view(translator, given, "positions")).axes[:3]
+    table = sinusoids(50, DEEP.d_model)
+    torch.testing.assert_close(image(whole), table)
+    for line in curves.lines:
+        dimension = int(line.get_label().split()[-1])
+        torch.testing.assert_close(torch.tensor(line.get_ydata()), table[:, dimension])
+    for line in products.lines:
+        position = int(line.get_label().split()[-1])
+        torch.testing.assert_close(torch.tensor(line.get_ydata()), table @ table[position])
+    for axes in (curves, products):
+        assert len({line.get_linestyle() for line in axes.lines}) == len(axes.lines) == 4  # told apart in grey
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "sinusoidal-halves", "learned"])
+def test_positions_are_those_that_the_model_adds(tokenizer: Tokenizer, scheme: str):
+    model = make(tokenizer, positions=scheme, max_length=20).model
+    found = positions.added(model, 30)
+    assert found
+    assert found.scheme == scheme
+    assert found.table.shape == (20 if scheme == "learned" else 30, DEEP.d_model)
+    words = torch.randn(1, 7, DEEP.d_model)
+    torch.testing.assert_close(model.encoder_positions.embed(words, 0)[0], words[0] + found.table[:7])
+
+
+def test_relative_positions_are_drawn_by_distance(tokenizer: Tokenizer):
+    model = make(tokenizer, positions="relative").model
+    torch.nn.init.normal_(model.encoder_positions.scores.weight)
+    (axes,) = drawn(positions.of_model(model, 50, "")).axes
+    bias = model.encoder_positions.bias(0, 9, 9)
+    for head, line in enumerate(axes.lines):
+        told = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        assert [told[key - 4] for key in range(9)] == bias[head, 4].tolist()
+
+
+def test_rotary_positions_are_drawn_as_angles_and_no_positions_not_at_all(tokenizer: Tokenizer):
+    rotary = make(tokenizer, positions="rotary").model
+    shown = positions.of_model(rotary, 50, "")
+    torch.testing.assert_close(image(drawn(shown).axes[0]), sinusoids(50, 8))
+    assert positions.added(rotary, 50) is None
+    for config in (dataclasses.replace(DEEP, positions="none"), RecurrentConfig(d_model=16)):
+        with pytest.raises(UsageError, match="nothing about positions"):
+            positions.of_model(build(config, 300), 50, "")
+
+
+def test_masks_hide_the_future_and_the_padding(translator: Translator, given: Inspection):
+    encoder, decoder, cross = drawn(view(translator, given, "masks")).axes
+    source, target = len(given.source.pieces), len(given.target.pieces)
+    for axes, rows in ((encoder, source), (cross, target)):
+        allowed = image(axes)[:rows]
+        assert allowed[:, :source].all()
+        assert not allowed[:, source:].any()
+    assert torch.equal(image(decoder)[:target, :target], torch.ones(target, target).tril())
+    assert not image(decoder)[:, target:].any()
+    for axes in (encoder, decoder, cross):  # not by colour alone
+        (crosses,) = axes.collections
+        found = {(round(x), round(y)) for x, y in crosses.get_offsets()}
+        assert found == {(x, y) for y, x in (image(axes) == 0).nonzero().tolist()}
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_view_is_drawn_in_every_format_with_hangul(
+    translator: Translator,
+    searched: Inspection,
+    given: Inspection,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: View,
+    format: str,
+):
+    """A letter that no typeface has would be a warning, a typeface that is not found a line in matplotlib's log."""
+    path = tmp_path / "new" / f"picture{format}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save(view(translator, searched if name == "tree" else given, name), path)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    begin = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[format]
+    assert path.read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_caption_says_of_which_model_and_sentence(
+    translator: Translator, searched: Inspection, given: Inspection, name: View
+):
+    inspection = searched if name == "tree" else given
+    caption = view(translator, inspection, name).caption
+    assert "model toy" in caption
+    assert SENTENCE in caption
+    assert inspection.target.text in caption
+
+
+@pytest.mark.parametrize(
+    ("which", "says"),
+    [
+        ((2, 1), "layer 2 of 2, head 1 of 2"),
+        ((), "layer 2 of 2, mean of 2 heads"),
+        ((None, None, "mean"), "mean of 2 layers, mean of 2 heads"),
+        ((1, None, "max"), "layer 1 of 2, largest of 2 heads"),
+        ((None, None, "rollout"), "rollout of layers 1 to 2, mean of 2 heads"),
+    ],
+)
+def test_the_caption_of_a_map_says_which_head(given: Inspection, which: tuple, says: str):
+    assert f"cross-attention, {says}" in attention_map(given, "cross", *which).caption
+
+
+def test_a_caption_stays_within_its_figure():
+    latin, hangul = wrapped("word " * 60, 6.0), wrapped("단어를 " * 60, 6.0)
+    assert max(map(len, latin.splitlines())) <= 90
+    assert max(map(len, hangul.splitlines())) < 60
+    assert " ".join(latin.split()) == ("word " * 60).strip()  # nothing is lost
+
+
+def test_maps_can_be_read_in_black_and_white():
+    """The more, the darker; and for signed values, the further from 0."""
+    import matplotlib
+
+    def lightness(name: str) -> list[float]:
+        return [
+            0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in matplotlib.colormaps[name]([n / 20 for n in range(21)])
+        ]
+
+    weights, both = lightness("Blues"), lightness(signed("", 1.0).colours)
+    assert weights == sorted(weights, reverse=True)
+    assert both[:11] == sorted(both[:11])
+    assert both[10:] == sorted(both[10:], reverse=True)
+    rainbow = lightness("jet")  # the control
+    assert rainbow != sorted(rainbow, reverse=True)
+
+
+def test_a_saved_map_is_darkest_where_the_weight_is_greatest(tmp_path: Path, given: Inspection):
+    """From the pixels of the file."""
+    save(labelled_map(torch.eye(20), [""] * 20, [""] * 20, "", ""), tmp_path / "map.png")
+    with Image.open(tmp_path / "map.png") as file:
+        colours = torch.from_numpy(np.array(file.convert("RGB"))).int()
+    blue = (colours[..., 2] > colours[..., 0] + 60) & (colours[..., 0] < 60)  # without letters and frames
+    y, x = blue[:, : int(0.75 * blue.size(1))].nonzero().T.double()  # without the colour bar
+    assert float(torch.corrcoef(torch.stack([x, y]))[0, 1]) > 0.95
+
+
+# The command.
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_command_draws_every_view(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str):
+    out = tmp_path / f"{name}.svg"
+    assert main(["inspect", "-m", str(trained), SENTENCE, "--view", name, "--out", str(out)]) == 0
+    translation, where = capsys.readouterr().out.splitlines()
+    assert translation == Translator.load(trained).translate([SENTENCE])[0].text
+    assert where == str(out)
+    assert out.is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--view grid --layer 1", "--layer does not go with --view grid"),
+        ("--view tree --kind encoder", "--kind does not go with --view tree"),
+        ("--view masks --pieces", "--pieces does not go with --view masks"),
+        ("--head 1 --aggregate max", "give one of them"),
+        ("--html page.html --layer 1", "--layer does not go with a page"),
+        ("--json --view grid", "--view grid is for a figure"),
+        ("--html page.pdf", "page.pdf: a page's name ends in .html"),
+        ("--view tree --translation 개가", "there is no beam search to draw"),
+        ("--kind encoder --layer 3", "layer 3: the model has layers 1 to 1"),
+    ],
+)
+def test_flags_that_say_nothing_together_are_refused(
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: str,
+    says: str,
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", "-m", str(trained), SENTENCE, *flags.split()]) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["inspect", "-m", str(trained), SENTENCE, "--json"]) == 0
+    found = json.load(io.StringIO(capsys.readouterr().out))
+    inspection = inspect(Translator.load(trained), SENTENCE)
+    for name, maps_ in (("encoder", inspection.encoder), ("decoder", inspection.decoder), ("cross", inspection.cross)):
+        assert torch.equal(torch.tensor(found[f"{name}_attention"]), maps_[:, None])
+    assert found["encoder_tokens"] == found["source"]["pieces"] == inspection.encoder_tokens
+    assert found["decoder_tokens"] == found["read"]["pieces"] == inspection.decoder_tokens
+    assert found["target"]["text"] == inspection.target.text
+    assert [place["probability"] for place in found["places"]] == [place.probability for place in inspection.places]
+    assert [head["entropy"] for head in found["heads"]] == [head.entropy for head in head_statistics([inspection])]
+    assert inspection.tree
+    assert len(found["tree"]["nodes"]) == len(inspection.tree.nodes)
+    assert found["tree"]["path"] == inspection.tree.path
