@@ -1,5 +1,7 @@
 """Slips of the study notes that no other test settles; docs/slips.md names the test of each of them."""
 
+import contextlib
+import io
 import math
 import re
 from dataclasses import replace
@@ -239,3 +241,43 @@ def test_a_test_that_does_not_exist_would_be_found():
 @pytest.mark.parametrize("page", ["tour.md", "tour.ko.md", "lab.md"])
 def test_pages_on_the_lab_name_experiments_and_tests_that_exist(page: str):
     assert missing((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
+
+
+def runs(page: str) -> list[tuple[str, str]]:
+    """(lines of Python, what is said to be printed) of a page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("lines", "printed"), [*runs("tour.md"), *runs("tour.ko.md")])
+def test_the_python_of_the_tour_prints_what_stands_below_it(lines: str, printed: str):
+    torch.set_default_dtype(torch.float32)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(lines, "tour", "exec"), {})
+    torch.set_printoptions(profile="default")
+    assert out.getvalue() == printed
+
+
+def test_all_python_of_the_tour_says_what_it_prints():
+    for page in ("tour.md", "tour.ko.md"):
+        assert len(runs(page)) == (ROOT / "docs" / page).read_text(encoding="utf-8").count("```python") == 6
+
+
+def unknown(page: str) -> list[str]:
+    """Files and names of code on a page that are not in the package."""
+    package = ROOT / "src" / "dragoman"
+    code = "\n".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
+    files = re.findall(r"`((?:model|training|decoding|inspection|lab)/\w+\.py|batches\.py)`", page)
+    names = re.findall(r"`(?:\w+\.)?([A-Z]\w+[a-z]|[a-z]+_[a-z_]+)`", page)
+    lost = [file for file in files if not (package / file).exists()]
+    return lost + [name for name in names if not name.startswith("test_") and not re.search(rf"\b{name}\b", code)]
+
+
+@pytest.mark.parametrize("page", ["tour.md", "tour.ko.md"])
+def test_the_pages_name_code_that_exists(page: str):
+    assert unknown((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
+
+
+def test_code_that_does_not_exist_would_be_found():
+    page = "`model/moon.py`, `model/attention.py`, `Moonlight`, `MultiHeadAttention.split`, `full_moon`"
+    assert unknown(page) == ["model/moon.py", "Moonlight", "full_moon"]

@@ -115,8 +115,8 @@ def judge_longer(by_length: dict[str, dict[int, float]]) -> tuple[Verdict, Verdi
         Verdict(
             ahead,
             f"At {last} words, sinusoidal positions reach {sinusoidal[last]:.1%} and learned ones, whose later places "
-            f"were never trained, {learned[last]:.1%}: the formula is {'' if ahead else 'not '}ahead by 5 points. Most "
-            f"is left with {best} positions: {by_length[best][last]:.1%}.",
+            f"were never trained, {learned[last]:.1%}: the formula is {'' if ahead else 'not '}ahead by more than "
+            f"5 points. Most is left with {best} positions: {by_length[best][last]:.1%}.",
         ),
     )
 

@@ -11,6 +11,10 @@ const kinds = data.kinds.map((kind) => ({
 const state = { kind: kinds.length - 1, layer: 0, head: 0, show: "head" };
 Object.assign(state, { pieces: false, ends: false, punctuation: false, whole: false });
 if (kinds.length) state.layer = kinds[state.kind].layers - 1;
+if (data.links && data.alignment.head) {
+  // The head that aligns words best is a good place to begin.
+  Object.assign(state, { layer: data.alignment.layer - 1, head: data.alignment.head - 1 });
+}
 
 const HIDDEN = ["ends", "punctuation"]; // what can be hidden
 

@@ -67,7 +67,7 @@ function showWords() {
   let from = t("no-links");
   if (links) {
     const head = how.head === null ? t("mean-of-heads") : `${t("head")} ${how.head}`;
-    const sure = how.agreement === null ? t("not-measured") : t("measured", fixed(100 * how.agreement, 1), how.links);
+    const sure = how.agreement === null ? t("not-measured") : t("measured", fixed(100 * how.agreement, 1), how.links.toLocaleString("en"));
     from = t("links", how.layer, head, sure);
   }
   at("#words-from").textContent = from;
