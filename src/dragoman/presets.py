@@ -24,8 +24,8 @@ class Preset(Generic[Kind]):
     vocabulary: int
 
 
-# The two for small corpora and no GPU: pre-norm, small batches, and positions that attention over the source knows, too,
-# learn soonest (docs/benchmarks.md).
+# The two for small corpora and no GPU: pre-norm, small batches, and positions that attention over the source knows as
+# well learn soonest (docs/benchmarks.md).
 TINY = Preset(
     TransformerConfig(
         d_model=128,

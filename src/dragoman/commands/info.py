@@ -38,7 +38,6 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "info", arguments)
     if (options.model is None) == (options.preset is None):
         raise UsageError("name a model folder, or a preset: dragoman info --preset base")
-    import torch
 
     from dragoman.inspection.architecture import architecture
     from dragoman.inspection.cost import cost
