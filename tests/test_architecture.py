@@ -156,6 +156,7 @@ def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends(texts: Texts):
         ("sinusoidal", "Sinusoidal positions", "added to the embeddings", 2),
         ("learned", "Learned positions", "added to the embeddings", 2),
         ("rotary", "Rotary positions", "turns queries and keys", 0),
+        ("rotary-across", "Rotary-across positions", "over the source, too", 0),
         ("relative", "Relative positions", "added to the scores, per head", 0),
     ],
 )

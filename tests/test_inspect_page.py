@@ -364,6 +364,7 @@ def test_each_tab_shows_its_kind(opened, document: str, inspection: Inspection, 
         agrees(tab, inspection.map(kind, layer + 1, 2).weights)
     expected = inspection.map(kind, layers, 2)
     tab.locator("#attention-map details summary").click()
+    tab.locator("#attention-map details table").wait_for()  # it is made when the details have opened
     rows, columns, table = tab.evaluate(TABLE)
     assert (rows, columns) == (expected.rows, expected.columns)
     assert float((torch.tensor(table) - expected.weights).abs().max()) < 0.02  # the sum over pieces of what is rounded
@@ -389,6 +390,7 @@ def test_aggregates_words_and_hidden_places_are_as_the_inspector_has_them(
     for name in hide:
         tab.locator(f"#hide-{name}").check()
     tab.locator("#attention-map details summary").click()
+    tab.locator("#attention-map details table").wait_for()
     for pieces in (False, True):
         tab.locator("#pieces").set_checked(pieces)
         for show, which in AGGREGATES.items():

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
+from dragoman.corpus import read_corpus
 from dragoman.errors import UsageError
 from dragoman.inspection.figures import (
     FORMATS,
@@ -32,7 +33,7 @@ from dragoman.inspection.figures import (
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.look import KINDS, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.picture import STATISTICS, View, attention_grid, attention_map, picture
+from dragoman.inspection.picture import STATISTICS, View, attention_grid, attention_map, head_table, picture
 from dragoman.inspection.pictures import maps, positions, tables, trees
 from dragoman.model import Model, build
 from dragoman.model.positions import sinusoids
@@ -459,6 +460,8 @@ def test_the_command_draws_every_view(trained: Path, tmp_path: Path, capsys: pyt
         ("--view tree --kind encoder", "--kind does not go with --view tree"),
         ("--view masks --pieces", "--pieces does not go with --view masks"),
         ("--head 1 --aggregate max", "give one of them"),
+        ("--view grid --sample dev.tsv", "--sample goes with --view heads"),
+        ("--json --view heads --sample dev.tsv", "--sample goes with --view heads"),
         ("--html page.html --layer 1", "--layer does not go with a page"),
         ("--json --view grid", "--view grid is for a figure"),
         ("--html page.pdf", "page.pdf: a page's name ends in .html"),
@@ -478,6 +481,35 @@ def test_flags_that_say_nothing_together_are_refused(
     assert main(["inspect", "-m", str(trained), SENTENCE, *flags.split()]) == 2
     assert says in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_heads_are_measured_over_a_sample(
+    trained: Path, corpus: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "heads.svg"
+    flags = ["--view", "heads", "--sample", corpus[1], "--out", str(out)]
+    assert main(["inspect", "-m", str(trained), SENTENCE, *flags]) == 0
+    capsys.readouterr()
+    translator, pairs = Translator.load(trained), read_corpus([corpus[1]]).pairs
+    shown = head_table((inspect(translator, *pair) for pair in pairs), "cross", "these")
+    queries = sum(len(translator.tokenizer.encode(target)) + 1 for _, target in pairs)
+    assert f"means over {queries:,} queries of {len(pairs)} sentences" in shown.caption
+    written = re.findall("<!-- (.*?) -->", out.read_text(encoding="utf-8"), re.DOTALL)  # each text, before its outlines
+    assert f"{len(pairs)} sentences" in " ".join(" ".join(written).split())
+    pooled = head_statistics(inspect(translator, *pair) for pair in pairs)
+    first = next(head for head in pooled if head.kind == "cross")
+    assert f"{first.entropy:.2f}" in written
+    alone = next(head for head in head_statistics([inspect(translator, *pairs[0])]) if head.kind == "cross")
+    assert alone.entropy != pytest.approx(first.entropy, abs=0.005)  # one sentence says something else
+
+
+def test_a_sample_of_sentences_that_are_all_too_long_is_told(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "long.tsv").write_text("Z" * 5000 + "\tQ\n", encoding="utf-8")
+    flags = ["--view", "heads", "--sample", str(tmp_path / "long.tsv"), "--out", str(tmp_path / "heads.svg")]
+    assert main(["inspect", "-m", str(trained), SENTENCE, *flags]) == 1
+    assert "no pair is short enough" in capsys.readouterr().err
 
 
 def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixture[str]):

@@ -4,15 +4,21 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from dragoman.commands import Model, Search, parse
 from dragoman.config import SearchConfig
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.inspection.figures import Picture
+    from dragoman.inspection.look import Kind
+    from dragoman.translator import Translator
 
 OUT = Path("attention.svg")
+SAMPLED = 200  # sentence pairs
 WHICH = {  # the views for which a layer or head, a kind of attention, or pieces can be chosen
     "layer": ("map",),
     "head": ("map",),
@@ -45,6 +51,8 @@ class Options:
     view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
     "what the figure shows: one map, all heads, the beam search, statistics of heads, token probabilities, the "
     "effect of leaving words out, the positional encoding, or the masks"
+    sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
+    "with --view heads: statistics over these sentence pairs, the first 200 that the model takes, instead of the one"
     kind: Literal["cross", "encoder", "decoder"] = "cross"
     "attention over the source, or self-attention"
     layer: int | None = None
@@ -78,6 +86,8 @@ def main(arguments: list[str]) -> None:
         if options.view == "map":
             which = options.kind, options.layer, options.head, options.aggregate
             drawn = attention_map(inspection, *which, pieces=options.pieces)
+        elif options.sample:
+            drawn = sampled_heads(translator, options.sample, options.kind, name)
         else:
             drawn = picture(translator, inspection, options.view, options.kind, pieces=options.pieces)
         save(drawn, out)
@@ -98,6 +108,21 @@ def main(arguments: list[str]) -> None:
         print(file, file=sys.stderr if options.json else sys.stdout)
 
 
+def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind", name: str) -> "Picture":
+    from dragoman import __version__
+    from dragoman.corpus import read_corpus
+    from dragoman.inspection.look import inspect
+    from dragoman.inspection.picture import head_table
+    from dragoman.scoring import longest
+
+    most, encode = min(longest(translator.model) - 1, translator.longest), translator.tokenizer.encode
+    pairs = [pair for pair in read_corpus(sample).pairs if all(len(encode(side)) <= most for side in pair)][:SAMPLED]
+    if not pairs:
+        raise DragomanError(f"{' '.join(sample)}: no pair is short enough for the model")
+    inspections = (inspect(translator, *pair, name=name) for pair in pairs)
+    return head_table(inspections, kind, f"model {name}; pairs of {' '.join(sample)}; dragoman {__version__}")
+
+
 def check(options: Options, out: Path | None) -> None:
     """Raises UsageError for flags that say nothing together."""
     if not options.text.strip():
@@ -111,5 +136,7 @@ def check(options: Options, out: Path | None) -> None:
         if given and (options.view not in views or not out):
             figure = f"--view {options.view}" if out else "a page or JSON, which has all of them; a figure needs --out"
             raise UsageError(f"--{flag} does not go with {figure}")
+    if options.sample and (options.view != "heads" or not out):
+        raise UsageError("--sample goes with --view heads and the figure's name, --out")
     if options.view != "map" and not out:
         raise UsageError(f"--view {options.view} is for a figure: name its file with --out")

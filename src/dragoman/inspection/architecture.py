@@ -195,6 +195,7 @@ def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box |
     acts = {
         "embed": "added to the embeddings",
         "rotate": "turns queries and keys",
+        "rotate_across": "over the source, too",
         "bias": "added to the scores, per head",
     }
     does = [acts[hook] for hook in acts if getattr(type(positions), hook) is not getattr(Positions, hook)]

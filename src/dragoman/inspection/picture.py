@@ -1,5 +1,6 @@
 """From an inspection to a picture: what is shown, and what its caption says."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -103,18 +104,21 @@ def search_tree(inspection: Inspection) -> Picture:
     return trees.beam_tree(inspection.tree, about(inspection))
 
 
-def head_table(inspection: Inspection, kind: Kind) -> Picture:
-    statistics = [head for head in head_statistics([inspection]) if head.kind == kind]
+def head_table(inspections: Iterable[Inspection], kind: Kind, about: str) -> Picture:
+    """Of one sentence, or of many together; about: the model, and which sentences."""
+    statistics = [head for head in head_statistics(inspections) if head.kind == kind]
     if not statistics:
         raise UsageError(f"this model has no {KINDS[kind]}")
     names = [f"layer {head.layer}, head {head.head}{f' ({head.habit})' if head.habit else ''}" for head in statistics]
     values = [[getattr(head, name) for name in STATISTICS] for head in statistics]
     numbers = [[float("nan") if value is None else value for value in row] for row in values]
     unit = "sentence lengths" if kind == "cross" else "tokens"
+    queries, sentences = statistics[0].queries, statistics[0].sentences
+    over = "one sentence" if sentences == 1 else f"{sentences:,} sentences"
     caption = (
-        f"{KINDS[kind]}, means over {statistics[0].queries} queries of one sentence; distance and shift in {unit}; "
+        f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and shift in {unit}; "
         "previous, same, next, ends, punctuation: shares of the weight; in brackets: where more than half of it goes; "
-        f"{about(inspection)}"
+        f"{about}"
     )
     return tables.table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 
@@ -165,7 +169,7 @@ def picture(translator: Translator, inspection: Inspection, view: View, kind: Ki
     if view == "tree":
         return search_tree(inspection)
     if view == "heads":
-        return head_table(inspection, kind)
+        return head_table([inspection], kind, about(inspection))
     if view == "probabilities":
         return token_probabilities(inspection, len(translator.tokenizer))
     if view == "occlusion":
