@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from conftest import TINY, TINY_RECURRENT
 from torch import nn
 
@@ -19,7 +18,7 @@ from dragoman.inspection.architecture import Box, Side, architecture, draw_box, 
 from dragoman.inspection.cost import cost
 from dragoman.inspection.figures import pyplot, save
 from dragoman.lab import EXPERIMENTS
-from dragoman.model import Model, build
+from dragoman.model import Model, outline
 from dragoman.model.attention import explicit
 from dragoman.presets import PRESETS
 
@@ -48,8 +47,7 @@ CONFIGS: dict[str, TransformerConfig | RecurrentConfig] = {
 
 
 def on_meta(config: TransformerConfig | RecurrentConfig, vocabulary: int = 500) -> Model:
-    with torch.device("meta"):
-        return build(config, vocabulary)
+    return outline(config, vocabulary)
 
 
 def written(path: Path) -> list[str]:

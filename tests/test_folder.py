@@ -5,6 +5,8 @@ import json
 import random
 import shutil
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.errors import DragomanError
 from dragoman.folder import FILES, MANIFEST, fingerprint, new_folder, read_model, verify, write_model
-from dragoman.model import build
+from dragoman.model import build, outline
 from dragoman.tokenizer import Tokenizer
 
 SECONDS = 3.0  # to refuse a folder, at most
@@ -395,3 +397,32 @@ def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
     message = refused(folder)
     assert "48" in message
     assert "32" in message
+
+
+@pytest.mark.parametrize(
+    ("load", "compiler"),
+    [
+        ("from dragoman.folder import read_model; read_model(Path(sys.argv[1]))", False),
+        # The control: the same shapes with numbers that are drawn, though they are none.
+        (
+            "import torch; from dragoman.model import build; from dragoman.presets import TINY\n"
+            "with torch.device('meta'): build(TINY.model, 9)",
+            True,
+        ),
+    ],
+)
+def test_a_model_is_read_without_loading_a_compiler(trained: Path, load: str, compiler: bool):
+    """PyTorch's takes longer to load than all the rest of a start."""
+    code = f"import sys\nfrom pathlib import Path\n{load}\nprint('torch._dynamo' in sys.modules)"
+    command = [sys.executable, "-c", code, str(trained)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == str(compiler)
+
+
+def test_an_outline_has_the_shapes_of_the_model_and_no_numbers():
+    for config in (TINY, TINY_RECURRENT):
+        expected, found = build(config, 30), outline(config, 30)
+        assert {n: t.shape for n, t in found.state_dict().items()} == {
+            n: t.shape for n, t in expected.state_dict().items()
+        }
+        assert all(tensor.is_meta for tensor in found.state_dict().values())
+        assert not any(tensor.is_meta for tensor in expected.state_dict().values())

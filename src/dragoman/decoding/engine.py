@@ -1,6 +1,6 @@
 """What the translator asks of whatever searches: ids in, hypotheses out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,3 +37,18 @@ class Engine(Protocol):
         setting or demand that this engine does not know.
         """
         ...
+
+
+def batches(rows: Iterable[int], sources: Sequence[Ids], places: int) -> Iterator[list[int]]:
+    """Those of `rows` that are searched for together: of similar length, at most `places` tokens with ends and padding.
+
+    A source that is longer than that goes alone.
+    """
+    batch: list[int] = []
+    for row in sorted(rows, key=lambda row: len(sources[row])):
+        if batch and (len(batch) + 1) * (len(sources[row]) + 1) > places:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

@@ -1,6 +1,6 @@
 """The search with our own models: sources of similar length go together, in the way that the settings ask for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from dragoman.batches import Ids, source_batch
 from dragoman.config import SearchConfig
 from dragoman.decoding.constrained import constrained_search
-from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.engine import FREE, Demands, batches
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.packed import packed
 from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
@@ -38,21 +38,13 @@ class Native:
     ) -> list[list[Hypothesis]]:
         demands = demands or [FREE] * len(sources)
         found: dict[int, list[Hypothesis]] = {}
+        places = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
         for with_terms in (False, True):
             rows = [row for row, demand in enumerate(demands) if bool(demand.terms) == with_terms]
-            for batch in self.batches(rows, sources, config):
+            for batch in batches(rows, sources, places):
                 ids, wishes = [sources[row] for row in batch], [demands[row] for row in batch]
                 found |= zip(batch, self.search_batch(ids, config, wishes), strict=True)
         return [found[row] for row in range(len(sources))]
-
-    def batches(self, rows: list[int], sources: Sequence[Ids], config: SearchConfig) -> Iterator[list[int]]:
-        """Those of `rows` that are searched for together."""
-        order = sorted(rows, key=lambda row: len(sources[row]))
-        most, start = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best), 0
-        for end in range(1, len(order) + 1):
-            if end == len(order) or (end + 1 - start) * (len(sources[order[end]]) + 1) > most:
-                yield order[start:end]
-                start = end
 
     def search_batch(self, sources: list[Ids], config: SearchConfig, demands: list[Demands]) -> list[list[Hypothesis]]:
         """All of them with terms, or none."""

@@ -14,7 +14,7 @@ import math
 import os
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from dragoman.batches import Ids, source_batch
 from dragoman.config import SearchConfig
-from dragoman.decoding.engine import FREE, Demands
+from dragoman.decoding.engine import FREE, Demands, batches
 from dragoman.decoding.native import SEARCH_TOKENS, Native
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.errors import DragomanError, UsageError
@@ -330,9 +330,10 @@ class CTranslate2:
         demands = demands or [FREE] * len(sources)
         self.check(sources, config, demands)
         found: dict[int, list[Hypothesis]] = {}
-        for rows in self.batches(sources, config, demands):
-            batch, wishes = [sources[row] for row in rows], [demands[row] for row in rows]
-            found |= zip(rows, self.search_batch(batch, config, wishes), strict=True)
+        for group in self.groups(demands):
+            for rows in batches(group, sources, SEARCH_TOKENS // config.beam):
+                batch, wishes = [sources[row] for row in rows], [demands[row] for row in rows]
+                found |= zip(rows, self.search_batch(batch, config, wishes), strict=True)
         return [found[row] for row in range(len(sources))]
 
     def check(self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands]) -> None:
@@ -348,8 +349,8 @@ class CTranslate2:
             raise UsageError(f"a source has {most} tokens, its end included; this model takes at most {self.longest}")
 
     @staticmethod
-    def batches(sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands]) -> Iterator[list[int]]:
-        """Numbers of sources that are searched for together: of similar length, and with the same kind of demands.
+    def groups(demands: Sequence[Demands]) -> list[list[int]]:
+        """Numbers of sources that may be searched for together: with the same kind of demands.
 
         What is forbidden holds for a whole batch, and a prefix changes how those without one are searched for.
         """
@@ -357,16 +358,7 @@ class CTranslate2:
         def kind(row: int) -> tuple:
             return demands[row].forbidden, bool(demands[row].prefix)
 
-        order = sorted(range(len(sources)), key=lambda row: (kind(row), len(sources[row])))
-        most = SEARCH_TOKENS // config.beam
-        for _, group in itertools.groupby(order, kind):
-            rows: list[int] = []
-            for row in group:
-                if rows and (len(rows) + 1) * (len(sources[row]) + 1) > most:
-                    yield rows
-                    rows = []
-                rows.append(row)
-            yield rows
+        return [list(group) for _, group in itertools.groupby(sorted(range(len(demands)), key=kind), kind)]
 
     def search_batch(self, sources: list[Ids], config: SearchConfig, demands: list[Demands]) -> list[list[Hypothesis]]:
         limits = [len(ids) + config.extra_length for ids in sources]

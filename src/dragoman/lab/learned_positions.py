@@ -12,7 +12,7 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import draw_losses, summary
+from dragoman.lab.residuals import losses_figure, summary
 from dragoman.lab.toys import Learned as Trained
 from dragoman.lab.toys import accuracy, copying, learn
 from dragoman.model.positions import POSITIONS, Learned, Positions
@@ -216,12 +216,7 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_lengths(figure, by_length),
                 (7.0, 4.0),
             ),
-            Figure(
-                "losses",
-                "Training loss by step, mean of the seeds.",
-                lambda figure: draw_losses(figure, runs),
-                (7.0, 4.0),
-            ),
+            losses_figure(runs),
         ),
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import draw_losses, summary
+from dragoman.lab.residuals import losses_figure, summary
 from dragoman.lab.toys import Learned, Pair, copying, judged, learn
 from dragoman.model.transformer import Transformer
 
@@ -256,14 +256,7 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_padding(figure, by_padding),
                 (6.5, 4.0),
             ),
-            Figure(
-                "losses",
-                "Training loss by step, mean of the seeds.",
-                lambda figure: draw_losses(
-                    figure, {f"{kind}, {size} pairs a batch": each for (kind, size), each in runs.items()}
-                ),
-                (7.0, 4.0),
-            ),
+            losses_figure({f"{kind}, {size} pairs a batch": each for (kind, size), each in runs.items()}),
         ),
     )
 

@@ -11,7 +11,7 @@ from dragoman.batches import source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import draw_layers, draw_losses, gradients, networks, summary
+from dragoman.lab.residuals import draw_layers, gradients, losses_figure, networks, summary
 from dragoman.lab.toys import Learned, copying, learn
 from dragoman.model.transformer import Transformer
 
@@ -171,15 +171,7 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_layers(figure, {"gradient, encoder": encoder, "gradient, decoder": decoder}, True),
                 (9.0, 4.0),
             ),
-            Figure(
-                "losses",
-                "Training loss by step, mean of the seeds.",
-                lambda figure: draw_losses(
-                    figure,
-                    {f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()},
-                ),
-                (7.0, 4.0),
-            ),
+            losses_figure({f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}),
         ),
     )
 

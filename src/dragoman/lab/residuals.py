@@ -218,6 +218,12 @@ def draw_layers(figure: Any, panels: Mapping[str, Mapping[str, Sequence[float]]]
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
 
 
+def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
+    return Figure(
+        "losses", "Training loss by step, mean of the seeds.", lambda figure: draw_losses(figure, runs), (7.0, 4.0)
+    )
+
+
 def draw_losses(figure: Any, runs: Mapping[str, Sequence[Learned]]) -> None:
     """Training losses by step: the mean of the seeds, and of some steps at a time."""
     axes = figure.subplots()
@@ -324,14 +330,7 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_layers(figure, {"mean cosine of two words": alike}),
                 (7.0, 4.0),
             ),
-            Figure(
-                "losses",
-                "Training loss by step, mean of the seeds.",
-                lambda figure: draw_losses(
-                    figure, {f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}
-                ),
-                (7.0, 4.0),
-            ),
+            losses_figure({f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}),
         ),
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import COLOURS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import draw_losses, summary
+from dragoman.lab.residuals import losses_figure, summary
 from dragoman.lab.toys import Learned, copying, learn
 from dragoman.model.positions import Positions, Sinusoidal
 from dragoman.model.transformer import Transformer
@@ -183,12 +183,7 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_cosines(figure, by_size),
                 (7.0, 4.0),
             ),
-            Figure(
-                "losses",
-                "Training loss by step, mean of the seeds.",
-                lambda figure: draw_losses(figure, runs),
-                (7.0, 4.0),
-            ),
+            losses_figure(runs),
         ),
     )
 
