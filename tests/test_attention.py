@@ -25,19 +25,20 @@ from dragoman.model.attention import (
     fused,
     masked_softmax,
     padding_mask,
+    unscaled,
 )
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS
 from dragoman.model.transformer import Transformer
 
-KERNELS = ["fused", "explicit", "additive"]
+KERNELS = ["fused", "explicit", "unscaled", "additive"]
 
 
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def kernel_of(name: str, heads: int = 2, d_k: int = 4):
-    return {"fused": fused, "explicit": explicit}.get(name) or Additive(heads, d_k)
+    return {"fused": fused, "explicit": explicit, "unscaled": unscaled}.get(name) or Additive(heads, d_k)
 
 
 def random_inputs(queries: int = 3, keys: int = 5, d_k: int = 4, d_v: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -218,6 +219,19 @@ def additive_by_definition(query: Tensor, key: Tensor, value: Tensor, w: Tensor,
         for s, score in enumerate(scores):
             out[b, h, t] += math.exp(score) / total * value[b, h, s]
     return out
+
+
+def test_unscaled_is_equation_1_without_its_root():
+    query, key, value = (torch.randn(2, 5, 16) for _ in range(3))
+    for allowed in (None, causal_mask(5)):
+        expected = masked_softmax(query @ key.mT, allowed) @ value
+        assert gap(unscaled(query, key, value, allowed), expected) < 1e-12
+        assert gap(fused(query, key, value, allowed), expected) > 0.01  # the control
+
+
+def test_a_score_is_chosen_by_its_name():
+    kernels = [MultiHeadAttention(8, AttentionConfig(heads=2, score=score)).kernel for score in ("dot", "unscaled")]
+    assert kernels == [fused, unscaled]
 
 
 def test_additive_equals_a_triple_loop():

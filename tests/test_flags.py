@@ -56,7 +56,7 @@ FLAGS = {
     "insight": "--pairs --sentence --pieces --out",
     "inspect": "-m --model --translation --out --html --json --view --sample --kind --layer --head --aggregate "
     + f"--pieces {SEARCH}",
-    "lab": "--quick --out --seeds",
+    "lab": "--quick --out --seeds --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute --json "
     + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
     "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "

@@ -487,6 +487,7 @@ def test_the_search_can_be_followed_step_by_step(opened, document: str, inspecti
     slider.press("End")
     tab.locator("#tree-details summary").click()
     rows = tab.locator("#tree-details tbody tr")
+    rows.first.wait_for()  # they are made when the details have opened
     assert rows.count() == len(tree.nodes) - 1
     last = tree.nodes[tree.winner]
     best = tab.locator("#tree-details tbody tr", has_text="yes")

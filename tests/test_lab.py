@@ -23,7 +23,7 @@ from dragoman import lab as package
 from dragoman.cli import main
 from dragoman.errors import DragomanError
 from dragoman.inspection.figures import pyplot
-from dragoman.lab import EXPERIMENTS
+from dragoman.lab import COMPARISONS, EXPERIMENTS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.report import Result, duration, perform, shown, write_figure, write_report
 
@@ -114,7 +114,7 @@ def test_every_name_is_an_experiment(name: str):
 def test_every_module_has_a_name():
     """Except what they share."""
     modules = {file.stem.replace("_", "-") for file in Path(package.__path__[0]).glob("*.py")}
-    assert modules - {"--init--", "experiment", "toys", "report"} <= set(EXPERIMENTS)
+    assert modules - {"--init--", "experiment", "toys", "report", "comparisons"} <= set(EXPERIMENTS)
 
 
 # Running one.
@@ -273,7 +273,9 @@ def test_times_are_readable():
 def test_without_a_name_the_experiments_are_listed(dragoman):
     code, out, err = dragoman("")
     assert (code, err) == (0, "")
-    assert [line.split(None, 1) for line in out.splitlines()] == [[*pair] for pair in EXPERIMENTS.items()]
+    assert [line.split(None, 1) for line in out.splitlines()] == [
+        [*pair] for pair in (EXPERIMENTS | COMPARISONS).items()
+    ]
 
 
 def test_the_list_comes_at_once():
@@ -336,6 +338,14 @@ def test_all_means_all(dragoman, monkeypatch: pytest.MonkeyPatch):
         ("table_3", 2, "did you mean 'table-3'?"),
         ("masks al", 2, "did you mean 'all'?"),
         ("zzzzzz", 2, "no experiment 'zzzzzz'; 'dragoman lab' lists them"),
+        ("compare-hads --quick", 2, "did you mean 'compare-heads'?"),
+        (
+            "compare-heads --train a.tsv",
+            2,
+            "compare-heads trains on sentence pairs of yours: say which with --dev, --test",
+        ),
+        ("masks --train a.tsv", 2, "only comparisons train on sentence pairs of yours"),
+        ("compare-heads --train a.tsv --dev nowhere.tsv --test a.tsv", 1, "nowhere.tsv: no such file"),
         ("masks --seeds -1", 2, "seeds must be at least 0"),
         ("masks --out file", 1, "file: "),
         ("masks --out file/below", 1, "file"),

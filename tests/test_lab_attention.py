@@ -17,7 +17,7 @@ from dragoman.inspection.figures import pyplot
 from dragoman.lab import EXPERIMENTS, additive, heads, masks, order, scaling, unscaled_training, worked_examples
 from dragoman.lab.experiment import Effort, Findings
 from dragoman.lab.worked_examples import Trace, examples
-from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused, masked_softmax
+from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused, masked_softmax, unscaled
 
 NAMES = "worked-examples scaling unscaled-training additive masks order heads".split()
 EXAMPLES = {example.name: example for example in examples()}
@@ -286,31 +286,22 @@ def test_verdicts_on_scaling_turn_with_the_numbers():
 # With and without the division.
 
 
-def test_the_unscaled_kernel_is_the_formula_without_its_root():
-    query, key, value = torch.randn(3, 2, 5, 16).double().unbind()
-    mask = torch.ones(5, 5, dtype=torch.bool).tril()
-    for allowed in (None, mask):
-        expected = masked_softmax(query @ key.mT, allowed) @ value
-        near(unscaled_training.unscaled(query, key, value, allowed), expected, 1e-12)
-        assert float((fused(query, key, value, allowed) - expected).abs().max()) > 0.01  # the control
-
-
 def test_models_differ_in_the_kernel_alone():
     one, other = (
-        unscaled_training.transformer(AttentionConfig(heads=1, d_k=32, d_v=64), 1, kernel)
-        for kernel in unscaled_training.KERNELS.values()
+        unscaled_training.transformer(AttentionConfig(heads=1, d_k=32, d_v=64, score=score), 1)
+        for score in unscaled_training.SCORES.values()
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     kernels = [[m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)] for model in (one, other)]
-    assert kernels == [[fused] * 3, [unscaled_training.unscaled] * 3]
+    assert kernels == [[fused] * 3, [unscaled] * 3]
 
 
 def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_not():
     start = {
         name: unscaled_training.at_start(
-            unscaled_training.transformer(AttentionConfig(heads=1, d_k=512, d_v=64), 1, kernel)
+            unscaled_training.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
         )
-        for name, kernel in unscaled_training.KERNELS.items()
+        for name, score in unscaled_training.SCORES.items()
     }
     assert start["scaled"].largest < 0.6 < start["unscaled"].largest
     assert all(found.gradient > 0 for found in start.values())
@@ -357,7 +348,7 @@ def test_what_is_kept_for_the_way_back_is_what_the_formula_says(length: int, d_k
 
 
 def test_each_score_has_its_kernel():
-    for name, kind in {additive.SCALED: fused, additive.UNSCALED: unscaled_training.unscaled}.items():
+    for name, kind in {additive.SCALED: fused, additive.UNSCALED: unscaled}.items():
         model = additive.SCORES[name](16, 1)
         assert all(m.kernel is kind for m in model.modules() if isinstance(m, MultiHeadAttention))
     model = additive.SCORES[additive.ADDITIVE](16, 1)

@@ -63,8 +63,8 @@ class AttentionConfig:
     "add a bias in the query, key, value and output projections"
     dropout: float = 0.0
     "dropout on the attention weights (the paper uses none)"
-    score: Literal["dot", "additive"] = "dot"
-    "how a query is compared with a key"
+    score: Literal["dot", "unscaled", "additive"] = "dot"
+    "how a query is compared with a key; dot and unscaled: their product, with and without the division by sqrt(d_k)"
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "heads", "d_k", "d_v")

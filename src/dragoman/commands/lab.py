@@ -10,10 +10,10 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.errors import DragomanError, UsageError
-from dragoman.lab import EXPERIMENTS
-from dragoman.lab.experiment import FULL, QUICK, Effort
+from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.lab.experiment import FULL, QUICK, Effort, Sentences
 
-ALL = "all"
+GROUPS = {"all": EXPERIMENTS, "comparisons": COMPARISONS}
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,35 @@ class Options:
     $ dragoman lab
     $ dragoman lab scaling masks
     $ dragoman lab all --quick
+    $ dragoman lab comparisons --train train.tsv --dev dev.tsv --test test.tsv
     """
 
-    experiments: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...|all]")] = ()
-    "which ones to run; without a name they are listed"
+    experiments: Annotated[
+        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...|all|comparisons]")
+    ] = ()
+    "which ones to run; without a name they are listed; comparisons: all those that train on sentence pairs of yours"
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "a quarter of the steps and one seed: all of them in minutes"
     out: Path = Path("lab")
     "folder for report.html, figures and tables; a report that is there is replaced"
     seeds: tuple[int, ...] = ()
     "repeat each experiment with these; default: 1 2 3, with --quick: 1"
+    train: tuple[str, ...] = ()
+    "sentence pairs for comparisons to train on, as for dragoman train"
+    dev: tuple[str, ...] = ()
+    "sentence pairs for their dev loss"
+    test: tuple[str, ...] = ()
+    "sentence pairs for their scores"
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "lab", arguments)
     if not options.experiments:
-        for name, purpose in EXPERIMENTS.items():
-            print(f"{name:<18} {purpose}")
+        for name, purpose in (EXPERIMENTS | COMPARISONS).items():
+            print(f"{name:<19} {purpose}")
         return
-    names = chosen(options.experiments)
+    names, purposes = chosen(options.experiments), EXPERIMENTS | COMPARISONS
+    sentences = files(options, names)
     if any(seed < 0 for seed in options.seeds):
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
@@ -53,11 +63,13 @@ def main(arguments: list[str]) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     results = []
     for number, name in enumerate(names, start=1):
-        print(f"{number}/{len(names)} {name}: {EXPERIMENTS[name]}", file=sys.stderr, flush=True)
-        results.append(perform(name, effort, options.out))
+        print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)
+        results.append(perform(name, effort, options.out, sentences))
         print(" ".join(str(results[-1]).split()), flush=True)
         print(f"{number}/{len(names)} {name}: {duration(results[-1].seconds)}", file=sys.stderr, flush=True)
-        page = write_report(options.out, results, effort, options.quick)  # whoever stops here keeps what there is
+        page = write_report(
+            options.out, results, effort, options.quick, sentences
+        )  # whoever stops here keeps what there is
     print(f"report: {page}", file=sys.stderr)
     failed = [result.name for result in results if result.error]
     if failed:
@@ -66,9 +78,28 @@ def main(arguments: list[str]) -> None:
 
 def chosen(wanted: tuple[str, ...]) -> list[str]:
     """The names to run, each once. Raises UsageError, with the nearest name, for one that does not exist."""
+    known = [*EXPERIMENTS, *COMPARISONS, *GROUPS]
     for name in wanted:
-        if name not in (*EXPERIMENTS, ALL):
-            near = difflib.get_close_matches(name, [*EXPERIMENTS, ALL], n=1)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else "'dragoman lab' lists them"
             raise UsageError(f"no experiment '{name}'; {hint}")
-    return list(EXPERIMENTS) if ALL in wanted else list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(name for group in wanted for name in GROUPS.get(group, (group,))))
+
+
+def files(options: Options, names: list[str]) -> Sentences | None:
+    """What the comparisons among `names` train on. Raises UsageError where that is missing, or not needed."""
+    given = {"--train": options.train, "--dev": options.dev, "--test": options.test}
+    compared = [name for name in names if name in COMPARISONS]
+    missing = [flag for flag, paths in given.items() if not paths]
+    if compared and missing:
+        raise UsageError(f"{compared[0]} trains on sentence pairs of yours: say which with {', '.join(missing)}")
+    if not compared and len(missing) < len(given):
+        raise UsageError("only comparisons train on sentence pairs of yours; 'dragoman lab' lists them")
+    if not compared:
+        return None
+    from dragoman.corpus import read_corpus
+
+    for paths in (options.dev, options.test):
+        read_corpus(paths)  # what is wrong with them is told before, not after, the first training
+    return Sentences(options.train, options.dev, options.test, options.out / "runs")

@@ -107,7 +107,7 @@ def beyond(model: Transformer) -> list[str]:
     words = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
     reasons = {
         f"positions = '{config.positions}'": config.positions in ("relative", "rotary-across"),
-        "attention.score = 'additive'": attention.score == "additive",
+        f"attention.score = '{attention.score}'": attention.score != "dot",
         f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
         f"attention.heads = {attention.heads}": attention.heads > MOST_HEADS,
         "encoder_layers = 0": config.encoder_layers == 0,

@@ -1,6 +1,7 @@
 """The lab: every claim of the study notes as a small program with a seed, numbers, pictures and a verdict.
 
-Each experiment is a module of this package with an `EXPERIMENT`; it is loaded when it is run.
+Each experiment is a module of this package with an `EXPERIMENT`; it is loaded when it is run. Comparisons train on real
+sentence pairs, which the user names, and are together in comparisons.py.
 """
 
 EXPERIMENTS = {
@@ -38,4 +39,14 @@ EXPERIMENTS = {
     "schedule": "the learning rate of equation 3, with and without warm-up",
     "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
     "length-penalty": "beam search and the length penalty",
+}
+
+COMPARISONS = {
+    "compare-recurrence": "RNN, GRU and LSTM, with and without attention, and the Transformer",
+    "compare-positions": "rotary, relative, sinusoidal, learned, none",
+    "compare-norms": "the norm before or after each layer, with and without warm-up",
+    "compare-heads": "1 to 16 heads of equal total size",
+    "compare-scores": "scaled and unscaled dot products, additive attention",
+    "compare-smoothing": "with and without label smoothing",
+    "compare-tying": "one matrix for embeddings and output, two, or three",
 }

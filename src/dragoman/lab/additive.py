@@ -27,7 +27,6 @@ from dragoman.lab.unscaled_training import (
     last,
     rate,
     transformer,
-    unscaled,
 )
 from dragoman.model.attention import Additive, Kernel, explicit, fused
 from dragoman.model.transformer import Transformer
@@ -49,15 +48,13 @@ SIZES = (SMALL, 64, LARGE)
 SCALED, UNSCALED = "dot product, scaled", "dot product, unscaled"
 
 
-def learner(
-    d_k: int, seed: int, score: Literal["dot", "additive"] = "dot", kernel: Kernel | None = None
-) -> Transformer:
-    return transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=score), seed, kernel)
+def learner(d_k: int, seed: int, score: Literal["dot", "unscaled", "additive"]) -> Transformer:
+    return transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=score), seed)
 
 
 SCORES: dict[str, Callable[[int, int], Transformer]] = {
-    SCALED: learner,
-    UNSCALED: partial(learner, kernel=unscaled),
+    SCALED: partial(learner, score="dot"),
+    UNSCALED: partial(learner, score="unscaled"),
     ADDITIVE: partial(learner, score="additive"),
 }
 

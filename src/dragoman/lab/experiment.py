@@ -1,7 +1,9 @@
 """What an experiment is: a claim, what was set up, numbers and pictures, and verdicts that follow from the numbers."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Cell = str | int | float | bool
@@ -19,6 +21,20 @@ class Effort:
 
 
 QUICK, FULL = Effort((1,), 0.25), Effort((1, 2, 3), 1.0)
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Files of sentence pairs that comparisons train on, and the folder for their runs."""
+
+    train: tuple[str, ...]
+    dev: tuple[str, ...]
+    test: tuple[str, ...]
+    runs: Path
+
+    def flags(self) -> str:
+        """As on the command line."""
+        return shlex.join(["--train", *self.train, "--dev", *self.dev, "--test", *self.test])
 
 
 @dataclass(frozen=True)

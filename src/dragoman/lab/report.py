@@ -22,8 +22,8 @@ from dragoman import __version__
 from dragoman.benchmarks import machine
 from dragoman.errors import DragomanError
 from dragoman.inspection.figures import pyplot
-from dragoman.lab import EXPERIMENTS
-from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Table
+from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 
 DOTS = 150  # per inch, of a PNG
 BOOLS = (bool, np.bool_)  # what comes of a comparison; numpy's numbers need no mention, its bool is no number
@@ -71,7 +71,14 @@ class Result:
         return f"{self.name}: {self.tally}" + (f"; not seen here: {' '.join(missing)}" if missing else "")
 
 
-def perform(name: str, effort: Effort, folder: Path) -> Result:
+def load(name: str, sentences: Sentences | None) -> Experiment:
+    """The experiment of that name. `sentences` is what a comparison trains on; the others need none."""
+    if name in COMPARISONS:
+        return import_module("dragoman.lab.comparisons").COMPARISONS[name].on(sentences)
+    return import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+
+
+def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None = None) -> Result:
     """Run an experiment and write its figures and tables into `folder`. An experiment that fails is a result, too."""
     began = time.perf_counter()
     experiment = findings = None
@@ -79,7 +86,7 @@ def perform(name: str, effort: Effort, folder: Path) -> Result:
     files: tuple[str, ...] = ()
     error = trace = ""
     try:
-        experiment = import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+        experiment = load(name, sentences)
         findings = experiment.run(effort)
         files = tuple(write_table(table, folder, name, number) for number, table in enumerate(findings.tables, 1))
         drawings = tuple(write_figure(figure, folder, name) for figure in findings.figures)
@@ -139,13 +146,16 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
-def again(name: str, effort: Effort, quick: bool) -> str:
+def again(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
     """The command that repeats an experiment."""
     seeds = " ".join(map(str, effort.seeds))
-    return f"dragoman lab {name}{' --quick' if quick else ''} --seeds {seeds}"
+    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""
+    return f"dragoman lab {name}{files}{' --quick' if quick else ''} --seeds {seeds}"
 
 
-def write_report(folder: Path, results: Sequence[Result], effort: Effort, quick: bool) -> Path:
+def write_report(
+    folder: Path, results: Sequence[Result], effort: Effort, quick: bool, sentences: Sentences | None = None
+) -> Path:
     """One HTML page without any request to a network, with all of `results` in their order. Returns its path."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -164,11 +174,11 @@ def write_report(folder: Path, results: Sequence[Result], effort: Effort, quick:
         "results": results,
         "total": total,
         "share": lambda result: round(100 * result.seconds / total) if total else 0,
-        "purposes": EXPERIMENTS,
+        "purposes": EXPERIMENTS | COMPARISONS,
         "shown": shown,
         "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
         "duration": duration,
-        "again": lambda result: again(result.name, effort, quick),
+        "again": lambda result: again(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
     draft = page.with_suffix(".tmp")

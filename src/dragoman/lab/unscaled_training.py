@@ -1,14 +1,13 @@
 """Learning with and without the division by sqrt(d_k), everything else equal."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dragoman.batches import Batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
@@ -16,7 +15,7 @@ from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.curves import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.toys import Learned, judged, learn, reversing
-from dragoman.model.attention import Kernel, MultiHeadAttention, fused
+from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
 LONGEST = 6  # words
@@ -31,16 +30,11 @@ def rate(step: int) -> float:
     return RATE * min(1.0, step / WARMUP)
 
 
-def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """softmax(Q K^T) V: equation 1 without its division."""
-    return fused(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
+SCORES: dict[str, Literal["dot", "unscaled"]] = {"scaled": "dot", "unscaled": "unscaled"}
 
 
-KERNELS: dict[str, Kernel] = {"scaled": fused, "unscaled": unscaled}
-
-
-def transformer(attention: AttentionConfig, seed: int, kernel: Kernel | None = None, layers: int = 1) -> Transformer:
-    """A small model with as many layers on each side. kernel: instead of the one that `attention` asks for.
+def transformer(attention: AttentionConfig, seed: int, layers: int = 1) -> Transformer:
+    """A small model with as many layers on each side.
 
     Queries and keys begin with variance 1 for any d_k, as the argument for the division has it. (Xavier's start makes
     them smaller for a larger d_k.)
@@ -57,7 +51,6 @@ def transformer(attention: AttentionConfig, seed: int, kernel: Kernel | None = N
     model = Transformer(config, TASK.vocabulary)
     for layer in model.modules():
         if isinstance(layer, MultiHeadAttention):
-            layer.kernel = kernel or layer.kernel
             for matrix in (layer.query, layer.key):
                 nn.init.normal_(matrix.weight, std=config.d_model**-0.5)
     return model
@@ -97,7 +90,7 @@ def at_start(model: Transformer) -> Start:
 @dataclass(frozen=True)
 class Trial:
     d_k: int
-    kernel: str
+    scores: str
     seed: int
     start: Start
     learned: Learned
@@ -107,15 +100,15 @@ class Trial:
         return last(self.learned.losses)
 
 
-def trial(d_k: int, kernel: str, seed: int, steps: int) -> Trial:
-    model = transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64), seed, KERNELS[kernel])
-    return Trial(d_k, kernel, seed, at_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS))
+def trial(d_k: int, scores: str, seed: int, steps: int) -> Trial:
+    model = transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=SCORES[scores]), seed)
+    return Trial(d_k, scores, seed, at_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS))
 
 
 def run(effort: Effort) -> Findings:
     steps = effort.of(1200)
-    trials = [trial(d_k, kernel, seed, steps) for d_k in (SMALL, LARGE) for kernel in KERNELS for seed in effort.seeds]
-    ends = {kernel: fmean(t.last for t in of(trials, LARGE, kernel)) for kernel in KERNELS}
+    trials = [trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds]
+    ends = {scores: fmean(t.last for t in of(trials, LARGE, scores)) for scores in SCORES}
     first = fmean(t.learned.losses[0] for t in of(trials, LARGE, "unscaled"))
     return Findings(
         f"Task: {TASK.name} 2 to {LONGEST} words. Transformers of one layer and one head on each side, d_model 64, "
@@ -140,8 +133,8 @@ def run(effort: Effort) -> Findings:
     )
 
 
-def of(trials: Sequence[Trial], d_k: int, kernel: str) -> list[Trial]:
-    return [trial for trial in trials if (trial.d_k, trial.kernel) == (d_k, kernel)]
+def of(trials: Sequence[Trial], d_k: int, scores: str) -> list[Trial]:
+    return [trial for trial in trials if (trial.d_k, trial.scores) == (d_k, scores)]
 
 
 # What follows from the numbers.
@@ -187,7 +180,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
         "Each run: losses in nats per token, the last one over the last tenth of the steps",
         ("d_k", "scores", "seed", *columns),
         tuple(
-            (t.d_k, t.kernel, t.seed, t.start.largest, t.start.gradient, t.learned.losses[0], t.last,
+            (t.d_k, t.scores, t.seed, t.start.largest, t.start.gradient, t.learned.losses[0], t.last,
              t.learned.accuracy)
             for t in trials
         ),
@@ -206,7 +199,7 @@ def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[flo
 def draw_losses(figure: Any, trials: Sequence[Trial]) -> None:
     grid = figure.subplots(1, 2, sharey=True)
     for axes, d_k in zip(grid, (SMALL, LARGE), strict=True):
-        draw_learning(axes, {name: [t.learned.losses for t in of(trials, d_k, name)] for name in KERNELS})
+        draw_learning(axes, {name: [t.learned.losses for t in of(trials, d_k, name)] for name in SCORES})
         axes.set_title(f"d_k = {d_k}", fontsize=10)
     grid[0].legend(frameon=False)
 

@@ -43,6 +43,11 @@ def explicit(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = No
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
 
+def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """softmax(Q K^T) V: equation 1 without its division, for comparison."""
+    return fused(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
+
+
 class Additive(nn.Module):
     """Additive attention: the score of a query and a key is w . tanh(q + k), one hidden layer per head.
 
@@ -195,7 +200,9 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, heads * d_k, bias)
         self.value = nn.Linear(d_model, heads * d_v, bias)
         self.out = nn.Linear(heads * d_v, d_model, bias)
-        self.kernel: Kernel = Additive(heads, d_k) if config.score == "additive" else fused
+        self.kernel: Kernel = (
+            Additive(heads, d_k) if config.score == "additive" else unscaled if config.score == "unscaled" else fused
+        )
 
     def split(self, x: Tensor, packing: Packing) -> Tensor:
         return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D

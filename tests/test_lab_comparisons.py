@@ -1,0 +1,227 @@
+"""Comparisons on real sentence pairs: what differs, what is trained, and what is said of it."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dragoman.cli import main
+from dragoman.config import TransformerConfig
+from dragoman.evaluation import Group
+from dragoman.inspection.figures import pyplot
+from dragoman.lab import COMPARISONS, comparisons
+from dragoman.lab.comparisons import BASE, CELLS, Runs, Trained, Variant
+from dragoman.lab.experiment import Effort
+from dragoman.lab.report import load
+from dragoman.model import build
+
+VARIANTS = [(name, label) for name in COMPARISONS for label in comparisons.COMPARISONS[name].variants]
+WORDS = ["one", "two", "three", "four", "five"], ["eins", "zwei", "drei", "vier", "fünf"]
+
+
+def variant(name: str, label: str) -> Variant:
+    return comparisons.COMPARISONS[name].variants[label]
+
+
+def differences(one: Any, other: Any) -> set[str]:
+    return {spec.name for spec in fields(one) if getattr(one, spec.name) != getattr(other, spec.name)}
+
+
+# What is compared.
+
+
+def test_the_list_and_the_comparisons_are_the_same():
+    assert list(COMPARISONS) == list(comparisons.COMPARISONS)
+
+
+def test_a_folder_holds_one_kind_of_run():
+    """Comparisons share runs by the name of their folder."""
+    found: dict[str, Variant] = {}
+    for name, label in VARIANTS:
+        assert found.setdefault(variant(name, label).name, variant(name, label)) == variant(name, label)
+    assert len(found) < len(VARIANTS)  # some are shared
+    assert len({replace(one, name="") for one in found.values()}) == len(found)  # and none is trained twice
+
+
+@pytest.mark.parametrize(("name", "label"), VARIANTS)
+def test_variants_differ_in_what_is_compared_alone(name: str, label: str):
+    one = variant(name, label)
+    if not isinstance(one.model, TransformerConfig):
+        assert differences(one.model, CELLS[label.split()[0]]) <= {"attention"}
+        assert one.training == BASE.training
+        return
+    assert isinstance(BASE.model, TransformerConfig)
+    allowed = {
+        "compare-positions": {"positions"},
+        "compare-norms": {"norm_first", "schedule", "learning_rate", "warmup"},
+        "compare-heads": {"heads"},
+        "compare-scores": {"heads", "score"},
+        "compare-smoothing": {"label_smoothing"},
+        "compare-tying": {"share"},
+        "compare-recurrence": set(),
+    }[name]
+    changed = differences(one.model, BASE.model) | differences(one.training, BASE.training)
+    if "attention" in changed:
+        changed = changed - {"attention"} | differences(one.model.attention, BASE.model.attention)
+    assert changed <= allowed
+
+
+def size(one: Variant) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(one.model, 2000).parameters())
+
+
+@pytest.mark.parametrize("label", CELLS)
+def test_recurrent_models_are_about_as_large_as_the_transformer(label: str):
+    assert size(variant("compare-recurrence", f"{label} with attention")) == pytest.approx(size(BASE), rel=0.05)
+
+
+# What is said.
+
+
+def runs(scores: Mapping[str, float], losses: Mapping[str, float] = {}, kept: Mapping[str, float] = {}) -> Runs:
+    """One run for each label, with that BLEU, and so much of it kept from short to long sentences."""
+
+    def run(label: str) -> Sequence[Trained]:
+        groups = tuple(Group(1, 2, 10, bleu, bleu) for bleu in (10.0, 10 * kept.get(label, 1.0)))
+        return [Trained(100, 1.0, losses.get(label, 1.0), scores[label], 2 * scores[label], groups, ((50, 2.0),))]
+
+    return {label: run(label) for label in scores}
+
+
+RECURRENT = {f"{label}{suffix}": 10.0 for label in CELLS for suffix in ("", " with attention")}
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "seen"),
+    [
+        ("compare-positions", (20, 10, 10, 10, 10.5, 5), (True, True, True)),
+        ("compare-positions", (10, 10, 10, 10, 5, 9.5), (False, False, False)),
+        ("compare-norms", (10, 9.5, 10, 3), (True, True)),
+        ("compare-norms", (10, 3, 10, 9.5), (False, False)),
+        ("compare-heads", (5, 8, 9, 8, 7), (True, True)),
+        ("compare-heads", (9, 8, 7, 8, 8.5), (False, False)),
+        ("compare-scores", (10, 9, 10.5, 10, 2), (True, True)),
+        ("compare-scores", (10, 9, 6, 10, 9.5), (False, False)),
+        ("compare-smoothing", (12, 10), (True, False)),
+        ("compare-smoothing", (10, 10), (False, False)),
+        ("compare-tying", (10, 3, 10.5), (True,)),
+        ("compare-tying", (10, 3, 12), (False,)),
+    ],
+)
+def test_verdicts_turn_with_the_numbers(name: str, scores: Sequence[float], seen: Sequence[bool]):
+    comparison = comparisons.COMPARISONS[name]
+    verdicts = comparison.judge(runs(dict(zip(comparison.variants, scores, strict=True))))
+    assert tuple(verdict.seen for verdict in verdicts) == tuple(seen)
+    assert all(verdict.sentence.endswith(".") for verdict in verdicts)
+
+
+def test_smoothing_is_judged_by_the_dev_loss_too():
+    for losses, seen in (({"0.1": 3.0, "0": 2.5}, True), ({"0.1": 2.5, "0": 3.0}, False)):
+        assert comparisons.judge_smoothing(runs({"0.1": 10, "0": 10}, losses))[1].seen == seen
+
+
+def test_verdicts_on_recurrence_turn_with_the_numbers():
+    helped = {label: 15.0 if "attention" in label else 10.0 for label in RECURRENT}
+    forgets = {label: 1.0 if "attention" in label else 0.5 for label in RECURRENT}
+    seen = comparisons.judge_recurrence(runs({"Transformer": 17, **helped}, kept=forgets))
+    assert [verdict.seen for verdict in seen] == [True, True, True]
+    one_is_not = comparisons.judge_recurrence(runs({"Transformer": 15.5, **helped, "GRU": 15.0}))
+    assert [verdict.seen for verdict in one_is_not] == [False, False, False]
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_every_figure_draws(name: str):
+    labels = comparisons.COMPARISONS[name].variants
+    shown = runs({label: 10.0 + number for number, label in enumerate(labels)})
+    for draw in (comparisons.draw_scores, comparisons.draw_lengths, comparisons.draw_losses):
+        figure = pyplot().figure(layout="constrained")
+        draw(figure, shown)
+        figure.canvas.draw()
+        texts = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
+        legend = [
+            text.get_text() for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()
+        ]
+        assert set(labels) <= {*texts, *legend}
+        pyplot().close(figure)
+
+
+# A comparison from the command line.
+
+
+def write_pairs(path: Path, count: int, first: int) -> str:
+    """Sentences of two to four numbers."""
+    rows = []
+    for number in range(first, first + count):
+        digits = [int(digit) % 5 for digit in str(number * 37 + 11)[-4:]]
+        rows.append("\t".join(" ".join(words[digit] for digit in digits) for words in WORDS))
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(comparisons, "STEPS", 8)
+    comparisons.trained.cache_clear()
+    files = write_pairs(tmp_path / "train.tsv", 120, 0), write_pairs(tmp_path / "dev.tsv", 8, 500)
+    return ["--train", files[0], "--dev", files[1], "--test", write_pairs(tmp_path / "test.tsv", 12, 800)]
+
+
+def table(path: str) -> list[dict[str, str]]:
+    (file,) = Path("lab/tables").glob(path)
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def weights() -> dict[str, int]:
+    """When each file of weights was written."""
+    return {str(file): file.stat().st_mtime_ns for file in Path("lab/runs").rglob("*.safetensors")}
+
+
+def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys: pytest.CaptureFixture[str]):
+    command = ["lab", "compare-smoothing", *flags, "--quick", "--seeds", "1", "2"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith("compare-smoothing: ")
+    runs = {folder.name for folder in Path("lab/runs/2-steps").iterdir()}
+    assert runs == {"transformer-1", "transformer-2", "smoothing-0-1", "smoothing-0-2"}
+    rows = table("compare-smoothing-1-*.csv")
+    assert [(row["variant"], row["seed"]) for row in rows] == [("0.1", "1"), ("0.1", "2"), ("0", "1"), ("0", "2")]
+    assert float(rows[0]["dev loss"]) != float(rows[1]["dev loss"])  # another seed is another run
+    page = Path("lab/report.html").read_text(encoding="utf-8")
+    assert " ".join(["dragoman lab compare-smoothing", *flags, "--quick --seeds 1 2"]) in page
+
+    capsys.readouterr()
+    assert main(["evaluate", "-m", "lab/runs/2-steps/smoothing-0-2/best", flags[-1], "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["bleu"]["value"] == pytest.approx(float(rows[3]["BLEU"]), abs=0.005)
+    assert scores["chrf"]["value"] == pytest.approx(float(rows[3]["chrF2"]), abs=0.005)
+
+    before = weights()
+    comparisons.trained.cache_clear()
+    assert main(["lab", "compare-tying", *flags, "--quick", "--seeds", "1"]) == 0
+    after = weights()
+    assert {file: after[file] for file in before} == before  # the run that both need is not trained again
+    assert len(after) > len(before)
+    comparisons.trained.cache_clear()
+    assert main(command) == 0
+    assert table("compare-smoothing-1-*.csv") == rows
+
+
+def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
+    sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
+    findings = load("compare-recurrence", sentences).run(Effort((1,), 0.25))
+    assert len(findings.tables[0].rows) == 1 + 2 * len(CELLS)
+    assert len(findings.verdicts) == 3
+
+
+def test_files_that_are_missing_are_told_before_anything_is_trained(flags: list[str], capsys: pytest.CaptureFixture):
+    Path(flags[-1]).unlink()
+    assert main(["lab", "comparisons", *flags]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not Path("lab").exists()
