@@ -18,7 +18,7 @@ from conftest import toy_pairs, write_tsv
 from dragoman import dataset
 from dragoman.batches import Batch, Repeat, plan
 from dragoman.corpus import Origin, Pair
-from dragoman.dataset import CHUNK, Pairs, tokenise
+from dragoman.dataset import CHUNK, Pairs, repeated, tokenise
 from dragoman.errors import DragomanError
 from dragoman.tokenizer import Tokenizer, normalise
 
@@ -204,6 +204,23 @@ def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: Origin, tokenizer
 
 
 # Writing and damage.
+
+
+def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
+    tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
+):
+    distinct = list(dict.fromkeys(pairs))[:40]
+    swapped = [(target, source) for source, target in distinct[:5]]  # the same texts, but other pairs
+    train = [*distinct[:30], *distinct[:3], *swapped]
+    dev = [*distinct[27:], (distinct[0][0], distinct[1][1])]  # three of them, and a pair of two known sides
+    for name, some in (("train", train), ("dev", dev), ("clean", distinct[:30]), ("unseen", distinct[30:])):
+        corpus = Origin((write_tsv(tmp_path / f"{name}.tsv", some),))
+        tokenise([corpus], tokenizer, None, tmp_path / f"{name}.arrow")
+    opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
+    twice, both = repeated(opened["train"], opened["dev"])
+    assert twice.startswith("3 of 38 pairs are repetitions")
+    assert both.startswith("3 of 14 dev pairs are in the training corpus")
+    assert repeated(opened["clean"], opened["unseen"]) == []  # the control
 
 
 def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: Origin, tokenizer: Tokenizer, tmp_path: Path):

@@ -12,9 +12,10 @@ import torch
 from conftest import gap
 from torch import Tensor, nn
 
+from dragoman.commands.lab import GROUPS
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.attention import attention_maps
-from dragoman.lab import EXPERIMENTS, scaling
+from dragoman.lab import COMPARISONS, EXPERIMENTS, scaling
 from dragoman.model.attention import Additive, Kernel, MultiHeadAttention, causal_mask, explicit, fused
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
@@ -222,7 +223,8 @@ def missing(page: str) -> list[str]:
     code = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in tests}
     lost = [name for file, name in tests if f"def {name}(" not in code[file]]
     asked = re.findall(r"(?:^    |`)dragoman lab((?: [a-z][a-z0-9-]*)*)", page, flags=re.MULTILINE)
-    return lost + [name for names in asked for name in names.split() if name not in (*EXPERIMENTS, "all")]
+    known = {*EXPERIMENTS, *COMPARISONS, *GROUPS}
+    return lost + [name for names in asked for name in names.split() if name not in known]
 
 
 def test_the_page_settles_33_slips_with_tests_and_experiments_that_exist():

@@ -306,6 +306,15 @@ def test_the_loss_of_a_validation_is_the_mean_over_target_tokens(trained: Path, 
     assert events(trained, "validation")[-1]["loss"] == pytest.approx(total / tokens, rel=1e-5)
 
 
+def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
+    train = write_tsv(tmp_path / "train.tsv", [*pairs[:180], pairs[190], pairs[190]])
+    said = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=1)).said
+    assert any(text.startswith("1 of 10 dev pairs are in the training corpus, too") for text in said)
+    assert any("of 182 pairs are repetitions" in text for text in said)
+    again = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=2)).said
+    assert not any("repetitions" in text or "too good" in text for text in again)  # it was told
+
+
 def test_pairs_that_are_too_long_are_left_out_and_told(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
     long = "The dog sees 2 red cats. " * 40
     some = [*pairs[:100], (long, "개"), *pairs[100:180], ("dog", long), *pairs[180:190]]

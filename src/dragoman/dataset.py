@@ -8,7 +8,7 @@ import hashlib
 import json
 import mmap
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
 
@@ -100,6 +100,17 @@ class Pairs:
         """Source and target without their ends."""
         return self.rows([index], SOURCE)[0].tolist(), self.rows([index], TARGET)[0].tolist()
 
+    def keys(self) -> np.ndarray:
+        """int64 (n,): equal for equal pairs, and, but for a chance of 2^-64, for no others."""
+        keys = (
+            hash((source[a:b].tobytes(), target[c:d].tobytes()))
+            for (starts, source), (others, target) in self._sides
+            for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(others.tolist()), strict=True)
+        )
+        found = np.fromiter(keys, np.int64, len(self))
+        self._let_go()
+        return found
+
     def batch(self, indices: np.ndarray, dropout: tuple[Tokenizer, float, tuple[int, ...]] | None = None) -> Batch:
         """dropout: cut the texts anew with BPE-dropout of that rate; the numbers and the pair decide how."""
         sides = [self.rows(indices, side) for side in (SOURCE, TARGET)]
@@ -160,6 +171,23 @@ def tokenise(
         with contextlib.suppress(OSError):
             draft.unlink()
     return Pairs.open(path), notes
+
+
+def repeated(train: Pairs, dev: Pairs) -> list[str]:
+    """What makes scores better than the model is: a sentence for pairs that stand there twice, and for dev pairs that
+    are learned from.
+    """
+    learned = train.keys()
+    twice, both = len(learned) - len(np.unique(learned)), int(np.isin(dev.keys(), learned).sum())
+    notes = []
+    if twice:
+        notes.append(f"{twice:,} of {len(train):,} pairs are repetitions; 'dragoman check' names them")
+    if both:
+        notes.append(
+            f"{both:,} of {len(dev):,} dev pairs are in the training corpus, too: their scores will be too good; "
+            "'dragoman check' names them"
+        )
+    return notes
 
 
 def chunks(

@@ -19,7 +19,7 @@ from dragoman import guards
 from dragoman.alignment import Alignment, measure
 from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
 from dragoman.corpus import Corpus, Origin, corpora, read_corpus, stream
-from dragoman.dataset import SOURCE, TARGET, Pairs, tokenise
+from dragoman.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, fingerprint, read_model, replace_file
 from dragoman.model import Model, build
@@ -163,6 +163,9 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfi
     most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
     pairs = once(train, tokenizer, most, data / "train.arrow", journal)
     dev_pairs = once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
+    if earlier is None:
+        for note in repeated(pairs, dev_pairs):
+            journal.say(note)
     return config, pairs, dev_pairs
 
 
