@@ -22,6 +22,7 @@ from dragoman.benchmarks.peers import RATE, MarianMT, TorchTransformer, padded_s
 from dragoman.benchmarks.profile import operations, product_rate, shares
 from dragoman.benchmarks.programs import PROGRAMS, Task, Trainer
 from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, OURS_PLANNED, Shape, Work, fastest_step, grouped
+from dragoman.config import read_toml
 from dragoman.errors import DragomanError
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.transformer import Transformer
@@ -375,9 +376,14 @@ def test_quality_compares_three_models(tmp_path: Path, pairs):
     from dragoman.benchmarks import quality
 
     train, test = write_tsv(tmp_path / "train.tsv", pairs[:180]), write_tsv(tmp_path / "test.tsv", pairs[180:])
-    text = quality.benchmark(train, test, test, 0.05, "tiny", str(tmp_path / "runs"), 1)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('preset = "tiny"\nvocabulary = 400\n[model]\ndropout = 0.0\n')
+    text = quality.benchmark(train, test, test, 0.05, "base", str(recipe), str(tmp_path / "runs"), 1)
     rows = [line.split(" | ")[0] for line in text.splitlines() if line[:1] == "|"][2:]
-    assert rows == ["| dragoman, tiny", "| dragoman, lstm", "| HF MarianMT, same shape"]
+    assert rows == ["| dragoman, mine", "| dragoman, lstm", "| HF MarianMT, same shape"]
+    runs = [read_toml(tmp_path / "runs" / name / "config.toml") for name in ("mine", "lstm")]
+    assert [run["preset"] for run in runs] == ["tiny", "lstm"]
+    assert all(run["vocabulary"] == 400 and run["model"]["dropout"] == 0 for run in runs)
     with pytest.raises(DragomanError, match=r"nothing\.tsv"):
-        quality.benchmark(train, str(tmp_path / "nothing.tsv"), test, 0.05, "tiny", str(tmp_path / "other"), 1)
+        quality.benchmark(train, str(tmp_path / "nothing.tsv"), test, 0.05, "tiny", "", str(tmp_path / "other"), 1)
     assert not (tmp_path / "other").exists()

@@ -64,7 +64,7 @@ FLAGS = {
     "benchmark": "",
     "benchmark training": "--threads --rounds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",
-    "benchmark quality": "--train --dev --test --minutes --preset --out --threads",
+    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads",
     "benchmark decoding": "--threads --rounds --sentences",
     "benchmark decoding-length": "--threads --rounds",
 }

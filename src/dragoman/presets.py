@@ -1,16 +1,19 @@
 """Named runs: a preset is a constant, everything in it can be overridden. None of this needs torch."""
 
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dragoman.config import (
     AttentionConfig,
     FeedForwardConfig,
     PresetName,
     RecurrentConfig,
+    RunConfig,
     TrainingConfig,
     TransformerConfig,
+    update,
 )
+from dragoman.errors import UsageError
 
 Kind = TypeVar("Kind", TransformerConfig, RecurrentConfig)
 
@@ -88,3 +91,11 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
     "big": BIG,
     "lstm": LSTM,
 }
+
+
+def run_of(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
+    """The run of a preset, changed by settings as TOML has them. Raises UsageError for a preset that does not exist."""
+    if not isinstance(name, str) or name not in PRESETS:
+        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
+    preset = PRESETS[name]
+    return update(RunConfig(preset=name, model=preset.model, training=preset.training), settings, where)

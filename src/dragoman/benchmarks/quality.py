@@ -14,11 +14,11 @@ from dragoman.batches import Batch, Ids, source_batch
 from dragoman.benchmarks import machine, markdown
 from dragoman.benchmarks.peers import MarianMT, padded_step
 from dragoman.benchmarks.training import LONGEST, PRECISIONS, grouped
-from dragoman.config import PresetName, RunConfig, TransformerConfig
+from dragoman.config import PresetName, RunConfig, TransformerConfig, read_toml
 from dragoman.corpus import Pair, read_corpus
 from dragoman.errors import UsageError
 from dragoman.evaluation import evaluate
-from dragoman.presets import PRESETS
+from dragoman.presets import LSTM, run_of
 from dragoman.tokenizer import PAD, Tokenizer
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
@@ -30,25 +30,29 @@ BEAM, SENTENCES = 4, 32
 TOLD_EVERY = 200  # steps
 
 
-def benchmark(train: str, dev: str, test: str, minutes: float, preset: PresetName, out: str, threads: int) -> str:
-    """A table in Markdown. Raises DragomanError where a file is missing, UsageError for the preset of the LSTM."""
-    model = PRESETS[preset].model
-    if not isinstance(model, TransformerConfig):
-        raise UsageError(f"the preset {preset} is what the others are compared with: choose another one")
+def benchmark(
+    train: str, dev: str, test: str, minutes: float, preset: PresetName, recipe: str, out: str, threads: int
+) -> str:
+    """A table in Markdown. Raises DragomanError where a file is missing, UsageError where ours is no Transformer."""
+    settings = read_toml(Path(recipe)) if recipe else {}
+    ours = run_of(settings.get("preset", preset), settings, recipe)
+    if not isinstance(ours.model, TransformerConfig):
+        raise UsageError(f"{recipe or preset} is what the others are compared with: choose a Transformer")
     torch.set_num_threads(threads)
     pairs = read_corpus([train]).pairs
     read_corpus([dev])  # a file that is missing is told before, not after, the first hour
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
-    rows, notes, signatures = [], [], []
-    presets: tuple[PresetName, ...] = (preset, "lstm")
-    for name in presets:
-        steps, tokens, translator = trained(name, train, dev, minutes, f"{out}/{name}", threads)
+    rows, notes, tokenizers = [], [], []
+    training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
+    lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
+    for name, run in {Path(recipe).stem or preset: ours, "lstm": lstm}.items():
+        run = replace(run, train=(train,), dev=(dev,), out=f"{out}/{name}", training=training)
+        steps, tokens, translator = trained(run)
         translations = [translation.text for translation in translator.translate(sources)]
         rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
-        if name == preset:
-            tokenizer = translator.tokenizer
+        tokenizers.append(translator.tokenizer)
     try:
-        steps, tokens, translations = marianmt(model, tokenizer, pairs, sources, minutes)
+        steps, tokens, translations = marianmt(ours.model, tokenizers[0], pairs, sources, minutes)
         rows.append(("HF MarianMT, same shape", steps, tokens, evaluate(translations, references)))
     except ImportError:
         notes.append("HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it.")
@@ -71,16 +75,11 @@ def benchmark(train: str, dev: str, test: str, minutes: float, preset: PresetNam
     )
 
 
-def trained(
-    preset: PresetName, train: str, dev: str, minutes: float, out: str, threads: int
-) -> tuple[int, int, Translator]:
-    """Steps, target tokens, and the best checkpoint of a run of dragoman with a preset."""
-    start = PRESETS[preset]
-    settings = replace(start.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
-    config = RunConfig(preset, (train,), (dev,), out=out, model=start.model, training=settings)
-    with Journal(Path(out), Console(stderr=True)) as journal:
-        progress = train_run(config, journal)
-    return progress.step, progress.target_tokens, Translator.load(Path(out) / "best")
+def trained(run: RunConfig) -> tuple[int, int, Translator]:
+    """Steps, target tokens, and the best checkpoint."""
+    with Journal(Path(run.out), Console(stderr=True)) as journal:
+        progress = train_run(run, journal)
+    return progress.step, progress.target_tokens, Translator.load(Path(run.out) / "best")
 
 
 def marianmt(

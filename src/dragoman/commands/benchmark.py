@@ -45,6 +45,7 @@ class Quality:
     """BLEU and chrF after the same minutes of training: dragoman, an LSTM, and Hugging Face MarianMT of the same shape.
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
+    $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
     """
 
     module: ClassVar = "quality"
@@ -58,6 +59,8 @@ class Quality:
     "of training, for each"
     preset: PresetName = "small"
     "of dragoman"
+    recipe: Annotated[str, tyro.conf.arg(metavar="TOML")] = ""
+    "settings as for dragoman train, instead of a preset; the LSTM has its vocabulary, dropout and training"
     out: str = "runs/quality"
     "folder for the runs"
     threads: int = 1

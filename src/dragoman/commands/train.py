@@ -8,9 +8,9 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
-from dragoman.config import RunConfig, read_toml, update
+from dragoman.config import RunConfig, read_toml
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS
+from dragoman.presets import run_of
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,7 @@ def defaults(arguments: list[str]) -> Options:
             config = Path(argument)
     data = read_toml(config) if config else {}
     name = flag(arguments, "--preset") or data.get("preset", "small")
-    if not isinstance(name, str) or name not in PRESETS:
-        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
-    preset = PRESETS[name]
-    run = RunConfig(preset=name, model=preset.model, training=preset.training)
-    return Options(config=config, run=update(run, data, str(config)))
+    return Options(config=config, run=run_of(name, data, str(config)))
 
 
 def flag(arguments: list[str], name: str) -> str | None:
