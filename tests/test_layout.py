@@ -14,7 +14,7 @@ LAYERS = [
     {"config", "corpus", "tokenizer"},
     {"batches", "device", "presets", "sentences", "placeholders", "guards", "documents"},
     {"model"},
-    {"decoding", "folder", "scoring"},
+    {"decoding", "folder", "scoring", "watching"},
     {"dataset", "evaluation", "glossary", "alignment", "interop"},
     {"coverage"},
     {"translator"},

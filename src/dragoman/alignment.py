@@ -7,7 +7,6 @@ Shapes: L layers, H heads, T target tokens, S source tokens, W target words, U s
 sides have T+1 and S+1 tokens.
 """
 
-import copy
 import json
 import re
 from bisect import bisect_right
@@ -28,6 +27,7 @@ from dragoman.model import Model
 from dragoman.model.attention import Kernel
 from dragoman.scoring import forced_batches
 from dragoman.tokenizer import RESERVED, SPECIAL, Tokenizer
+from dragoman.watching import twin, weights_of
 
 # What `measure` looks at: pairs of so many tokens at most, until the table of all their token pairs is so large.
 LONGEST_MEASURED, CELLS = 100, 2_000_000
@@ -87,10 +87,7 @@ class Alignment:
 
 
 class Watched(nn.Module):
-    """A kernel, and the weights that it gave to its values when it was last asked.
-
-    A kernel is linear in its values: asked with the identity matrix, it answers with its weights.
-    """
+    """A kernel, and the weights that it gave to its values when it was last asked."""
 
     def __init__(self, kernel: Kernel):
         super().__init__()
@@ -98,32 +95,30 @@ class Watched(nn.Module):
         self.weights = torch.empty(0)  # B H T S
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
-        self.weights = self.kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0)
+        self.weights = weights_of(self.kernel, query, key, value, mask)
         return self.kernel(query, key, value, mask, dropout)
 
 
 def watched(model: Model) -> tuple[Model, list[Watched]]:
-    """A model with the same weights in memory, whose cross-attention is watched, layer by layer.
+    """A twin of the model, whose cross-attention is watched, layer by layer.
 
-    The model itself is left as it is, so that others can use it meanwhile. Raises DragomanError where it has no
-    attention over the source.
+    Raises DragomanError where it has no attention over the source.
     """
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]})
-    names = [name for name, _ in twin.named_modules() if name == "attention" or name.endswith(".cross_attention")]
-    layers = [twin.get_submodule(name) for name in names]
+    other = twin(model)
+    names = [name for name, _ in other.named_modules() if name == "attention" or name.endswith(".cross_attention")]
+    layers = [other.get_submodule(name) for name in names]
     if not layers:
         raise DragomanError("this model has no attention over the source, so it cannot align words")
     for layer in layers:
         layer.kernel = Watched(layer.kernel)  # type: ignore[arg-type]
-    return twin, [layer.kernel for layer in layers]  # type: ignore[misc]
+    return other, [layer.kernel for layer in layers]  # type: ignore[misc]
 
 
 @torch.inference_mode()
-def look(twin: Model, batch: Batch) -> None:
+def look(model: Model, batch: Batch) -> None:
     """A forced pass, for what the watched kernels see."""
-    state: Any = twin.start(batch.source)
-    twin.vectors(batch.target, state, batch.real)
+    state: Any = model.start(batch.source)
+    model.vectors(batch.target, state, batch.real)
 
 
 def attention(model: Model, sources: Sequence[Ids], targets: Sequence[Ids], which: Alignment) -> list[Tensor]:
@@ -132,12 +127,12 @@ def attention(model: Model, sources: Sequence[Ids], targets: Sequence[Ids], whic
     The last row and the last column are the ends; each row sums to 1. What is found for a pair does not depend on the
     others. Raises UsageError for a layer or head that the model does not have.
     """
-    twin, kernels = watched(model)
+    other, kernels = watched(model)
     if not 1 <= which.layer <= len(kernels):
         raise UsageError(f"layer {which.layer}: the model has layers 1 to {len(kernels)}")
     found: dict[int, Tensor] = {}
-    for rows, batch in forced_batches(twin, sources, targets):
-        look(twin, batch)
+    for rows, batch in forced_batches(other, sources, targets):
+        look(other, batch)
         weights = kernels[which.layer - 1].weights
         if which.head is not None and not 1 <= which.head <= weights.size(1):
             raise UsageError(f"head {which.head}: the model has heads 1 to {weights.size(1)}")
@@ -265,15 +260,15 @@ def measure(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Ali
     pairs in both directions, choose each other, they are rarely wrong. Where there are no such links, the mean of
     the last layer, not measured. Raises DragomanError for a model without attention over the source.
     """
-    twin, kernels = watched(model)
+    other, kernels = watched(model)
     sources, targets = usual(sources, targets)
     wanted = mutual_links(sources, targets)
     links = sum(int((ids >= 0).sum()) for ids in wanted)
     if not links:
         return unmeasured(model)
     hits: np.ndarray = np.zeros(())  # L H+1
-    for rows, batch in forced_batches(twin, sources, targets):
-        look(twin, batch)
+    for rows, batch in forced_batches(other, sources, targets):
+        look(other, batch)
         maps = torch.stack([kernel.weights for kernel in kernels], 1)  # B L H T S
         maps = torch.cat([maps, maps.mean(2, keepdim=True)], 2).cpu()
         for row, each in zip(rows, maps, strict=True):

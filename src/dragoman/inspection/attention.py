@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from dragoman.batches import Ids
 from dragoman.model.attention import Kernel
 from dragoman.tokenizer import BOS, EOS, SPECIAL, Tokenizer
+from dragoman.watching import weights_of
 
 
 @contextmanager
 def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Collect {module name: [weights of every call]}, each (B, H, T, S), from all attention layers of `model`.
 
-    Each layer's kernel is borrowed and given back. A kernel is linear in its values, so asked with the identity matrix
-    as values it answers with its weights, whatever kind of kernel it is; the layer itself gets what it always gets.
+    Each layer's kernel is borrowed and given back; the layer itself gets what it always gets.
     """
     layers = {name: module for name, module in model.named_modules() if hasattr(module, "kernel")}
     kernels: dict[str, Kernel] = {name: module.kernel for name, module in layers.items()}
@@ -31,9 +31,8 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
         kernel = kernels[name]
 
         def watched(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-            identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
             with torch.no_grad():
-                maps[name].append(kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0))
+                maps[name].append(weights_of(kernel, query, key, value, mask))
             return kernel(query, key, value, mask, dropout)
 
         return watched

@@ -30,6 +30,7 @@ from dragoman.model import Model
 from dragoman.scoring import longest
 from dragoman.tokenizer import BOS, EOS, SPECIAL, TAG, Tokenizer
 from dragoman.translator import Translator
+from dragoman.watching import twin
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -318,13 +319,11 @@ def searched(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, Bea
 def forced(model: Model, source: Ids, target: Ids) -> tuple[dict[str, Tensor], Tensor]:
     """One pass with the target given: the weights (H, queries, keys) of each layer by its name, and log-probabilities
     (T, V).
-
-    They are those of a twin with the same weights in memory.
     """
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]})
+    other = twin(model)
     device = next(model.parameters()).device
-    with attention_maps(twin) as maps:
-        logits = twin(*(torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])))
+    with attention_maps(other) as maps:
+        logits = other(*(torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])))
     return {name: calls[0][0].float().cpu() for name, calls in maps.items()}, logits[0].float().log_softmax(-1).cpu()
 
 
