@@ -21,10 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import KILLED, Command, Fault, signal_before, wait_for
 
+from dragoman.benchmarks.students import side_by_side
 from dragoman.cli import main
 from dragoman.config import SearchConfig, read_toml
 from dragoman.corpus import Origin, Pair, corpora, read_corpus
 from dragoman.errors import DragomanError
+from dragoman.evaluation import evaluate
 from dragoman.folder import fingerprint, load_model, verify
 from dragoman.guards import faults
 from dragoman.synthesis import work
@@ -546,6 +548,7 @@ def test_teacher_and_student_stand_side_by_side(
     capfd.readouterr()
     assert main(distill(trained, corpus, student, "--json", "--quiet")) == 0  # all is there: it only measures
     found = json.loads(capfd.readouterr().out)
+    assert {row["beam"] for row in found["rows"]} == {1}
     rows = {(row["model"], row["engine"]): row for row in found["rows"]}
     for name, folder in (("teacher", trained), ("student", student)):
         row = rows[name, "native"]
@@ -560,6 +563,22 @@ def test_teacher_and_student_stand_side_by_side(
         assert json.loads(capfd.readouterr().out)["bleu"] == row["scores"]["bleu"]
     assert found == json.loads((student / "students.json").read_text())
     assert found["synthetic"][0]["pairs"] > 100
+
+
+def test_with_beams_greedy_search_is_measured_too(student: Path, trained: Path, corpus: tuple[str, str]):
+    few = SearchConfig(beam=3, extra_length=5)
+    report = side_by_side({"teacher": trained, "student": student}, [corpus[1]], few)
+    natives = [row for row in report.rows if row.engine == "native"]
+    assert [(row.model, row.beam) for row in natives] == [
+        (name, beam) for name in ("teacher", "student") for beam in (3, 1)
+    ]
+    for row, folder in zip(natives, (trained, trained, student, student), strict=True):
+        translator = Translator.load(folder, SearchConfig(beam=row.beam, extra_length=5))
+        sources, references = zip(*read_corpus([corpus[1]]).pairs, strict=True)
+        translations = [found.text for found in translator.translate(sources)]
+        assert evaluate(translations, references).bleu.value == row.scores.bleu.value
+    lines = [line.split(" | ")[0] for line in str(report).splitlines() if line.startswith("| student, native")]
+    assert lines == ["| student, native", "| student, native, greedy"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ FLAGS = {
     "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads",
     "benchmark decoding": "--threads --rounds --sentences",
     "benchmark decoding-length": "--threads --rounds",
+    "benchmark pipeline": "-m --model --test --threads --rounds",
 }
 
 

@@ -699,3 +699,12 @@ def test_the_page_changes_its_language_and_its_colours(opened: Any):
 def test_the_page_fits_a_phone(opened: Any):
     opened.set_viewport_size({"width": 320, "height": 640})
     assert opened.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+@pytest.mark.parametrize("record", [Alignment(layer=99), Alignment(layer=1, head=99)])
+def test_an_alignment_of_another_model_is_refused(
+    trained: Path, dev: list[Pair], monkeypatch: pytest.MonkeyPatch, record: Alignment
+):
+    monkeypatch.setattr(Alignment, "load", lambda _: record)
+    with pytest.raises(DragomanError, match=r"alignment\.json is of another model: layer"):
+        seen(trained, dev)

@@ -396,6 +396,19 @@ def fixed(pattern: Callable[[int], int]) -> Callable[[int], Tensor]:
     return weights
 
 
+def test_places_of_two_languages_make_no_habit():
+    """In cross-attention, the token of the same number is hardly ever the same word."""
+    n = min(seen().cross.shape[-2:])
+    diagonal = torch.eye(*seen().cross.shape[-2:])
+    diagonal[n:, 0] = 1
+    nothing = torch.empty(0, 0, 0, 0)
+    (found,) = head_statistics([with_maps(encoder=nothing, decoder=nothing, cross=diagonal[None, None])])
+    assert found.same
+    assert found.same > 0.5
+    assert found.habit == ""
+    assert statistics_of(torch.eye(seen().encoder.size(-1))).habit == "same"  # the control
+
+
 HABITS = {"previous": lambda i: i - 1, "next": lambda i: i + 1, "same": lambda i: i, "ends": lambda i: 10**6}
 
 
@@ -819,3 +832,13 @@ def test_a_trained_model_is_inspected_from_its_folder(trained: Path):
     assert isinstance(found, dragoman.Inspection)
     assert found.target.ids == model.search_ids([found.source.ids])[0].tokens
     assert found.tree is not None
+
+
+def test_a_search_that_fills_learned_positions_is_told():
+    """Its last token would have no place to be read at."""
+    tokenizer = pieces()
+    model = build(dataclasses.replace(DEEP, positions="learned", max_length=16), len(tokenizer)).eval()
+    full, short = SearchConfig(beam=1, extra_length=50, min_length=15), SearchConfig(beam=1, extra_length=2)
+    with pytest.raises(UsageError, match="an inspection takes fewer than 16"):
+        inspect(Translator(model, tokenizer, full), "a")
+    assert len(inspect(Translator(model, tokenizer, short), "a").target.ids) <= 5  # the control

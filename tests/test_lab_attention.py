@@ -14,7 +14,18 @@ from torch import Tensor
 from dragoman.batches import Batch
 from dragoman.config import AttentionConfig
 from dragoman.inspection.figures import pyplot
-from dragoman.lab import EXPERIMENTS, additive, heads, masks, order, scaling, unscaled_training, worked_examples
+from dragoman.lab import (
+    EXPERIMENTS,
+    additive,
+    drawing,
+    heads,
+    masks,
+    order,
+    reversal,
+    scaling,
+    unscaled_training,
+    worked_examples,
+)
 from dragoman.lab.experiment import Effort, Findings
 from dragoman.lab.worked_examples import Trace, examples
 from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused, masked_softmax, unscaled
@@ -288,7 +299,7 @@ def test_verdicts_on_scaling_turn_with_the_numbers():
 
 def test_models_differ_in_the_kernel_alone():
     one, other = (
-        unscaled_training.transformer(AttentionConfig(heads=1, d_k=32, d_v=64, score=score), 1)
+        reversal.transformer(AttentionConfig(heads=1, d_k=32, d_v=64, score=score), 1)
         for score in unscaled_training.SCORES.values()
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
@@ -299,7 +310,7 @@ def test_models_differ_in_the_kernel_alone():
 def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_not():
     start = {
         name: unscaled_training.at_start(
-            unscaled_training.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
+            reversal.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
         )
         for name, score in unscaled_training.SCORES.items()
     }
@@ -308,19 +319,19 @@ def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_no
 
 
 def test_measuring_the_start_leaves_the_model_as_it_was():
-    model = unscaled_training.transformer(AttentionConfig(heads=1), 1)
+    model = reversal.transformer(AttentionConfig(heads=1), 1)
     before = [p.clone() for p in model.parameters()]
     unscaled_training.at_start(model)
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_curves_are_means_over_steps_and_runs():
-    steps, means, spread = unscaled_training.smoothed([[1.0, 3.0, 5.0, 7.0, 9.0], [3.0, 5.0, 7.0, 9.0, 9.0]], width=2)
+    steps, means, spread = drawing.smoothed([[1.0, 3.0, 5.0, 7.0, 9.0], [3.0, 5.0, 7.0, 9.0, 9.0]], width=2)
     assert steps == [1, 3]
     assert means == [3, 7]
     assert spread == [math.sqrt(2)] * 2
-    assert unscaled_training.smoothed([[4.0, 2.0]])[1] == [3]
-    assert unscaled_training.last([5.0] * 18 + [1.0, 2.0]) == 1.5
+    assert drawing.smoothed([[4.0, 2.0]])[1] == [3]
+    assert reversal.last([5.0] * 18 + [1.0, 2.0]) == 1.5
 
 
 def test_verdicts_on_learning_without_the_division_turn_with_the_numbers():
@@ -519,7 +530,7 @@ def test_diversity_of_known_heads():
 
 
 def test_the_encoder_of_a_model_is_seen_layer_by_layer():
-    model = unscaled_training.transformer(AttentionConfig(heads=4), 1, layers=2)
+    model = reversal.transformer(AttentionConfig(heads=4), 1, layers=2)
     layers = heads.layers_of(model)
     assert [layer.name for layer in layers] == ["encoder.0.attention", "encoder.1.attention"]
     assert all(len(layer.entropy) == len(layer.distance) == 4 for layer in layers)

@@ -22,8 +22,9 @@ from dragoman.lab import (
     sinusoids,
     sum_or_concat,
 )
+from dragoman.lab.drawing import draw_losses
 from dragoman.lab.experiment import Effort, Verdict
-from dragoman.lab.toys import Learned, accuracy, copying
+from dragoman.lab.toys import Learned, accuracy, copying, summary
 from dragoman.model.transformer import Transformer
 
 MODULES = [
@@ -479,12 +480,12 @@ def test_verdicts_on_the_place_of_the_norm_turn_with_their_numbers():
 
 
 def test_a_summary_is_the_mean_and_the_range():
-    assert residuals.summary([1.0, 2.0, 6.0]) == (3.0, 1.0, 6.0)
+    assert summary([1.0, 2.0, 6.0]) == (3.0, 1.0, 6.0)
 
 
 def test_curves_of_losses_show_the_mean_of_the_seeds():
     figure = pyplot().figure()
-    residuals.draw_losses(figure, {"one": [Learned([1.0, 2.0], 0), Learned([3.0, 6.0], 0)]})
-    (line,) = figure.axes[0].lines
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2], [2, 4])
+    draw_losses(figure, {"one": [Learned([1.0] * 20 + [2.0] * 20, 0), Learned([3.0] * 20 + [6.0] * 20, 0)]})
+    line = figure.axes[0].lines[0]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([10, 30], [2, 4])
     pyplot().close(figure)

@@ -19,6 +19,7 @@ from dragoman.lab.comparisons import BASE, CELLS, Runs, Trained, Variant
 from dragoman.lab.experiment import Effort
 from dragoman.lab.report import load
 from dragoman.model import build
+from dragoman.training.checkpoint import only_one
 
 VARIANTS = [(name, label) for name in COMPARISONS for label in comparisons.COMPARISONS[name].variants]
 WORDS = ["one", "two", "three", "four", "five"], ["eins", "zwei", "drei", "vier", "fünf"]
@@ -112,6 +113,11 @@ RECURRENT = {f"{label}{suffix}": 10.0 for label in CELLS for suffix in ("", " wi
         ("compare-smoothing", (10, 10), (False, False)),
         ("compare-tying", (10, 3, 10.5), (True,)),
         ("compare-tying", (10, 3, 12), (False,)),
+        # Models that have learned nothing are alike, too: that says nothing.
+        ("compare-positions", (0, 0, 0, 0, 0, 0), (False, False, False)),
+        ("compare-norms", (0, 0, 0, 0), (False, False)),
+        ("compare-scores", (0, 0, 0, 0, 0), (False, False)),
+        ("compare-tying", (0, 0, 0), (False,)),
     ],
 )
 def test_verdicts_turn_with_the_numbers(name: str, scores: Sequence[float], seen: Sequence[bool]):
@@ -185,7 +191,7 @@ def weights() -> dict[str, int]:
 
 
 def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys: pytest.CaptureFixture[str]):
-    command = ["lab", "compare-smoothing", *flags, "--quick", "--seeds", "1", "2"]
+    command = ["lab", "compare-smoothing", *flags, "--quick", "--seeds", "1", "2", "1"]
     assert main(command) == 0
     assert capsys.readouterr().out.startswith("compare-smoothing: ")
     runs = {folder.name for folder in Path("lab/runs/2-steps").iterdir()}
@@ -194,7 +200,7 @@ def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys:
     assert [(row["variant"], row["seed"]) for row in rows] == [("0.1", "1"), ("0.1", "2"), ("0", "1"), ("0", "2")]
     assert float(rows[0]["dev loss"]) != float(rows[1]["dev loss"])  # another seed is another run
     page = Path("lab/report.html").read_text(encoding="utf-8")
-    assert " ".join(["dragoman lab compare-smoothing", *flags, "--quick --seeds 1 2"]) in page
+    assert " ".join(["dragoman lab compare-smoothing", *flags, "--out lab --quick --seeds 1 2"]) in page
 
     capsys.readouterr()
     assert main(["evaluate", "-m", "lab/runs/2-steps/smoothing-0-2/best", flags[-1], "--json"]) == 0
@@ -220,8 +226,44 @@ def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
     assert len(findings.verdicts) == 3
 
 
-def test_files_that_are_missing_are_told_before_anything_is_trained(flags: list[str], capsys: pytest.CaptureFixture):
-    Path(flags[-1]).unlink()
+def test_tags_of_the_test_set_go_into_its_translations(flags: list[str], monkeypatch: pytest.MonkeyPatch):
+    tagged = [word for file in flags[1::2] for word in (file, "tag=news")]
+    seen: list[Any] = []
+    translate = comparisons.Translator.translate
+
+    def watched(self: Any, texts: Any, tags: Any = (), **rest: Any) -> Any:
+        seen.append(tags)
+        return translate(self, texts, tags, **rest)
+
+    monkeypatch.setattr(comparisons.Translator, "translate", watched)
+    sentences = comparisons.Sentences(tuple(tagged[:2]), tuple(tagged[2:4]), tuple(tagged[4:]), Path("runs"))
+    comparisons.trained(BASE, 1, 2, sentences)
+    assert seen[-1] == ["news"] * 12
+
+
+def test_a_run_whose_metrics_are_lost_still_counts(flags: list[str]):
+    sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
+    whole = comparisons.trained(BASE, 1, 2, sentences)
+    comparisons.trained.cache_clear()
+    metrics = Path("runs/2-steps/transformer-1/metrics.jsonl")
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(line for line in lines if '"validation"' not in line)[:-5])  # and the last one is torn
+    again = comparisons.trained(BASE, 1, 2, sentences)
+    assert (again.dev_loss, again.bleu, again.parameters) == (whole.dev_loss, whole.bleu, whole.parameters)
+
+
+def test_two_labs_do_not_work_in_one_folder(flags: list[str], capsys: pytest.CaptureFixture[str]):
+    with only_one(Path("lab")):
+        assert main(["lab", "compare-tying", *flags]) == 1
+    assert "another process is at work in this folder" in capsys.readouterr().err
+    assert not Path("lab/report.html").exists()
+
+
+@pytest.mark.parametrize("which", [1, 3, 5])
+def test_files_that_are_missing_are_told_before_anything_is_trained(
+    flags: list[str], capsys: pytest.CaptureFixture, which: int
+):
+    Path(flags[which]).unlink()
     assert main(["lab", "comparisons", *flags]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert not Path("lab").exists()

@@ -3,10 +3,14 @@
 import dataclasses
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -42,6 +46,7 @@ from dragoman.translator import Translator
 
 SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2, attention=AttentionConfig(heads=2))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 VIEWS: tuple[View, ...] = get_args(View)
 
 
@@ -197,12 +202,12 @@ def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
     told = {(round(x), round(y)): text for text in axes.texts for x, y in [text.get_position()]}
     path = set(tree.path)
     rows: dict[int, int] = {}
-    seen = set()
+    seen, columns = set(), trees.shown_steps(tree.steps)
     for number, node in enumerate(tree.nodes):
         row = rows[node.step] = rows.get(node.step, -1) + 1
-        if node.step > trees.MOST_STEPS or row >= trees.MOST_ROWS:
+        if node.step not in columns or row >= trees.MOST_ROWS:
             continue
-        text = told[node.step, row]
+        text = told[columns[node.step], row]
         seen.add(node.fate)
         assert (text.get_bbox_patch().get_linewidth() > 2) == (number in path)
         if node.step:
@@ -225,11 +230,22 @@ def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
     narrow = inspect(make(tokenizer, SearchConfig(beam=1, extra_length=1)), "a", name="toy").tree
     assert wide
     assert wide.steps > trees.MOST_STEPS
-    assert f"the first 14 of {wide.steps} steps" in trees.beam_tree(wide, "").caption
+    assert f"the first and the last 7 of {wide.steps} steps" in trees.beam_tree(wide, "").caption
     assert "the best 8 of up to 12 nodes" in trees.beam_tree(wide, "").caption
     assert narrow
     assert "the first" not in trees.beam_tree(narrow, "").caption
     assert "the best 8" not in trees.beam_tree(narrow, "").caption
+
+
+@pytest.mark.parametrize("steps", [1, 13, 14, 15, 16, 40])
+def test_of_a_long_search_its_beginning_and_its_end_are_shown(steps: int):
+    columns = trees.shown_steps(steps)
+    half = trees.MOST_STEPS // 2
+    assert set(columns) >= {0, min(half, steps), max(steps - half + 1, 0), steps}
+    assert len(columns) == min(steps, trees.MOST_STEPS) + 1
+    assert list(columns.values()) == sorted(set(columns.values()))
+    gaps = max(columns.values()) + 1 - len(columns)
+    assert gaps == (steps > trees.MOST_STEPS)
 
 
 def test_a_search_that_was_not_made_is_not_drawn(translator: Translator, given: Inspection):
@@ -287,7 +303,8 @@ def test_what_is_lost_is_drawn_with_its_sign(translator: Translator, given: Insp
     figure = drawn(view(translator, given, "occlusion"))
     axes = figure.axes[0]
     torch.testing.assert_close(image(axes), found.drop.T)
-    assert labels(axes) == (found.target, found.source)
+    rows = [f"{word} {p:.2f}" for word, p in zip(found.target, found.probability.tolist(), strict=True)]
+    assert labels(axes) == (rows, found.source)
     low, high = axes.images[0].get_clim()
     assert low == -high
     assert figure.axes[1].get_ylabel() == "probability lost; below 0: won"
@@ -488,7 +505,7 @@ def test_heads_are_measured_over_a_sample(
 ):
     out = tmp_path / "heads.svg"
     flags = ["--view", "heads", "--sample", corpus[1], "--out", str(out)]
-    assert main(["inspect", "-m", str(trained), SENTENCE, *flags]) == 0
+    assert main(["inspect", "-m", str(trained), *flags]) == 0
     capsys.readouterr()
     translator, pairs = Translator.load(trained), read_corpus([corpus[1]]).pairs
     shown = head_table((inspect(translator, *pair) for pair in pairs), "cross", "these")
@@ -503,12 +520,28 @@ def test_heads_are_measured_over_a_sample(
     assert alone.entropy != pytest.approx(first.entropy, abs=0.005)  # one sentence says something else
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([SENTENCE], "leave TEXT and --translation out"),
+        (["--json"], "with nothing else to write"),
+        (["--html", "page.html"], "with nothing else to write"),
+    ],
+)
+def test_a_sample_is_all_that_is_looked_at(
+    trained: Path, corpus: tuple[str, str], capsys: pytest.CaptureFixture[str], more: list[str], says: str
+):
+    flags = ["--view", "heads", "--out", "never.svg", *more, "--sample", corpus[1]]
+    assert main(["inspect", "-m", str(trained), *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_a_sample_of_sentences_that_are_all_too_long_is_told(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "long.tsv").write_text("Z" * 5000 + "\tQ\n", encoding="utf-8")
     flags = ["--view", "heads", "--sample", str(tmp_path / "long.tsv"), "--out", str(tmp_path / "heads.svg")]
-    assert main(["inspect", "-m", str(trained), SENTENCE, *flags]) == 1
+    assert main(["inspect", "-m", str(trained), *flags]) == 1
     assert "no pair is short enough" in capsys.readouterr().err
 
 
@@ -526,3 +559,44 @@ def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixtur
     assert inspection.tree
     assert len(found["tree"]["nodes"]) == len(inspection.tree.nodes)
     assert found["tree"]["path"] == inspection.tree.path
+
+
+# Files.
+
+
+def test_signs_that_svg_may_not_hold_are_replaced(tmp_path: Path):
+    labels = ["a\x01b", "\x1b[31mred", "\ud800", "plain"]
+    save(labelled_map(torch.eye(4), labels, labels, "title", "c\x01"), tmp_path / "map.svg")
+    ElementTree.parse(tmp_path / "map.svg")
+    written = re.findall("<!-- (.*?) -->", (tmp_path / "map.svg").read_text(encoding="utf-8"))
+    assert {"a�b", "�[31mred", "�", "plain", "title"} <= set(written)
+    assert any(text.startswith("c�; ") for text in written)
+
+
+@pytest.mark.parametrize("name", ["map.svg", "map.png", "map.pdf", "page.html"])
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, name: str):
+    """In a process of its own, since the limit stays."""
+    code = f"""
+import resource, torch
+from pathlib import Path
+from dragoman.errors import DragomanError
+from dragoman.inspection.figures import labelled_map, save, write_whole
+def write():
+    if "{name}" == "page.html":
+        write_whole(Path("{name}"), 100_000 * "x")
+    else:
+        save(labelled_map(torch.eye(9), "abcdefghi", "abcdefghi", "t", "c"), Path("{name}"))
+write()
+before = Path("{name}").read_bytes()
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+try:
+    write()
+except DragomanError as error:
+    assert str(error) == "{name}: could not be written: File too large", error
+else:
+    raise AssertionError("it was written")
+assert Path("{name}").read_bytes() == before
+assert [path.name for path in Path().iterdir()] == ["{name}"]
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -207,7 +207,7 @@ def test_the_command_itself_is_killed_and_goes_on(corpus: Corpus, tmp_path: Path
         first.send_signal(signal.SIGSTOP)  # so that it does not finish before the other is there
         (second,) = train(file, tmp_path / "second")
         assert second.code() == 1
-        assert second.said == (f"dragoman: {out}: another process is training into this folder; choose another --out\n")
+        assert second.said == (f"dragoman: {out}: another process is at work in this folder; choose another --out\n")
         first.kill()
         assert first.wait() == -signal.SIGKILL
     finished = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)

@@ -25,6 +25,7 @@ from conftest import (
     with_training,
     write_tsv,
 )
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from dragoman.batches import Batch
@@ -36,7 +37,8 @@ from dragoman.folder import MANIFEST, fingerprint, read_model, verify
 from dragoman.model import build
 from dragoman.tokenizer import Tokenizer
 from dragoman.training import fit, stop
-from dragoman.training.checkpoint import Progress, save_checkpoint
+from dragoman.training.checkpoint import Progress, checkpoints, save_checkpoint
+from dragoman.training.journal import Journal
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner
 from dragoman.training.validation import Validation, better
@@ -252,6 +254,8 @@ def test_other_dev_pairs_are_refused(started: RunConfig):
     """Scores on them could not be compared."""
     with pytest.raises(DragomanError, match=r"not the text that .* was validated on"):
         run_training(dataclasses.replace(started, dev=started.train))
+    settings = read_toml(Path(started.out) / "config.toml")
+    assert (settings["train"], settings["dev"]) == ([*started.train], [*started.dev])  # who was refused changed nothing
     assert len(run_training(started).losses) == 2
 
 
@@ -580,3 +584,20 @@ def test_a_batch_is_doubled_while_that_pays(
         assert fit.batch_tokens_that_fit(config, 400, Ranks(torch.device("cpu")), notebook) == expected
     assert tried == [1024 * 2**power for power in range(len(tried))]
     assert max(tried) <= 2**17
+
+
+def test_what_is_told_after_a_torn_line_begins_a_new_one(tmp_path: Path):
+    (tmp_path / "metrics.jsonl").write_text('{"event": "step"}\n{"eve')
+    (tmp_path / "whole.jsonl").write_text("a\n")
+    with Journal(tmp_path, Console(quiet=True)) as journal:
+        for name in ("metrics.jsonl", "whole.jsonl", "new.jsonl"):
+            journal.write(name, "b")
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"event": "step"}\n{"eve\nb\n'
+    assert (tmp_path / "whole.jsonl").read_text() == "a\nb\n"
+    assert (tmp_path / "new.jsonl").read_text() == "b\n"
+
+
+def test_only_folders_that_name_a_step_are_checkpoints(tmp_path: Path):
+    for name in ("step-00000012", "step-00000003-2", "step-xx", "step-", "other"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-00000012", "step-00000003-2"]

@@ -45,13 +45,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file so that at every instant the old or the new one is there, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    sync(draft)
-    draft.replace(path)
+    try:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        sync(draft)
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

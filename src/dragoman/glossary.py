@@ -180,6 +180,8 @@ class Glossary:
 
 def terms(found: Sequence[Found], tokenizer: Tokenizer) -> tuple[Term, ...]:
     """What a search has to put into the output: each target as it is after a space, and as it is after a bracket."""
+    if not found:
+        return ()
     front = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space
     skipped = len(tokenizer.encode(front))
     distinct = dict.fromkeys(target for one in found for target in one.targets)

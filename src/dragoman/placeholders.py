@@ -62,6 +62,7 @@ def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
 
 
 PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
+SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
 URL_END = ".,;:!?'*"  # belongs to the sentence
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 TAG_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
@@ -129,7 +130,9 @@ class Taken:
 
 def find(text: str, numbers: bool = False) -> list[Placeholder]:
     """From left to right, none overlapping another; with `numbers`, also amounts with a unit and times of day."""
-    found = []
+    found: list[Placeholder] = []
+    if not numbers and not SIGN.search(text):
+        return found
     for match in (PLACEHOLDER_OR_NUMBER if numbers else PLACEHOLDER).finditer(text):
         kind = cast(Kind, match.lastgroup)
         end = match.end() if kind != "url" else match.start() + _url_length(match[0])

@@ -48,7 +48,8 @@ def machine() -> str:
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
-    return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:

@@ -1,6 +1,7 @@
-"""How fast translations are searched for: our search beside Hugging Face `generate` and CTranslate2, same weights.
+"""How fast translations are searched for: our search beside that of other toolkits, all with the same weights.
 
-Whoever decodes gets ids and gives ids; every output has the same number of tokens, so that all do the same work.
+Whoever decodes gets ids and gives ids. An output has as many tokens as its source with its end, so that all do the same
+work: none is counted that has not.
 """
 
 import contextlib
@@ -15,16 +16,20 @@ import torch
 
 from dragoman.batches import Ids, source_batch
 from dragoman.benchmarks import Contender, compete, machine, markdown
+from dragoman.benchmarks.decoders import Decode, decoding
 from dragoman.benchmarks.peers import MarianMT
 from dragoman.config import SearchConfig
 from dragoman.decoding.native import Native
+from dragoman.errors import DragomanError
 from dragoman.model.transformer import Transformer
 from dragoman.presets import SMALL
-from dragoman.tokenizer import EOS, PAD
+from dragoman.tokenizer import BOS, EOS, PAD
 
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, the end included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
 CTRANSLATE2 = {"float32": "CTranslate2", "int8": "CTranslate2 int8"}
+PROGRAMS = {"marian": "Marian", "joeynmt": "JoeyNMT"}
+RATIOS = {"HF": HUGGING_FACE, "CTranslate2": CTRANSLATE2["float32"]} | {name: name for name in PROGRAMS.values()}
 
 # The form of model that all of them have.
 MODEL = replace(
@@ -35,34 +40,28 @@ MODEL = replace(
     output_bias=True,
 )
 
-Decode = Callable[[Sequence[Ids], int], int]  # sources that go together, beams -> tokens
-
 
 def benchmark(threads: int, rounds: int, sentences: int) -> str:
     """A table in Markdown: target tokens per second, a row for each way of decoding."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model = Transformer(MODEL, VOCABULARY, pad=PAD).eval()
-    with torch.no_grad():
-        model.output.bias[EOS] = -1e9
+    model = endless(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
     random = np.random.default_rng(1)
     sources = random.integers(3, VOCABULARY, (sentences, LENGTH - 1)).tolist()
     notes: list[str] = []
     rows = []
     with contextlib.ExitStack() as stack:
         contenders = dict(opened(model, threads, stack, notes))
+        others = {short: name for short, name in RATIOS.items() if name in contenders}
         for beam in (1, 4):
             for batch in (1, 32):
                 few = sources[: max(sentences // (1 if batch > 1 else 16), 1)]
                 groups = [few[start : start + batch] for start in range(0, len(few), batch)]
                 timed = {name: Contender(name, over(decode, groups, beam)) for name, decode in contenders.items()}
                 compete(list(timed.values()), rounds)
-                ratios = [
-                    f"{timed[OURS].median / timed[name].median:.2f}" if name in timed else "–"
-                    for name in (HUGGING_FACE, CTRANSLATE2["float32"])
-                ]
+                ratios = [f"{timed[OURS].median / timed[name].median:.2f}" for name in others.values()]
                 rows.append([f"beam {beam}, batch {batch}", *map(str, timed.values()), *ratios])
-    columns = ["", *contenders, "ours / HF", "ours / CTranslate2"]
+    columns = ["", *contenders, *(f"ours / {name}" for name in others)]
     return "\n".join(
         [
             f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} subwords, {LENGTH} tokens in and out; target tokens "
@@ -76,8 +75,26 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
     )
 
 
+@torch.no_grad()
+def endless(model: Transformer) -> Transformer:
+    """Changed so that it never ends of its own, and begins with zeros as Marian does."""
+    special = [PAD, BOS, EOS]
+    model.output.bias[special] = -1e9
+    model.source_embedding.weight[special] = 0  # where there is no bias, the least that can be done
+    return model
+
+
 def over(decode: Decode, groups: list[list[Ids]], beam: int) -> Callable[[], int]:
-    return lambda: sum(decode(group, beam) for group in groups)
+    """Decodes all groups and returns the tokens; raises DragomanError where an output has not as many as it should."""
+
+    def run() -> int:
+        outputs = [output for group in groups for output in decode(group, beam)]
+        lengths = [len(ids) + 1 for group in groups for ids in group]
+        if (found := list(map(len, outputs))) != lengths:
+            raise DragomanError(f"not the same work: outputs have {sum(found)} tokens and should have {sum(lengths)}")
+        return sum(found)
+
+    return run
 
 
 def opened(
@@ -94,14 +111,20 @@ def opened(
             yield name, ctranslate2(model, compute, threads, folder)
     except ImportError:
         notes.append("CTranslate2 is left out: pip install 'dragoman[fast]' installs it.")
+    for program, name in PROGRAMS.items():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            yield name, stack.enter_context(decoding(program, model, threads, folder))
+        except DragomanError as error:
+            notes.append(f"{name} is left out: {error}.")
 
 
 def native(model: Transformer) -> Decode:
     engine = Native(model)
 
-    def decode(sources: Sequence[Ids], beam: int) -> int:
+    def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         config = SearchConfig(beam=beam, extra_length=1)
-        return sum(len(found[0].tokens) for found in engine.search(sources, config))
+        return [found[0].tokens for found in engine.search(sources, config)]
 
     return decode
 
@@ -110,17 +133,17 @@ def hugging_face(model: Transformer) -> Decode:
     other: Any = MarianMT.of(model).eval().inner
 
     @torch.inference_mode()
-    def decode(sources: Sequence[Ids], beam: int) -> int:
+    def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         source = source_batch(sources)
         found = other.generate(
             input_ids=source,
             attention_mask=(source != PAD).long(),
             num_beams=beam,
             do_sample=False,
-            max_new_tokens=LENGTH,
-            min_new_tokens=LENGTH,
+            max_new_tokens=source.size(1),
+            min_new_tokens=source.size(1),
         )
-        return found.size(0) * (found.size(1) - 1)
+        return found[:, 1:].tolist()
 
     return decode
 
@@ -130,16 +153,17 @@ def ctranslate2(model: Transformer, compute: str, threads: int, folder: Path) ->
 
     from dragoman.interop.ctranslate2 import convert
 
-    pieces = [f"w{id}" for id in range(VOCABULARY)]
+    pieces = [f"w{id}" for id in range(model.output.out_features)]
     convert(model, pieces, folder / "model", compute)
     engine = library.Translator(str(folder / "model"), compute_type=compute, intra_threads=threads, inter_threads=1)
     end = pieces[EOS]
 
-    def decode(sources: Sequence[Ids], beam: int) -> int:
+    def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         words = [[*(pieces[id] for id in ids), end] for ids in sources]
+        length = len(words[0])
         found = engine.translate_batch(
-            words, beam_size=beam, max_decoding_length=LENGTH, min_decoding_length=LENGTH, max_batch_size=0
+            words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=0
         )
-        return sum(len(one.hypotheses[0]) for one in found)
+        return [[int(word[1:]) for word in one.hypotheses[0]] for one in found]
 
     return decode

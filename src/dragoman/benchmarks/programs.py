@@ -66,24 +66,30 @@ class Program:
     bfloat16: bool = False  # whether it can
 
 
-def marian(task: Task, folder: Path) -> list[str]:
-    model, threads = task.model, task.threads
+def marian_model(task: Task, folder: Path) -> dict[str, Any]:
+    """The flags that say what the model is; its vocabulary is written into the folder."""
     words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.words(), start=2)}}
     (folder / "words.json").write_text(json.dumps(words), encoding="ascii")
-    flags: dict[str, Any] = {
+    model = task.model
+    return {
         "type": "transformer",
-        "model": "model.npz",
-        "train-sets": ["text.source", "text.target"],
         "vocabs": ["words.json", "words.json"],
-        "tempdir": ".",
         "dim-emb": model.d_model,
         "enc-depth": model.encoder_layers,
         "dec-depth": model.decoder_layers,
         "transformer-heads": model.attention.heads,
         "transformer-dim-ffn": model.feed_forward.d_ff,
         "transformer-ffn-activation": "relu",
-        "transformer-dropout": model.dropout,
         "tied-embeddings-all": [],
+    }
+
+
+def marian(task: Task, folder: Path) -> list[str]:
+    flags = marian_model(task, folder) | {
+        "model": "model.npz",
+        "train-sets": ["text.source", "text.target"],
+        "tempdir": ".",
+        "transformer-dropout": task.model.dropout,
         "mini-batch": 1000,
         "mini-batch-words": task.batch_tokens,
         "mini-batch-round-up": "false",
@@ -94,7 +100,7 @@ def marian(task: Task, folder: Path) -> list[str]:
         "learn-rate": RATE,
         "label-smoothing": SMOOTHING,
         "clip-norm": CLIP,
-        "cpu-threads": threads,
+        "cpu-threads": task.threads,
         "sync-sgd": [],
         "disp-freq": "1u",
         "save-freq": f"{NEVER}u",
@@ -220,6 +226,13 @@ PROGRAMS = {
 }
 
 
+def installed(name: str, command: str) -> str:
+    """Where a command of a toolkit lies. Raises DragomanError where the toolkit is not installed."""
+    if not (file := PEERS / name / "bin" / command).exists():
+        raise DragomanError("`make peers` installs it")
+    return str(file)
+
+
 class Trainer:
     """A program at work, stopped while it is not its turn."""
 
@@ -273,14 +286,13 @@ def training(name: str, task: Task, folder: Path) -> Iterator[Callable[[], int]]
 
     Raises DragomanError where the program is not installed or does not get through the first pass.
     """
-    program, bin = PROGRAMS[name], PEERS / name / "bin"
+    program = PROGRAMS[name]
     task.write(folder)
     command, *arguments = program.settings(task, folder)
-    if not (bin / command).exists():
-        raise DragomanError("`make peers` installs it")
+    command = installed(name, command)
     # Whoever ends us ends the program, too: a stopped one would stay for ever.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    trainer = Trainer(name, [str(bin / command), *arguments], folder, program.tokens, task.threads)
+    trainer = Trainer(name, [command, *arguments], folder, program.tokens, task.threads)
     try:
         trainer.advance(task.tokens)
         yield lambda: trainer.advance(task.tokens)

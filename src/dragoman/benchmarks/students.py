@@ -1,5 +1,6 @@
 """A teacher and its student side by side: how good, how fast, how large. One machine, one number of threads."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,18 +23,17 @@ from dragoman.translator import Translator
 
 TIMED = 200  # sentences of the test set, evenly drawn; all of them are scored
 ROUNDS = 3
-NATIVE, BASE = (
-    "native",
-    "CTranslate2 float32",
-)  # BASE: the teacher at its best without a loss is what others are compared with
+NATIVE = "native"
+BASE = "CTranslate2 float32"  # of the teacher, its best without a loss: what others are compared with
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one model with one engine."""
+    """What was measured of one model with one engine and so many beams."""
 
     model: str
     engine: str
+    beam: int
     scores: Scores
     tokens_per_second: float  # target tokens, the end of each sentence included
     spread: float  # half the distance from the slowest to the fastest round, as a share
@@ -58,7 +58,7 @@ class Report:
         base = next((row for row in self.rows if (row.model, row.engine) == (first.model, BASE)), first)
         table = [
             [
-                f"{row.model}, {row.engine}",
+                f"{row.model}, {row.engine}" + (", greedy" if row.beam < self.search.beam else ""),
                 f"{row.scores.bleu.value:.1f}",
                 f"{row.scores.chrf.value:.1f}",
                 f"{row.tokens_per_second:,.0f} ± {100 * row.spread:.0f} %",
@@ -79,21 +79,31 @@ class Report:
 def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchConfig) -> Report:
     """Translate, score and time a test set with each model; with CTranslate2, too, where it is installed.
 
-    Raises DragomanError where a model or a test set cannot be used.
+    Greedy search is measured as well: who has learned from a teacher's translations hardly needs beams (Kim and Rush
+    2016). Raises DragomanError where a model or a test set cannot be used.
     """
     corpus = read_corpus(test)
     sources, references = zip(*corpus.pairs, strict=True)
     notes = corpus.notes()
+    greedy = SearchConfig(
+        beam=1, extra_length=search.extra_length, min_length=search.min_length, no_repeat=search.no_repeat
+    )
+    searches = [search] if search.beam == 1 else [search, greedy]
     found: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
         translator = Translator.load(folder, search)
         on_disk = sum((find_model(folder) / file).stat().st_size for file in FILES)
-        found.append((name, NATIVE, translator, on_disk))
+        engines = [(NATIVE, translator.engine, on_disk)]
         if find_spec("ctranslate2"):
             try:
-                found += [(name, *row) for row in converted(folder, translator, sources)]
+                engines += converted(folder, translator, sources)
             except DragomanError as error:
                 notes.append(f"{name}: {error}")
+        for one in searches:
+            for engine, opened, on_disk in engines:
+                same = copy.copy(translator)
+                same.search, same.engine = one, opened
+                found.append((name, engine, same, on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in found:
         translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
@@ -106,8 +116,8 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
         contenders.append(Contender(f"{name}, {engine}", partial(tokens, translator, sample)))
     compete(contenders, ROUNDS)
     rows = tuple(
-        Row(name, engine, score, contender.median, contender.spread, size(translator.model), on_disk)
-        for (name, engine, translator, on_disk), score, contender in zip(found, scores, contenders, strict=True)
+        Row(name, engine, same.search.beam, score, timed.median, timed.spread, size(same.model), on_disk)
+        for (name, engine, same, on_disk), score, timed in zip(found, scores, contenders, strict=True)
     )
     return Report(tuple(test), len(sources), search, machine(), rows, tuple(notes))
 
@@ -117,16 +127,15 @@ def tokens(translator: Translator, ids: Sequence[Ids]) -> int:
     return sum(len(hypothesis.tokens) + 1 for hypothesis in translator.search_ids(ids))
 
 
-def converted(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Translator, int]]:
-    """The same model in CTranslate2's two usual forms: engine, translator, bytes on disk."""
+def converted(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
+    """The same model in CTranslate2's two usual forms: its name, the engine, bytes on disk."""
     from dragoman.interop.ctranslate2 import CTranslate2, cached
 
-    rows = []
+    rows: list[tuple[str, Engine, int]] = []
     for compute in ("float32", "int8"):
         engine: Engine = CTranslate2.open(folder, compute, torch.get_num_threads())
         # Refused settings are told before anything is timed.
         engine.search([translator.tokenizer.encode(sources[0])[: translator.longest]], translator.search)
         on_disk = sum(file.stat().st_size for file in cached(find_model(folder).resolve(), compute, ()).iterdir())
-        same = Translator(translator.model, translator.tokenizer, translator.search, engine=engine)
-        rows.append((f"CTranslate2 {compute}", same, on_disk))
+        rows.append((f"CTranslate2 {compute}", engine, on_disk))
     return rows

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import Model, parse
 from dragoman.config import PresetName
 from dragoman.errors import UsageError
 
@@ -69,7 +69,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Target tokens per second of search, beside Hugging Face and CTranslate2 with the same weights.
+    """Target tokens per second of search, beside Hugging Face, CTranslate2, Marian and JoeyNMT with the same weights.
 
     $ dragoman benchmark decoding --threads 2
     """
@@ -98,6 +98,24 @@ class DecodingLength:
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """Sentences per second from text to text with the CTranslate2 engine, beside CTranslate2 given ready subwords.
+
+    $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --threads 2
+    """
+
+    module: ClassVar = "pipeline"
+    model: Model
+    "folder of a model or of a run"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs whose sources are translated"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "how often each contender is timed"
+
+
+@dataclass(frozen=True)
 class Memory:
     """Memory of training on corpora of made-up sentences, and the time to tokenise them and to plan an epoch.
 
@@ -113,7 +131,7 @@ class Memory:
     "of training"
 
 
-Benchmark = Training | Quality | Decoding | DecodingLength | Memory
+Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory
 
 
 def main(arguments: list[str]) -> None:

@@ -38,7 +38,7 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
+    text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")] = ""
     "the sentence to translate"
     translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
     "look at this translation instead of the model's own"
@@ -49,10 +49,9 @@ class Options:
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights, and nothing else"
     view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
-    "what the figure shows: one map, all heads, the beam search, statistics of heads, token probabilities, the "
-    "effect of leaving words out, the positional encoding, or the masks"
+    "what the figure shows; docs/inspecting.md explains each of them"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
-    "with --view heads: statistics over these sentence pairs, the first 200 that the model takes, instead of the one"
+    "with --view heads, instead of TEXT: statistics over these sentence pairs, the first 200 that the model takes"
     kind: Literal["cross", "encoder", "decoder"] = "cross"
     "attention over the source, or self-attention"
     layer: int | None = None
@@ -70,7 +69,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
     check(options, out)
-    from dragoman.inspection.figures import check_format, save
+    from dragoman.inspection.figures import check_format, save, write_whole
     from dragoman.inspection.look import inspect
     from dragoman.translator import Translator
 
@@ -78,6 +77,11 @@ def main(arguments: list[str]) -> None:
         check_format(out)
     translator = Translator.load(options.model, options.search)
     name = Path(options.model).absolute().name
+    if options.sample:
+        assert out
+        save(sampled_heads(translator, options.sample, options.kind, name), out)
+        print(out)
+        return
     inspection = inspect(translator, options.text, options.translation, name=name)
     files = []
     if out:
@@ -86,8 +90,6 @@ def main(arguments: list[str]) -> None:
         if options.view == "map":
             which = options.kind, options.layer, options.head, options.aggregate
             drawn = attention_map(inspection, *which, pieces=options.pieces)
-        elif options.sample:
-            drawn = sampled_heads(translator, options.sample, options.kind, name)
         else:
             drawn = picture(translator, inspection, options.view, options.kind, pieces=options.pieces)
         save(drawn, out)
@@ -95,8 +97,7 @@ def main(arguments: list[str]) -> None:
     if options.html:
         from dragoman.inspection.page import page
 
-        options.html.parent.mkdir(parents=True, exist_ok=True)
-        options.html.write_text(page(inspection, translator.model), encoding="utf-8", errors="replace")
+        write_whole(options.html, page(inspection, translator.model))
         files.append(options.html)
     if options.json:
         from dragoman.inspection.record import record, weights
@@ -125,7 +126,11 @@ def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind
 
 def check(options: Options, out: Path | None) -> None:
     """Raises UsageError for flags that say nothing together."""
-    if not options.text.strip():
+    if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
+        raise UsageError("--sample goes with --view heads and the figure's name, --out, and with nothing else to write")
+    if options.sample and (options.text or options.translation):
+        raise UsageError("--sample takes its sentences from files: leave TEXT and --translation out")
+    if not options.sample and not options.text.strip():
         raise UsageError("there is no text to translate")
     if options.html and options.html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{options.html}: a page's name ends in .html")
@@ -136,7 +141,5 @@ def check(options: Options, out: Path | None) -> None:
         if given and (options.view not in views or not out):
             figure = f"--view {options.view}" if out else "a page or JSON, which has all of them; a figure needs --out"
             raise UsageError(f"--{flag} does not go with {figure}")
-    if options.sample and (options.view != "heads" or not out):
-        raise UsageError("--sample goes with --view heads and the figure's name, --out")
     if options.view != "map" and not out:
         raise UsageError(f"--view {options.view} is for a figure: name its file with --out")

@@ -55,21 +55,21 @@ def main(arguments: list[str]) -> None:
     if any(seed < 0 for seed in options.seeds):
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
-    effort = Effort(options.seeds or usual.seeds, usual.part)
+    effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
     from dragoman.inspection.figures import pyplot
     from dragoman.lab.report import duration, perform, write_report
+    from dragoman.training.checkpoint import only_one
 
     pyplot()  # where it is missing, that is told at once, and once
-    options.out.mkdir(parents=True, exist_ok=True)
-    results = []
-    for number, name in enumerate(names, start=1):
-        print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)
-        results.append(perform(name, effort, options.out, sentences))
-        print(" ".join(str(results[-1]).split()), flush=True)
-        print(f"{number}/{len(names)} {name}: {duration(results[-1].seconds)}", file=sys.stderr, flush=True)
-        page = write_report(
-            options.out, results, effort, options.quick, sentences
-        )  # whoever stops here keeps what there is
+    with only_one(options.out):
+        results = []
+        for number, name in enumerate(names, start=1):
+            print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)
+            results.append(perform(name, effort, options.out, sentences))
+            print(" ".join(str(results[-1]).split()), flush=True)
+            print(f"{number}/{len(names)} {name}: {duration(results[-1].seconds)}", file=sys.stderr, flush=True)
+            # Whoever stops here keeps what there is.
+            page = write_report(options.out, results, effort, options.quick, sentences)
     print(f"report: {page}", file=sys.stderr)
     failed = [result.name for result in results if result.error]
     if failed:
@@ -98,8 +98,11 @@ def files(options: Options, names: list[str]) -> Sentences | None:
         raise UsageError("only comparisons train on sentence pairs of yours; 'dragoman lab' lists them")
     if not compared:
         return None
-    from dragoman.corpus import read_corpus
+    from dragoman.corpus import corpora, read_corpus
 
+    for file in (file for origin in corpora(options.train) for file in origin.files):
+        if not Path(file).is_file():
+            raise DragomanError(f"{file}: no such file")
     for paths in (options.dev, options.test):
         read_corpus(paths)  # what is wrong with them is told before, not after, the first training
     return Sentences(options.train, options.dev, options.test, options.out / "runs")

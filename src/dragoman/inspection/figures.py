@@ -1,8 +1,11 @@
 """Figures for paper and screen, as SVG, PNG or PDF. Needs the extra `plot`."""
 
 import importlib.util
+import io
+import re
 import textwrap
 import unicodedata
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +14,13 @@ from typing import Any
 from torch import Tensor
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.folder import replace_file
 
 FORMATS = (".svg", ".png", ".pdf")
 NUMBERS_UP_TO = 14  # rows and columns for which each cell shows its number
+LEAST_NUMBER = 0.05  # that is written into a cell
 LONGEST_LABEL = 24  # characters
+UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what SVG may not hold
 LARGEST = 30.0  # inches; with more rows or columns than fit, cells and letters get smaller
 LETTERS_PER_INCH = 15  # of a caption
 
@@ -78,25 +84,40 @@ def save(picture: Picture, path: Path) -> None:
     """Draw a picture, its caption below it, to a file whose format is its suffix. Raises UsageError for another one."""
     check_format(path)
     plt = pyplot()
-    figure = plt.figure(figsize=picture.size, layout="constrained")
+    figure, drawn = plt.figure(figsize=picture.size, layout="constrained"), io.BytesIO()
     try:
         picture.draw(figure)
         if picture.caption:
             figure.supxlabel(wrapped(picture.caption, picture.size[0]), fontsize=8)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands there
+            figure.savefig(drawn, format=path.suffix[1:].lower(), dpi=150)
     finally:
         plt.close(figure)
+    write_whole(path, drawn.getvalue())
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a figure or page so that the old one is there until the new one is whole.
+
+    Lone surrogates become question marks. Raises DragomanError where it cannot be written.
+    """
+    try:
+        replace_file(path, content.encode(errors="replace") if isinstance(content, str) else content)
+    except OSError as error:
+        raise DragomanError(f"{path}: could not be written: {error.strerror}") from None
 
 
 def wrapped(caption: str, width: float) -> str:
     """The caption in lines of at most `width` inches; a letter of Hangul is as wide as two others."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in caption)
     letters = LETTERS_PER_INCH * width * len(caption) / (len(caption) + wide)
-    return textwrap.fill(caption, max(20, int(letters)))
+    return textwrap.fill(UNDRAWN.sub("�", caption), max(20, int(letters)))
 
 
 def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
+    """A label as it can be drawn."""
+    label = UNDRAWN.sub("�", label)
     return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
@@ -115,11 +136,14 @@ def labelled_map(
     caption: str = "",
     scale: Scale = WEIGHTS,
 ) -> Picture:
-    """A map of values (rows, columns) with its labels, and with its numbers where they fit."""
+    """A map of values (rows, columns) with its labels, and with its numbers where they fit and are not near 0."""
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
     wanted = (2.4 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
     letters = 10 * min(1.0, LARGEST / max(wanted))
+    numbered = max(values.shape) <= NUMBERS_UP_TO
+    if numbered and caption:
+        caption = f"{caption}; numbers below {LEAST_NUMBER:g} are not written"
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -130,7 +154,7 @@ def labelled_map(
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.set_title(title, fontsize=11)
-        if max(values.shape) <= NUMBERS_UP_TO:
+        if numbered:
             write_numbers(axes, image, values, with_sign=scale.low < 0)
         figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
 
@@ -150,7 +174,7 @@ def write_numbers(axes: Any, image: Any, values: Tensor, with_sign: bool) -> Non
         for x, value in enumerate(row):
             red, green, blue, _ = image.to_rgba(value)
             light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.55
-            if abs(value) >= 0.05:
+            if abs(value) >= LEAST_NUMBER:
                 axes.text(x, y, short_number(value, with_sign), ha="center", va="center", fontsize=8,
                           color="black" if light else "white")  # fmt: skip
 

@@ -42,14 +42,12 @@ class HeadStatistics:
 
     @property
     def habit(self) -> str:
-        """Where more than half of the weight goes: 'previous', 'same', 'next', 'ends', 'punctuation'; '' for none."""
-        shares = {
-            "previous": self.previous,
-            "same": self.same,
-            "next": self.next,
-            "ends": self.ends,
-            "punctuation": self.punctuation,
-        }
+        """Where more than half of the weight goes: 'previous', 'same', 'next', 'ends', 'punctuation'; '' for none.
+
+        In cross-attention only the last two: there the same number of a place in two languages means little.
+        """
+        beside = {} if self.kind == "cross" else {"previous": self.previous, "same": self.same, "next": self.next}
+        shares = {**beside, "ends": self.ends, "punctuation": self.punctuation}
         most = max(shares, key=lambda name: shares[name] or 0.0)
         return most if (shares[most] or 0.0) > HABIT else ""
 

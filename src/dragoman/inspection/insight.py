@@ -23,7 +23,7 @@ from dragoman.batches import Batch, Ids, plan
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import read_model, weights
 from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
-from dragoman.inspection.figures import LARGEST, NUMBERS_UP_TO, WEIGHTS, Picture, shortened, show
+from dragoman.inspection.figures import LARGEST, NUMBERS_UP_TO, WEIGHTS, Picture, shortened, show, write_whole
 from dragoman.model import Model
 from dragoman.model.recurrent import Recurrence
 from dragoman.scoring import longest
@@ -115,6 +115,8 @@ def look_back(
         frames.append(Frame(step, loss, gradients, updates, spreads(model, batches), film))
         before = model
     focus = Alignment.load(folder) or Alignment(layer=len(film))
+    if focus.layer > len(film) or (focus.head or 0) > film.size(1):
+        raise DragomanError(f"{folder}: {Alignment.RECORD} is of another model: {focus}")
     source, target = ([word.label for word in side] for side in (columns, rows))
     return Insight(run, len(sample), target, source, focus, frames)
 
@@ -378,5 +380,4 @@ def write_page(insight: Insight, path: Path) -> None:
             "head": insight.focus.head or 0,
         },
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page)

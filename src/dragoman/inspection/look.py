@@ -282,10 +282,8 @@ def inspect(
         target, tree = searched(translator, source, tokenizer.encode(prefix) if prefix else [])
     else:
         target = tokenizer.encode(translation)
-        if len(target) >= longest(model):
-            raise UsageError(
-                f"the translation has {len(target)} tokens; an inspection takes fewer than {longest(model)}"
-            )
+    if len(target) >= longest(model):
+        raise UsageError(f"the translation has {len(target)} tokens; an inspection takes fewer than {longest(model)}")
     maps, log_p = forced(model, source, target)
     sizes = len(target) + 1, len(source) + 1
 

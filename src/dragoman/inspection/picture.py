@@ -113,12 +113,13 @@ def head_table(inspections: Iterable[Inspection], kind: Kind, about: str) -> Pic
     values = [[getattr(head, name) for name in STATISTICS] for head in statistics]
     numbers = [[float("nan") if value is None else value for value in row] for row in values]
     unit = "sentence lengths" if kind == "cross" else "tokens"
+    which = " (places of two languages do not count)" if kind == "cross" else ""
     queries, sentences = statistics[0].queries, statistics[0].sentences
     over = "one sentence" if sentences == 1 else f"{sentences:,} sentences"
     caption = (
         f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and shift in {unit}; "
-        "previous, same, next, ends, punctuation: shares of the weight; in brackets: where more than half of it goes; "
-        f"{about}"
+        "previous, same, next, ends, punctuation: shares of the weight; in brackets: where more than half of it goes"
+        f"{which}; the darkest is the greatest of its column; {about}"
     )
     return tables.table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 
@@ -157,8 +158,12 @@ def masks(inspection: Inspection) -> Picture:
 def lost_without(inspection: Inspection, model: Model, *, pieces: bool = False) -> Picture:
     found = occlusion(model, inspection, pieces=pieces)
     level = "piece" if pieces else "word"
-    caption = f"each source {level} left out in turn, the translation scored again; {about(inspection)}"
-    return maps.occlusion(found.drop.T, found.target, found.source, caption)
+    caption = (
+        f"each source {level} left out in turn, the translation scored again; beside each {level} of the translation "
+        f"its probability with the whole source, the most that it can lose; {about(inspection)}"
+    )
+    rows = [f"{shortened(word)} {p:.2f}" for word, p in zip(found.target, found.probability.tolist(), strict=True)]
+    return maps.occlusion(found.drop.T, rows, found.source, caption)
 
 
 def picture(translator: Translator, inspection: Inspection, view: View, kind: Kind, pieces: bool) -> Picture:

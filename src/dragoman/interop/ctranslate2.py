@@ -58,6 +58,9 @@ HONOURED = {"beam", "length_penalty", "extra_length", "min_length", "n_best", "p
 IDLE = {"diversity", "top_k", "top_p", "seed"}
 HONOURED_DEMANDS = {"prefix", "forbidden"}
 
+# Tokens with padding, as many as are fastest: of the sources of a search, and of the outputs that are given scores.
+SEARCHED, SCORED = 4096, 256
+
 SAMPLES, SAMPLE_LENGTH = 16, 16  # made-up sources that a new copy has to translate as the model does
 TIE = 1e-3  # nats for each token: less than this is rounding
 
@@ -331,7 +334,7 @@ class CTranslate2:
         self.check(sources, config, demands)
         found: dict[int, list[Hypothesis]] = {}
         for group in self.groups(demands):
-            for rows in batches(group, sources, SEARCH_TOKENS // config.beam):
+            for rows in batches(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
                 batch, wishes = [sources[row] for row in rows], [demands[row] for row in rows]
                 found |= zip(rows, self.search_batch(batch, config, wishes), strict=True)
         return [found[row] for row in range(len(sources))]
@@ -365,16 +368,22 @@ class CTranslate2:
         limits = [min(limit, self.longest or limit) for limit in limits]
         found = self.collect(sources, config, demands, max(limits))
         # CTranslate2 has one limit for a batch. Whoever got as far as its own limit is searched for again with that.
+        # A greedy search finds the same words with any limit, only fewer of them.
         late = [
             row
             for row, limit in enumerate(limits)
             if limit < max(limits) and max(map(tokens, found[row]), default=0) >= limit
         ]
-        for limit in sorted({limits[row] for row in late}):
-            rows = [row for row in late if limits[row] == limit]
-            again = self.collect([sources[row] for row in rows], config, [demands[row] for row in rows], limit)
-            for row, hypotheses in zip(rows, again, strict=True):
-                found[row] = hypotheses
+        again: dict[int, list[Hypothesis]] = {}
+        if late and config.beam == 1:
+            shorter = [[cut(hypothesis, limits[row]) for hypothesis in found[row]] for row in late]
+            again |= zip(late, self.rescored([sources[row] for row in late], shorter), strict=True)
+        else:
+            for limit in sorted({limits[row] for row in late}):
+                rows = [row for row in late if limits[row] == limit]
+                there, wishes = [sources[row] for row in rows], [demands[row] for row in rows]
+                again |= zip(rows, self.collect(there, config, wishes, limit), strict=True)
+        found = [again.get(row, hypotheses) for row, hypotheses in enumerate(found)]
         if config.min_length or config.no_repeat or any(demand != FREE for demand in demands):
             found = self.rescored(sources, found)
         return [ranked(hypotheses, config) for hypotheses in found]
@@ -417,7 +426,7 @@ class CTranslate2:
         results = self.translator.score_batch(
             [self.spelled([*sources[row], EOS]) for row in owners],
             [self.spelled(hypothesis.tokens) for hypothesis in hypotheses],
-            max_batch_size=SEARCH_TOKENS,
+            max_batch_size=SCORED,
             batch_type="tokens",
             max_input_length=0,
         )
@@ -438,6 +447,13 @@ class CTranslate2:
 def tokens(hypothesis: Hypothesis) -> int:
     """With the end."""
     return len(hypothesis.tokens) + hypothesis.finished
+
+
+def cut(hypothesis: Hypothesis, limit: int) -> Hypothesis:
+    """With so many tokens at most, the end included."""
+    if tokens(hypothesis) <= limit:
+        return hypothesis
+    return dataclasses.replace(hypothesis, tokens=hypothesis.tokens[:limit], finished=False)
 
 
 def ranked(hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:

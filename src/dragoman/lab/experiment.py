@@ -34,7 +34,9 @@ class Sentences:
 
     def flags(self) -> str:
         """As on the command line."""
-        return shlex.join(["--train", *self.train, "--dev", *self.dev, "--test", *self.test])
+        return shlex.join(
+            ["--train", *self.train, "--dev", *self.dev, "--test", *self.test, "--out", str(self.runs.parent)]
+        )
 
 
 @dataclass(frozen=True)

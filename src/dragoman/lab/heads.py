@@ -18,20 +18,10 @@ from dragoman.config import AttentionConfig
 from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.curves import COLOURS, style
 from dragoman.inspection.heads import diversity
+from dragoman.lab.drawing import draw_learning
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.reversal import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.toys import Learned, learn, reversing
-from dragoman.lab.unscaled_training import (
-    CLEARLY,
-    LONGEST,
-    PAIRS,
-    RATE,
-    TASK,
-    WARMUP,
-    draw_learning,
-    last,
-    rate,
-    transformer,
-)
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
 from dragoman.presets import BASE

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import style
+from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import losses_figure, summary
 from dragoman.lab.toys import Learned as Trained
-from dragoman.lab.toys import accuracy, copying, learn
+from dragoman.lab.toys import accuracy, copying, learn, summary
 from dragoman.model.positions import POSITIONS, Learned, Positions
 from dragoman.model.transformer import Transformer
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import style
+from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import losses_figure, summary
-from dragoman.lab.toys import Learned, Pair, copying, judged, learn
+from dragoman.lab.toys import Learned, Pair, copying, judged, learn, summary
 from dragoman.model.transformer import Transformer
 
 LAYER, BATCH = "layer norm", "batch norm"

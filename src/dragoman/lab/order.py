@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import COLOURS
+from dragoman.lab.drawing import draw_matrix
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.worked_examples import draw_matrix
 from dragoman.model.positions import Relative
 from dragoman.model.transformer import Transformer
 

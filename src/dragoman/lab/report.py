@@ -21,7 +21,7 @@ import numpy as np
 from dragoman import __version__
 from dragoman.benchmarks import machine
 from dragoman.errors import DragomanError
-from dragoman.inspection.figures import pyplot
+from dragoman.inspection.figures import pyplot, write_whole
 from dragoman.lab import COMPARISONS, EXPERIMENTS
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 
@@ -68,7 +68,7 @@ class Result:
         if self.error or self.findings is None:
             return f"{self.name}: failed: {self.error}"
         missing = [verdict.sentence for verdict in self.findings.verdicts if not verdict.seen]
-        return f"{self.name}: {self.tally}" + (f"; not seen here: {' '.join(missing)}" if missing else "")
+        return f"{self.name}: {self.tally}" + (f"; otherwise than claimed: {' '.join(missing)}" if missing else "")
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:
@@ -149,7 +149,7 @@ def duration(seconds: float) -> str:
 def again(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
     """The command that repeats an experiment."""
     seeds = " ".join(map(str, effort.seeds))
-    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""
+    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""  # they go on with the same runs
     return f"dragoman lab {name}{files}{' --quick' if quick else ''} --seeds {seeds}"
 
 
@@ -181,7 +181,5 @@ def write_report(
         "again": lambda result: again(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
-    draft = page.with_suffix(".tmp")
-    draft.write_text(environment.get_template("report.html").render(values), encoding="utf-8")
-    draft.replace(page)
+    write_whole(page, environment.get_template("report.html").render(values))
     return page

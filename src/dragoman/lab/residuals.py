@@ -8,17 +8,16 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.batches import source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
 from dragoman.inspection.layers import layer_outputs
+from dragoman.lab.drawing import draw_layers, losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, Pair, copying, judged, learn
+from dragoman.lab.toys import Learned, Pair, copying, judged, learn, summary
 from dragoman.model import Model
 from dragoman.model.attention import unrotated
 from dragoman.model.packing import Packing
@@ -120,11 +119,6 @@ def through_layers(model: Transformer, words: list[int]) -> tuple[list[float], l
     return [float(layer[off].mean()) for layer in cosines], changed.tolist()
 
 
-def summary(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean, the lowest and the highest, of one value per seed."""
-    return mean(values), min(values), max(values)
-
-
 def judge_identity(kept: float, silent: float) -> Verdict:
     """kept, silent: the largest change by layers whose f is 0, with and without a residual."""
     seen = kept == 0 < silent
@@ -198,44 +192,6 @@ def judge_little(changes: list[float]) -> Verdict:
         f"After training, the lower layers change their input by {lower:.2f} of its size, the upper ones by "
         f"{upper:.2f}: {'deeper layers change less' if seen else 'deeper layers do not change less'}.",
     )
-
-
-def draw_layers(figure: Any, panels: Mapping[str, Mapping[str, Sequence[float]]], logarithmic: bool = False) -> None:
-    """One panel for each quantity, one curve for each kind: the quantity by layer, counted from 1."""
-    from matplotlib.ticker import LogFormatter
-
-    for axes, (quantity, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for index, (name, values) in enumerate(curves.items()):
-            axes.plot(range(1, len(values) + 1), values, label=name, **style(index))
-        if logarithmic:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(LogFormatter())  # without markup, which our figures do not read
-            axes.yaxis.set_minor_formatter(LogFormatter())
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("layer, from the bottom")
-        axes.set_ylabel(quantity)
-        axes.grid(color="0.9", linewidth=0.6)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-
-
-def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
-    return Figure(
-        "losses", "Training loss by step, mean of the seeds.", lambda figure: draw_losses(figure, runs), (7.0, 4.0)
-    )
-
-
-def draw_losses(figure: Any, runs: Mapping[str, Sequence[Learned]]) -> None:
-    """Training losses by step: the mean of the seeds, and of some steps at a time."""
-    axes = figure.subplots()
-    for index, (name, seeds) in enumerate(runs.items()):
-        losses = np.mean([learned.losses for learned in seeds], axis=0)
-        parts = np.array_split(np.arange(1, len(losses) + 1), min(len(losses), 40))
-        axes.plot([part.mean() for part in parts], [losses[part - 1].mean() for part in parts], label=name,
-                  markevery=(index, 5), **style(index))  # fmt: skip
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats per token)")
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False, fontsize=8)
 
 
 def change_when_silent(kind: str) -> float:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.curves import COLOURS
+from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.residuals import losses_figure, summary
-from dragoman.lab.toys import Learned, copying, learn
+from dragoman.lab.toys import Learned, copying, learn, summary
 from dragoman.model.positions import Positions, Sinusoidal
 from dragoman.model.transformer import Transformer
 

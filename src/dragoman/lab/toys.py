@@ -5,6 +5,7 @@ Shapes: B sentences, S source tokens, T target tokens, ends included.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -114,3 +115,8 @@ def exact(model: Model, pairs: Sequence[Pair]) -> float:
     limits = torch.tensor([len(target) + 5 for _, target in pairs])
     found = greedy_search(model.eval(), source_batch(sources), bos=BOS, eos=EOS, max_lengths=limits)
     return sum(h.finished and h.tokens == target for h, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
+
+
+def summary(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, the lowest and the highest, of one value per seed."""
+    return fmean(values), min(values), max(values)

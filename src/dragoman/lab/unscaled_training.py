@@ -1,64 +1,25 @@
 """Learning with and without the division by sqrt(d_k), everything else equal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from dragoman.batches import Batch
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config import AttentionConfig
 from dragoman.inspection.attention import attention_maps
-from dragoman.inspection.curves import style
+from dragoman.lab.drawing import draw_learning
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, judged, learn, reversing
+from dragoman.lab.reversal import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
+from dragoman.lab.toys import Learned, judged, learn
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
-LONGEST = 6  # words
-TASK = reversing(vocabulary=20, shortest=2, longest=LONGEST)
 SMALL, LARGE = 8, 512  # d_k
-PAIRS = 32  # of a batch
-RATE, WARMUP = 2e-3, 50  # a rate at which the scaled model learns with small and with large queries
-CLEARLY = 0.1  # nats per token by which a loss is lower than another
-
-
-def rate(step: int) -> float:
-    return RATE * min(1.0, step / WARMUP)
-
-
 SCORES: dict[str, Literal["dot", "unscaled"]] = {"scaled": "dot", "unscaled": "unscaled"}
-
-
-def transformer(attention: AttentionConfig, seed: int, layers: int = 1) -> Transformer:
-    """A small model with as many layers on each side.
-
-    Queries and keys begin with variance 1 for any d_k, as the argument for the division has it. (Xavier's start makes
-    them smaller for a larger d_k.)
-    """
-    torch.manual_seed(seed)
-    config = TransformerConfig(
-        d_model=64,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        attention=attention,
-        feed_forward=FeedForwardConfig(d_ff=128),
-        dropout=0.0,
-    )
-    model = Transformer(config, TASK.vocabulary)
-    for layer in model.modules():
-        if isinstance(layer, MultiHeadAttention):
-            for matrix in (layer.query, layer.key):
-                nn.init.normal_(matrix.weight, std=config.d_model**-0.5)
-    return model
-
-
-def last(losses: Sequence[float]) -> float:
-    """The mean of the last tenth of the steps."""
-    return fmean(losses[-max(1, len(losses) // 10) :])
 
 
 @dataclass(frozen=True)
@@ -187,32 +148,12 @@ def trials_table(trials: Sequence[Trial]) -> Table:
     )  # fmt: skip
 
 
-def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
-    """Steps, means over `width` steps and all runs, and the standard deviation between runs."""
-    width = min(width, len(runs[0]))
-    starts = range(0, len(runs[0]) - width + 1, width)
-    means = [[fmean(run[start : start + width]) for run in runs] for start in starts]
-    spread = [stdev(values) if len(values) > 1 else 0.0 for values in means]
-    return [start + width / 2 for start in starts], [fmean(values) for values in means], spread
-
-
 def draw_losses(figure: Any, trials: Sequence[Trial]) -> None:
     grid = figure.subplots(1, 2, sharey=True)
     for axes, d_k in zip(grid, (SMALL, LARGE), strict=True):
         draw_learning(axes, {name: [t.learned.losses for t in of(trials, d_k, name)] for name in SCORES})
         axes.set_title(f"d_k = {d_k}", fontsize=10)
     grid[0].legend(frameon=False)
-
-
-def draw_learning(axes: Any, losses: Mapping[str, Sequence[Sequence[float]]]) -> None:
-    """One curve for each name: the mean over its runs, and bars of a standard deviation where there are several."""
-    for number, (name, runs) in enumerate(losses.items()):
-        steps, means, spread = smoothed(runs)
-        every = max(1, len(steps) // 8)
-        axes.errorbar(steps, means, spread if any(spread) else None, errorevery=every, markevery=every, capsize=2,
-                      label=name, **style(number))  # fmt: skip
-    axes.set(xlabel="step", ylabel="training loss (nats per token)", ylim=(0, None))
-    axes.grid(color="0.9", linewidth=0.6)
 
 
 EXPERIMENT = Experiment(

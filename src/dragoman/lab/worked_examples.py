@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.lab.drawing import draw_matrix
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model.attention import causal_mask, fused, masked_softmax
 
@@ -351,23 +351,6 @@ def draw_trace(figure: Any, example: Example) -> None:
         columns = example.keys if number < 4 else [str(i + 1) for i in range(stage.size(1))]
         draw_matrix(axes, stage, example.queries if number == 0 else (), columns, share=number == 3)
         axes.set_title(STAGES[number], fontsize=9)
-
-
-def draw_matrix(axes: Any, matrix: Tensor, rows: Sequence[str], columns: Sequence[str], share: bool) -> None:
-    """Numbers in their cells, which are the darker the further they are from 0. share: they are from 0 to 1."""
-    shown = np.ma.masked_invalid(matrix.detach().numpy())
-    most = 1.0 if share else float(abs(shown).max()) or 1.0
-    axes.set_facecolor("0.85")  # of cells without a finite number
-    axes.imshow(shown, cmap="Blues" if share else "PuOr", vmin=0 if share else -most, vmax=most, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, fontsize=8)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0)
-    for y, row in enumerate(matrix.tolist()):
-        for x, number in enumerate(row):
-            dark = math.isfinite(number) and abs(number) > 0.65 * most
-            text = "−∞" if number == -math.inf else f"{number:.4f}" if share else f"{number:.4g}"
-            axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
 
 
 EXPERIMENT = Experiment(

@@ -55,13 +55,13 @@ class Progress:
 
 @contextmanager
 def only_one(run: Path) -> Iterator[None]:
-    """Raises DragomanError where another process trains into the same folder. The lock goes with the process."""
+    """Raises DragomanError where another process is at work in the same folder. The lock goes with the process."""
     run.mkdir(parents=True, exist_ok=True)
     with (run / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DragomanError(f"{run}: another process is training into this folder; choose another --out") from None
+            raise DragomanError(f"{run}: another process is at work in this folder; choose another --out") from None
         yield
 
 
@@ -104,7 +104,7 @@ def save_checkpoint(
 
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, the newest first."""
-    return sorted((run / "checkpoints").glob("step-*"), reverse=True)
+    return sorted((run / "checkpoints").glob(f"step-{8 * '[0-9]'}*"), reverse=True)
 
 
 def point_to_best(run: Path, progress: Progress) -> None:

@@ -21,6 +21,12 @@ CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
 MOST_SHOWN = 20.0  # nats: a loss above it is shown as its perplexity here
 
 
+def torn(file: Path) -> bool:
+    """Whether its last line has no end: what a full disk or a kill leaves."""
+    with file.open("rb") as opened:
+        return opened.seek(0, 2) > 0 and opened.seek(-1, 2) >= 0 and opened.read() != b"\n"
+
+
 class Display(Progress):
     """A bar, and under it lines of text that change in place."""
 
@@ -74,6 +80,8 @@ class Journal:
         if name not in self.files:
             self.run.mkdir(parents=True, exist_ok=True)
             self.files[name] = (self.run / name).open("a", encoding="utf-8")
+            if torn(self.run / name):
+                self.files[name].write("\n")
         self.files[name].write(line + "\n")
         self.files[name].flush()
 

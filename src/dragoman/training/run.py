@@ -87,8 +87,11 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     The first process reads and writes; then the others find everything in the run folder, which all must see.
     """
     folder = Path(config.out)
+    checkpoint, notes = newest_checkpoint(folder)
     if ranks.first:
         config, pairs, dev = prepare(config, ranks, journal)
+        if checkpoint:
+            check_same_text(checkpoint.progress, pairs, dev, config)
         replace_file(folder / "config.toml", write_toml(config))
     ranks.wait()
     if not ranks.first:
@@ -99,7 +102,6 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     if settings.deterministic and ranks.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
-    checkpoint, notes = newest_checkpoint(folder)
     for note in notes:
         journal.say(note)
     dev_corpus = read_corpus(config.dev)
@@ -107,7 +109,7 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     learner = Learner(first_model(config, tokenizer, "" if checkpoint else config.init_from), settings, ranks)
     progress = Progress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
     if checkpoint:
-        progress = resume(checkpoint, learner, pairs, dev, config, journal)
+        progress = resume(checkpoint, learner, config, journal)
     if len(set(ranks.gather((progress.step, pairs.fingerprint)))) > 1:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
     if checkpoint:
@@ -264,16 +266,8 @@ def start_from(model: Model, old: Model) -> None:
         parameter[: len(value)].copy_(value)
 
 
-def resume(
-    checkpoint: Checkpoint, learner: Learner, pairs: Pairs, dev: Pairs, config: RunConfig, journal: Journal
-) -> Progress:
+def resume(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> Progress:
     progress = checkpoint.progress
-    for words, known, found, use in (
-        (config.train, progress.data, pairs.fingerprint, "trained"),
-        (config.dev, progress.dev_data, dev.fingerprint, "validated"),
-    ):
-        if known != found:
-            raise DragomanError(f"{' '.join(words)}: not the text that {config.out} was {use} on; choose another --out")
     try:
         learner.load(checkpoint.model, checkpoint.state)
     except (KeyError, RuntimeError) as error:
@@ -311,6 +305,16 @@ def place(ranks: Ranks) -> str:
 
 def size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def check_same_text(progress: Progress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
+    """Raises DragomanError where the run in that folder works on other texts than these."""
+    for words, known, found, use in (
+        (config.train, progress.data, pairs.fingerprint, "trained"),
+        (config.dev, progress.dev_data, dev.fingerprint, "validated"),
+    ):
+        if known != found:
+            raise DragomanError(f"{' '.join(words)}: not the text that {config.out} was {use} on; choose another --out")
 
 
 def check_same_run(config: RunConfig, earlier: RunConfig, journal: Journal) -> None:

@@ -1,0 +1,112 @@
+"""What text costs beside the search: the CTranslate2 engine in our translator, and CTranslate2 given ready subwords.
+
+Both get all sentences at once, with the same beam and the same longest output. CTranslate2 is timed with those of
+BATCHES that are fastest for it; it ranks hypotheses in its own way.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from dragoman.benchmarks import Contender, compete, machine, markdown
+from dragoman.config import SearchConfig
+from dragoman.corpus import read_corpus
+from dragoman.interop.ctranslate2 import CTranslate2
+from dragoman.tokenizer import EOS
+from dragoman.translator import NO_CARE, Care, Translator, one_line
+
+# With a patience of 1 the search of our engine is as short as CTranslate2's own.
+SEARCHES = {
+    "beam 1": SearchConfig(beam=1),
+    "beam 4": SearchConfig(beam=4),
+    "beam 4, patience 1": SearchConfig(beam=4, patience=1.0),
+}
+COMPUTE = ("float32", "int8")
+BATCHES = (1024, 2048, 4096, 8192)  # source tokens
+OURS, CARELESS, IDS, RAW = "dragoman", "without care", "ids to ids", "CTranslate2"
+COLUMNS = [OURS, CARELESS, IDS, RAW, *(f"{name} / raw" for name in (OURS, CARELESS, IDS)), "twice", "same"]
+
+
+def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
+    """A table in Markdown: sentences per second, a row for each search and kind of number.
+
+    Raises DragomanError where the model, the sentences or the engine cannot be used.
+    """
+    torch.set_num_threads(threads)
+    corpus = read_corpus([test])
+    texts = [source for source, _ in corpus.pairs]
+    rows = []
+    for compute in COMPUTE:
+        engine = CTranslate2.open(model, compute, threads)
+        for name, search in SEARCHES.items():
+            rows.append([f"{compute}, {name}", *row(model, engine, search, texts, corpus.tags, rounds)])
+    return "\n".join(
+        [
+            f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
+            f"per second, median and spread of {rounds} rounds in turn.",
+            machine() + ".",
+            "",
+            markdown(["", *COLUMNS], rows),
+            "",
+            "- Without care: for placeholders and against nonsense. Twice: how many sentences are searched for again, "
+            "more carefully.",
+            "- Same: how many translations without care are those of CTranslate2.",
+        ]
+    )
+
+
+def row(
+    model: str, engine: CTranslate2, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
+) -> list[str]:
+    careful, careless = (opened(model, search, care, engine) for care in (Care(), NO_CARE))
+    ids = [
+        (careful.tokenizer.front(tag) + of_text)[: careful.longest]
+        for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
+    ]
+    subwords = [engine.spelled([*of_text, EOS]) for of_text in ids]
+    bare = fastest([partial(raw, engine, subwords, search, size) for size in BATCHES])
+    ways: dict[str, Callable[[], Sequence]] = {
+        OURS: partial(careful.translate, texts, tags),
+        CARELESS: partial(careless.translate, texts, tags),
+        IDS: partial(careless.search_ids, ids),
+        RAW: bare,
+    }
+    contenders = {name: Contender(name, counted(way)) for name, way in ways.items()}
+    compete(list(contenders.values()), rounds)
+    ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, CARELESS, IDS)]
+    twice = sum(translation.again for translation in careful.translate(texts, tags))
+    theirs = [one_line(careless.tokenizer.decode([engine.ids[word] for word in words])) for words in bare()]
+    same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
+    return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
+
+
+def opened(model: str, search: SearchConfig, care: Care, engine: CTranslate2) -> Translator:
+    translator = Translator.load(model, search, care, device="cpu")
+    translator.engine = engine
+    return translator
+
+
+def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
+    """What CTranslate2 finds in its own way; `subwords` with their ends."""
+    longest = max(map(len, subwords)) + search.extra_length
+    found = engine.translator.translate_batch(
+        subwords,
+        beam_size=search.beam,
+        max_batch_size=batch,
+        batch_type="tokens",
+        max_input_length=0,
+        max_decoding_length=min(longest, engine.longest or longest),
+    )
+    return [one.hypotheses[0] for one in found]
+
+
+def counted(work: Callable[[], Sequence]) -> Callable[[], int]:
+    return lambda: len(work())
+
+
+def fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
+    tried = [Contender("", counted(way)) for way in ways]
+    compete(tried, rounds=1)
+    return max(zip(tried, ways, strict=True), key=lambda pair: pair[0].median)[1]

@@ -1,0 +1,74 @@
+"""Decodes in the interpreter of Marian or JoeyNMT, which has no dragoman: a job per line of stdin, an answer per job.
+
+A job is JSON: the beam, and sentences of one length as words. The answer: a translation of each in as many words as the
+sentence has with its end, which is how long each toolkit is made to go on.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+Decode = Callable[[int, list[str]], list[str]]
+
+
+def marian(threads: int, flags: list[str]) -> Decode:
+    """`flags` say what the model is. Its bias keeps the end from being best; the longest output is that of the source.
+
+    Threads share the sentences of a batch among them, as Marian has it: one sentence has one thread.
+    """
+    from pymarian import Translator  # type: ignore[import-not-found]
+
+    @lru_cache(maxsize=1)  # each has a work space of its own
+    def translator(beam: int, sentences: int) -> Any:
+        own = f"--beam-size {beam} --mini-batch {sentences} --maxi-batch {threads} --cpu-threads {threads}"
+        fast = "--skip-cost" if beam == 1 else ""  # the best word needs no softmax
+        return Translator(f"{' '.join(flags)} {own} {fast} --max-length-factor 1 --log-level error")
+
+    def decode(beam: int, sentences: list[str]) -> list[str]:
+        return translator(beam, -(-len(sentences) // threads)).translate(sentences)
+
+    return decode
+
+
+def joeynmt(threads: int, flags: list[str]) -> Decode:
+    """The model of joeynmt.yaml with model.npz. Its own settings forbid an early end and a late one."""
+    import numpy as np
+    import torch
+    from joeynmt.batch import Batch  # type: ignore[import-not-found]
+    from joeynmt.config import load_config, parse_global_args  # type: ignore[import-not-found]
+    from joeynmt.model import build_model  # type: ignore[import-not-found]
+    from joeynmt.search import search  # type: ignore[import-not-found]
+    from joeynmt.vocabulary import build_vocab  # type: ignore[import-not-found]
+
+    torch.set_num_threads(threads)
+    settings = parse_global_args(load_config("joeynmt.yaml"))
+    words, _ = build_vocab(settings.data)
+    model = build_model(settings.model, words, words)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in np.load("model.npz").items()})
+    model.eval()
+
+    def decode(beam: int, sentences: list[str]) -> list[str]:
+        ids, lengths, _ = words.sentences_to_ids([sentence.split() for sentence in sentences], bos=False)
+        source = torch.tensor(ids)
+        rest = (torch.arange(len(ids)), source.device, words.pad_index, words.eos_index)
+        batch = Batch(source, torch.tensor(lengths), None, None, None, *rest, is_train=False)
+        length = source.size(1)
+        found, _, _ = search(model, batch, length, beam, 0.0, min_output_length=length)
+        return [" ".join(sentence) for sentence in words.arrays_to_sentences(found, cut_at_eos=False)]
+
+    return decode
+
+
+def main(name: str, threads: str, *flags: str) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else a toolkit prints
+    decode = {"marian": marian, "joeynmt": joeynmt}[name](int(threads), list(flags))
+    for line in sys.stdin:
+        print(json.dumps(decode(*json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,171 @@
+"""Every decoder of the benchmark does the same work with the same weights: it finds the words that our search finds."""
+
+import contextlib
+import copy
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_tsv
+
+from dragoman.batches import Batch, Ids
+from dragoman.benchmarks import decoders, decoding, programs
+from dragoman.benchmarks.decoders import Decode, parts
+from dragoman.benchmarks.decoding import MODEL, endless, native, over
+from dragoman.benchmarks.peers import padded_step
+from dragoman.config import FeedForwardConfig
+from dragoman.errors import DragomanError
+from dragoman.folder import find_model
+from dragoman.model.transformer import Transformer
+from dragoman.tokenizer import PAD
+
+VOCABULARY, LENGTH = 60, 9  # words; tokens of each source, its end included
+OTHERS = ["HF generate", "CTranslate2", "Marian", "JoeyNMT"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    """It has learned a little, so that its words differ from place to place and no weight is as it was drawn."""
+    torch.manual_seed(1)
+    layers = {"encoder_layers": 2, "decoder_layers": 3, "feed_forward": FeedForwardConfig(d_ff=48)}
+    config = replace(MODEL, d_model=32, dropout=0.0, **layers)
+    model = Transformer(config, VOCABULARY, pad=PAD)
+    model.output.bias.requires_grad_(False)  # JoeyNMT has none
+    step = padded_step(model, rate=lambda: 0.01)
+    batch = Batch.of(texts(8, seed=1), texts(8, seed=2))
+    for _ in range(80):
+        step(batch)
+    return endless(model.eval())
+
+
+def texts(count: int, seed: int) -> list[Ids]:
+    random = torch.Generator().manual_seed(seed)
+    return torch.randint(3, VOCABULARY, (count, LENGTH - 1), generator=random).tolist()
+
+
+@contextlib.contextmanager
+def opened(name: str, model: Transformer) -> Iterator[Decode]:
+    """One of them, or a skipped test where it is not installed."""
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        found = next((decode for other, decode in decoding.opened(model, 1, stack, notes) if other == name), None)
+        if found is None:
+            pytest.skip(next(note for note in notes if "left out" in note))
+        yield found
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer):
+    sources = texts(5, seed=1)
+    ours = {beam: native(model)(sources, beam) for beam in (1, 4)}
+    assert ours[1] != ours[4]
+    assert len({word for output in ours[1] for word in output}) > 8
+    with opened(name, model) as decode:
+        for beam, expected in ours.items():
+            assert decode(sources, beam) == expected
+            assert decode(sources[:1], beam) == expected[:1]
+
+
+def test_the_words_depend_on_every_matrix_and_norm(model: Transformer):
+    """So no weight can be missing or in another's place where the words are the same."""
+    sources = texts(8, seed=1)
+    ours = native(model)(sources, 1)
+    for part in {part for _, _, part, _, _ in parts(model)}:
+        for side in ("encoder", "decoder"):
+            other = copy.deepcopy(model)
+            for where, _, name, _, value in parts(other):
+                if (where, name) == (side, part):
+                    value.zero_()
+            same = native(other)(sources, 1) == ours
+            assert same == (side == "encoder" and "cross" in part), (side, part)
+
+
+def test_work_that_is_not_the_same_is_not_counted():
+    groups = [texts(2, seed=1), texts(1, seed=2)]
+    assert over(lambda sources, beam: [[5] * LENGTH for _ in sources], groups, 1)() == 3 * LENGTH
+    for lengths in ((LENGTH - 1, LENGTH + 1), (LENGTH, LENGTH, LENGTH), ()):
+        with pytest.raises(DragomanError, match="not the same work"):
+            over(lambda sources, beam, lengths=lengths: [[5] * n for n in lengths], groups[:1], 1)()  # type: ignore[misc]
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for Marian's interpreter, to be written."""
+    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
+    file = tmp_path / "peers" / "marian" / "bin" / "python"
+    file.parent.mkdir(parents=True)
+    file.touch(0o755)
+    return file
+
+
+STARTS = "import json, sys\nfor line in sys.stdin:\n    print(json.dumps(['w5 w5']), flush=True)\n    "
+ENDS = "raise SystemExit('first\\nError: no such flag\\nlast')"
+
+
+@pytest.mark.parametrize("script", [ENDS, STARTS + ENDS])
+def test_a_decoder_that_ends_is_an_error_with_its_reason(script: str, model: Transformer, python: Path, tmp_path: Path):
+    python.write_text(f"#!{sys.executable}\n{script}\n")
+
+    def work() -> None:
+        with decoders.decoding("marian", model, 1, tmp_path) as decode:
+            assert script != ENDS
+            decode(texts(2, seed=1), 1)
+
+    with pytest.raises(DragomanError, match=r"^marian ended: Error: no such flag$"):
+        work()
+
+
+def test_a_missing_decoder_is_left_out_and_said_so(model: Transformer, python: Path):
+    python.unlink()
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        found = [name for name, _ in decoding.opened(model, 1, stack, notes)]
+    assert "Marian" not in found
+    assert notes[-2:] == [f"{name} is left out: `make peers` installs it." for name in ("Marian", "JoeyNMT")]
+
+
+def table(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def number(cell: str) -> float:
+    return float(cell.split()[0].replace(",", ""))
+
+
+def test_the_benchmark_gives_rates_and_ratios(monkeypatch: pytest.MonkeyPatch, python: Path):
+    pytest.importorskip("ctranslate2")
+    python.unlink()
+    monkeypatch.setattr(decoding, "MODEL", replace(MODEL, d_model=16, encoder_layers=1, decoder_layers=1))
+    monkeypatch.setattr(decoding, "VOCABULARY", VOCABULARY)
+    monkeypatch.setattr(decoding, "LENGTH", LENGTH)
+    columns, _, *rows = table(decoding.benchmark(threads=1, rounds=1, sentences=4))
+    assert [row[0] for row in rows] == [f"beam {beam}, batch {batch}" for beam in (1, 4) for batch in (1, 32)]
+    measured = columns[1 : columns.index("ours / CTranslate2") - 1]
+    for row in rows:
+        cells = dict(zip(columns, row, strict=True))
+        assert all(number(cells[name]) > 0 for name in measured)
+        for short, name in decoding.RATIOS.items():
+            assert (f"ours / {short}" in cells) == (name in measured)
+            if name in measured:
+                ratio = number(cells[decoding.OURS]) / number(cells[name])
+                assert float(cells[f"ours / {short}"]) == pytest.approx(ratio, rel=0.02, abs=0.006)
+
+
+def test_the_pipeline_is_measured_against_the_bare_engine(trained: Path, tmp_path: Path, pairs):
+    pytest.importorskip("ctranslate2")
+    from dragoman.benchmarks import pipeline
+
+    model = shutil.copytree(find_model(trained).resolve(), tmp_path / "toy")
+    test = write_tsv(tmp_path / "test.tsv", pairs[190:])
+    columns, _, *rows = table(pipeline.benchmark(str(model), test, threads=1, rounds=1))
+    assert [row[0] for row in rows] == [f"{kind}, {name}" for kind in pipeline.COMPUTE for name in pipeline.SEARCHES]
+    for row in rows:
+        cells = dict(zip(columns, row, strict=True))
+        for name in (pipeline.OURS, pipeline.CARELESS, pipeline.IDS):
+            ratio = 100 * number(cells[name]) / number(cells[pipeline.RAW])
+            assert number(cells[f"{name} / raw"]) == pytest.approx(ratio, abs=1)
+    assert number(rows[0][-1]) == 10  # greedy search knows no other way
