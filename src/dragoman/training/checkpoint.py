@@ -104,7 +104,7 @@ def save_checkpoint(
 
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, the newest first."""
-    return sorted((run / "checkpoints").glob(f"step-{8 * '[0-9]'}*"), reverse=True)
+    return sorted((run / "checkpoints").glob("step-[0-9]*"), reverse=True)
 
 
 def point_to_best(run: Path, progress: Progress) -> None:
