@@ -96,7 +96,7 @@ def test_a_setting_of_the_other_kind_of_model_is_unknown():
         ({"model": {"positions": 5}}, "'5' is not one of none, sinusoidal"),
         ({"model": {"positions": ["rotary"]}}, "is not one of none, sinusoidal"),
         ({"model": {"positions": "sinusoid"}}, "'sinusoid' is not one of none, sinusoidal"),
-        ({"model": {"attention": {"score": "cosine"}}}, "'cosine' is not one of dot, additive"),
+        ({"model": {"attention": {"score": "cosine"}}}, "'cosine' is not one of dot, unscaled, additive"),
         ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, recurrent"),
         ({"model": {"kind": 5}}, "unknown kind '5'"),
         ({"model": {"kind": ["transformer"]}}, "unknown kind"),
