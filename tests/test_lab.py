@@ -301,7 +301,7 @@ def test_the_command_tells_each_verdict_and_writes_the_page(dragoman):
     assert err.endswith("report: lab/report.html\n")
     page = Path("lab/report.html").read_text()
     assert "seeds (5, 6), 25 steps" in page
-    assert not list(Path("lab").glob("*.tmp"))
+    assert not [*Path("lab").glob("*.tmp"), *Path("lab").glob(".*.draft")]
 
 
 @made_up

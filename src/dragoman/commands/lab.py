@@ -98,11 +98,9 @@ def files(options: Options, names: list[str]) -> Sentences | None:
         raise UsageError("only comparisons train on sentence pairs of yours; 'dragoman lab' lists them")
     if not compared:
         return None
-    from dragoman.corpus import corpora, read_corpus
+    from dragoman.corpus import check_present, corpora, read_corpus
 
-    for file in (file for origin in corpora(options.train) for file in origin.files):
-        if not Path(file).is_file():
-            raise DragomanError(f"{file}: no such file")
+    check_present(file for origin in corpora(options.train) for file in origin.files)
     for paths in (options.dev, options.test):
         read_corpus(paths)  # what is wrong with them is told before, not after, the first training
     return Sentences(options.train, options.dev, options.test, options.out / "runs")

@@ -4,12 +4,12 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 
 COMPRESSED = (".gz", ".zst")
 OF_PAIRS = (".tsv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
@@ -54,6 +54,13 @@ class Origin:
 def shown(file: str) -> str:
     """A file's name as text, also where the name is not UTF-8."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
+
+
+def check_present(files: Iterable[str]) -> None:
+    """Raises DragomanError naming the first that is not there: told before the work, not in the middle of it."""
+    for file in files:
+        if not Path(file).is_file():
+            raise DragomanError(f"{shown(file)}: no such file")
 
 
 def suffix_of(file: str) -> str:

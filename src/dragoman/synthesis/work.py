@@ -21,7 +21,7 @@ import torch
 from dragoman.config import SearchConfig, as_dict
 from dragoman.corpus import SHOWN, LeftOut, Origin, stream
 from dragoman.corpus.lines import STOPS, Fault, lines
-from dragoman.corpus.origin import shown
+from dragoman.corpus.origin import check_present, shown
 from dragoman.errors import DragomanError
 from dragoman.folder import MANIFEST, find_model, fingerprint, replace_file, sync, verify
 from dragoman.guards import faults
@@ -75,9 +75,7 @@ class Task:
         """All that decides the bytes. Raises DragomanError where the model or a file is missing or damaged."""
         folder = find_model(self.model)
         verify(folder)
-        for file in self.files:
-            if not Path(file).is_file():
-                raise DragomanError(f"{shown(file)}: no such file")
+        check_present(self.files)
         corpus = self.text if isinstance(self.text, Origin) else None
         found = {
             "model": fingerprint(folder / MANIFEST)["sha256"],

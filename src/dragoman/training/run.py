@@ -18,7 +18,7 @@ from torch import nn
 from dragoman import guards
 from dragoman.alignment import Alignment, measure
 from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
-from dragoman.corpus import Corpus, Origin, corpora, read_corpus, stream
+from dragoman.corpus import Corpus, Origin, check_present, corpora, read_corpus, stream
 from dragoman.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, fingerprint, read_model, replace_file
@@ -151,10 +151,7 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfi
         check_same_run(config, earlier, journal)
     settings, data = config.training, folder / "data"
     train, dev = corpora(config.train), corpora(config.dev)
-    for origin in (*train, *dev):
-        for file in origin.files:
-            if not Path(file).is_file():
-                raise DragomanError(f"{file}: no such file")
+    check_present(file for origin in (*train, *dev) for file in origin.files)
     if any(origin.weight != 1 for origin in dev):
         raise UsageError("weight= is for --train; every dev pair is translated once")
     tokenizer = subwords(config, train, dev, data / "tokenizer.json", fresh=earlier is None)
