@@ -54,7 +54,7 @@ FLAGS = {
     "align": "-m --model --layer --head --measure --threshold --soft --text --pieces",
     "info": "--preset --vocabulary --diagram --json",
     "insight": "--pairs --sentence --pieces --out",
-    "inspect": "-m --model --translation --out --html --json --view --sample --kind --layer --head --aggregate "
+    "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
     + f"--pieces {SEARCH}",
     "lab": "--quick --out --seeds --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute --json "

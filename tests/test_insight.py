@@ -505,7 +505,9 @@ def test_the_command_prints_the_name_of_its_file(
     dragoman: Callable[..., Ran], trained: Path, corpus: tuple[str, str], out: str
 ):
     chosen = ["--out", out] if out != "insight.html" else []
-    assert dragoman(trained, "--pairs", corpus[1], *chosen) == (0, f"{out}\n", "")
+    code, printed, said = dragoman(trained, "--pairs", corpus[1], *chosen)
+    assert (code, printed) == (0, f"{out}\n")
+    assert said.startswith("2 checkpoints, steps 40 to 80; loss of 10 pairs ")
     assert Path(out).stat().st_size > 10_000
 
 

@@ -23,7 +23,7 @@ from dragoman import lab as package
 from dragoman.cli import main
 from dragoman.errors import DragomanError
 from dragoman.inspection.figures import pyplot
-from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.report import Result, duration, perform, shown, write_figure, write_report
 
@@ -274,9 +274,11 @@ def test_times_are_readable():
 def test_without_a_name_the_experiments_are_listed(dragoman):
     code, out, err = dragoman("")
     assert (code, err) == (0, "")
-    assert [line.split(None, 1) for line in out.splitlines()] == [
-        [*pair] for pair in (EXPERIMENTS | COMPARISONS).items()
-    ]
+    listed = [line.split(None, 1) for line in out.splitlines() if line.startswith("  ")]
+    assert listed == [[*pair] for pair in (EXPERIMENTS | COMPARISONS).items()]
+    titles = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    assert titles[:-1] == list(SECTIONS)
+    assert "--train" in titles[-1]
 
 
 def test_the_list_comes_at_once():

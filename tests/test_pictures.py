@@ -23,6 +23,7 @@ from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.corpus import read_corpus
 from dragoman.errors import UsageError
+from dragoman.folder import new_folder, write_model
 from dragoman.inspection.figures import (
     FORMATS,
     Picture,
@@ -520,10 +521,45 @@ def test_heads_are_measured_over_a_sample(
     assert alone.entropy != pytest.approx(first.entropy, abs=0.005)  # one sentence says something else
 
 
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows the tag "formal"."""
+    texts = [SENTENCE, TRANSLATION] * 20
+    tokenizer = Tokenizer.train(iter(texts), suggested=300, tags=["formal"])
+    made, folder = make(tokenizer), tmp_path_factory.mktemp("tagged") / "model"
+    with new_folder(folder) as draft:
+        write_model(draft, made.model, tokenizer, "")
+    return folder
+
+
+def test_the_command_looks_at_a_text_with_its_tag(tagged: Path, capsys: pytest.CaptureFixture[str]):
+    flags = ["inspect", "-m", str(tagged), SENTENCE, "--translation", TRANSLATION, "--json"]
+    pieces = {}
+    for tag in ("formal", ""):
+        assert main([*flags, "--tag", tag]) == 0
+        pieces[tag] = json.loads(capsys.readouterr().out)["source"]["pieces"]
+    assert pieces["formal"] == ["<tag:formal>", *pieces[""]]
+
+
+def test_the_pairs_of_a_sample_keep_their_tags(tagged: Path, tmp_path: Path):
+    (tmp_path / "pairs.tsv").write_text(f"{SENTENCE}\t{TRANSLATION}\n", encoding="utf-8")
+    out, sample = tmp_path / "heads.svg", [str(tmp_path / "pairs.tsv"), "tag=formal"]
+    assert main(["inspect", "-m", str(tagged), "--view", "heads", "--out", str(out), "--sample", *sample]) == 0
+    written = re.findall("<!-- (.*?) -->", out.read_text(encoding="utf-8"), re.DOTALL)
+
+    def ends(tag: str) -> set[str]:
+        """What each head gives to tags and ends, as the table writes it."""
+        seen = head_statistics([inspect(Translator.load(tagged), SENTENCE, TRANSLATION, tag=tag)])
+        return {f"{head.ends:.2f}" for head in seen if head.kind == "cross"}
+
+    assert ends("formal") <= set(written)
+    assert not ends("") <= set(written)
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ([SENTENCE], "leave TEXT and --translation out"),
+        ([SENTENCE], "leave out TEXT and --translation"),
         (["--json"], "with nothing else to write"),
         (["--html", "page.html"], "with nothing else to write"),
     ],

@@ -1,5 +1,6 @@
 """dragoman insight"""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -64,6 +65,13 @@ def main(arguments: list[str]) -> None:
         options.sentence,
         config.training.label_smoothing,
         options.pieces,
+    )
+    first, last = insight.frames[0], insight.frames[-1]
+    filmed = f"'{' '.join(insight.source[:-1])}', cross-attention of {insight.where}"
+    print(
+        f"{len(insight.frames)} checkpoints, steps {first.step:,} to {last.step:,}; loss of {insight.pairs} pairs "
+        f"{first.loss:.2f} to {last.loss:.2f}; filmed: {filmed}",
+        file=sys.stderr,
     )
     if page:
         write_page(insight, options.out)

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,6 +43,8 @@ class Options:
     "the sentence to translate"
     translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
     "look at this translation instead of the model's own"
+    tag: str = ""
+    "the tag that goes in front of the text, for models that were trained with tags"
     out: Path | None = None
     "the figure: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
     html: Path | None = None
@@ -82,7 +85,7 @@ def main(arguments: list[str]) -> None:
         save(sampled_heads(translator, options.sample, options.kind, name), out)
         print(out)
         return
-    inspection = inspect(translator, options.text, options.translation, name=name)
+    inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []
     if out:
         from dragoman.inspection.picture import attention_map, picture
@@ -117,10 +120,16 @@ def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind
     from dragoman.scoring import longest
 
     most, encode = min(longest(translator.model) - 1, translator.longest), translator.tokenizer.encode
-    pairs = [pair for pair in read_corpus(sample).pairs if all(len(encode(side)) <= most for side in pair)][:SAMPLED]
+    corpus = read_corpus(sample)
+    short = (
+        (source, target, tag)
+        for (source, target), tag in zip(corpus.pairs, corpus.tags, strict=True)
+        if max(len(encode(source, tag)), len(encode(target))) <= most
+    )
+    pairs = list(islice(short, SAMPLED))
     if not pairs:
         raise DragomanError(f"{' '.join(sample)}: no pair is short enough for the model")
-    inspections = (inspect(translator, *pair, name=name) for pair in pairs)
+    inspections = (inspect(translator, source, target, tag=tag, name=name) for source, target, tag in pairs)
     return head_table(inspections, kind, f"model {name}; pairs of {' '.join(sample)}; dragoman {__version__}")
 
 
@@ -128,8 +137,10 @@ def check(options: Options, out: Path | None) -> None:
     """Raises UsageError for flags that say nothing together."""
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
         raise UsageError("--sample goes with --view heads and the figure's name, --out, and with nothing else to write")
-    if options.sample and (options.text or options.translation):
-        raise UsageError("--sample takes its sentences from files: leave TEXT and --translation out")
+    if options.sample and (options.text or options.translation or options.tag):
+        raise UsageError(
+            "--sample takes its sentences from files: leave out TEXT and --translation; tags: FILE tag=TAG"
+        )
     if not options.sample and not options.text.strip():
         raise UsageError("there is no text to translate")
     if options.html and options.html.suffix.lower() not in (".html", ".htm"):

@@ -10,7 +10,7 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.errors import DragomanError, UsageError
-from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import FULL, QUICK, Effort, Sentences
 
 GROUPS = {"all": EXPERIMENTS, "comparisons": COMPARISONS}
@@ -47,8 +47,12 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "lab", arguments)
     if not options.experiments:
-        for name, purpose in (EXPERIMENTS | COMPARISONS).items():
-            print(f"{name:<19} {purpose}")
+        listing = SECTIONS | {"On sentence pairs of yours (--train, --dev, --test)": COMPARISONS}
+        blocks = (
+            "\n".join([title, *(f"  {name:<19} {purpose}" for name, purpose in section.items())])
+            for title, section in listing.items()
+        )
+        print("\n\n".join(blocks))
         return
     names, purposes = chosen(options.experiments), EXPERIMENTS | COMPARISONS
     sentences = files(options, names)

@@ -4,42 +4,49 @@ Each experiment is a module of this package with an `EXPERIMENT`; it is loaded w
 sentence pairs, which the user names, and are together in comparisons.py.
 """
 
-EXPERIMENTS = {
-    # Why not recurrence.
-    "long-range": "how much gradient is left of a far word: RNN, LSTM, both directions, self-attention",
-    "recall": "a far word decides the answer: accuracy by distance, for each kind of model",
-    "activations": "tanh blurs, ReLU and GELU grow: the state of a plain RNN over time",
-    "parallel": "one step for all words or one step a word: time by length",
-    # Attention.
-    "worked-examples": "'I go home', 'Thinking Machines' and 'I am dog' in five stages, with all numbers",
-    "self-focus": "without query and key matrices each word looks at itself",
-    "retrieval": "query, key and value as a soft look-up in a dictionary",
-    "shared-projections": "one matrix for query, key and value, or three",
-    "scaling": "why scores are divided by the root of d_k: variance, saturation, gradient",
-    "unscaled-training": "learning with and without the division, at a large d_k",
-    "additive": "additive against dot-product attention: time, memory, quality by d_k",
-    "masks": "adding minus infinity before the softmax, and what multiplying by 1e-9 does instead",
-    "order": "without positions a sentence is a bag of words",
-    "heads": "1 to 32 heads of equal size: what they cost, how they differ, how they learn",
-    # Words and positions.
-    "embedding": "one-hot vectors times a matrix, or a look-up",
-    "sinusoids": "the positional encoding: rows, distances, wavelengths, shifts",
-    "position-schemes": "integers, fractions, binary and Gray code, a line, sinusoids: who meets the conditions",
-    "learned-positions": "sinusoidal, learned, rotary, relative, none: learning, and longer input than in training",
-    "sum-or-concat": "adding positions to words, or setting them beside each other",
-    # The block.
-    "residuals": "deep stacks with and without x + f(x)",
-    "norms": "layer norm and batch norm: padding and the size of the batch",
-    "pre-post-norm": "the norm before or after each layer: gradients at the start, learning without warm-up",
-    "feed-forward": "two matrices at each place: ReLU and GELU, two convolutions of width one",
-    # The whole.
-    "complexity": "Table 1: operations, steps in a row, longest path; formulas and measured times",
-    "restricted": "self-attention within r neighbours",
-    "table-3": "the variants of Table 3: sizes beside the paper's",
-    "schedule": "the learning rate of equation 3, with and without warm-up",
-    "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
-    "length-penalty": "beam search and the length penalty",
+SECTIONS = {
+    "Why not recurrence": {
+        "long-range": "how much gradient is left of a far word: RNN, LSTM, both directions, self-attention",
+        "recall": "a far word decides the answer: accuracy by distance, for each kind of model",
+        "activations": "tanh blurs, ReLU and GELU grow: the state of a plain RNN over time",
+        "parallel": "one step for all words or one step a word: time by length",
+    },
+    "Attention": {
+        "worked-examples": "'I go home', 'Thinking Machines' and 'I am dog' in five stages, with all numbers",
+        "self-focus": "without query and key matrices each word looks at itself",
+        "retrieval": "query, key and value as a soft look-up in a dictionary",
+        "shared-projections": "one matrix for query, key and value, or three",
+        "scaling": "why scores are divided by the root of d_k: variance, saturation, gradient",
+        "unscaled-training": "learning with and without the division, at a large d_k",
+        "additive": "additive against dot-product attention: time, memory, quality by d_k",
+        "masks": "adding minus infinity before the softmax, and what multiplying by 1e-9 does instead",
+        "order": "without positions a sentence is a bag of words",
+        "heads": "1 to 32 heads of equal size: what they cost, how they differ, how they learn",
+    },
+    "Words and positions": {
+        "embedding": "one-hot vectors times a matrix, or a look-up",
+        "sinusoids": "the positional encoding: rows, distances, wavelengths, shifts",
+        "position-schemes": "integers, fractions, binary and Gray code, a line, sinusoids: who meets the conditions",
+        "learned-positions": "sinusoidal, learned, rotary, relative, none: learning, and longer input than in training",
+        "sum-or-concat": "adding positions to words, or setting them beside each other",
+    },
+    "The block": {
+        "residuals": "deep stacks with and without x + f(x)",
+        "norms": "layer norm and batch norm: padding and the size of the batch",
+        "pre-post-norm": "the norm before or after each layer: gradients at the start, learning without warm-up",
+        "feed-forward": "two matrices at each place: ReLU and GELU, two convolutions of width one",
+    },
+    "The whole": {
+        "complexity": "Table 1: operations, steps in a row, longest path; formulas and measured times",
+        "restricted": "self-attention within r neighbours",
+        "table-3": "the variants of Table 3: sizes beside the paper's",
+        "schedule": "the learning rate of equation 3, with and without warm-up",
+        "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
+        "length-penalty": "beam search and the length penalty",
+    },
 }
+
+EXPERIMENTS = {name: purpose for section in SECTIONS.values() for name, purpose in section.items()}
 
 COMPARISONS = {
     "compare-recurrence": "RNN, GRU and LSTM, with and without attention, and the Transformer",
