@@ -197,6 +197,54 @@ def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: P
     assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
 
 
+# Pairs that are joined.
+
+
+def texts_of(stored: Pairs, tokenizer: Tokenizer) -> list[Pair]:
+    return [tuple(map(tokenizer.decode, stored.ids(index))) for index in range(len(stored))]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
+    origin: Origin, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path, share: float
+):
+    stored, notes = tokenise((origin,), tokenizer, None, tmp_path / "joined.arrow", share)
+    found = texts_of(stored, tokenizer)
+    alone, joined = found[: len(pairs)], found[len(pairs) :]
+    assert alone == pairs
+    assert len(joined) == round(share * len(pairs))
+    assert not notes
+    together = {(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a in pairs for b in pairs if a is not b}
+    assert set(joined) <= together  # both sides with the same partner
+    assert not set(alone) & together  # the control
+
+
+def test_what_is_joined_is_the_same_each_time_and_other_text_than_without(
+    origin: Origin, tokenizer: Tokenizer, tmp_path: Path
+):
+    for name in ("one", "two"):
+        tokenise((origin,), tokenizer, None, tmp_path / name, 0.5)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    plain, _ = tokenise((origin,), tokenizer, None, tmp_path / "plain")
+    assert Pairs.open(tmp_path / "one").fingerprint != plain.fingerprint
+
+
+def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, tmp_path: Path):
+    texts = [" ".join(["dog"] * words) for words in range(1, 21)]
+    origin = Origin((write_tsv(tmp_path / "growing.tsv", [(text, text) for text in texts]),))
+    longest = len(tokenizer.encode(texts[-1])) + 1
+    stored, notes = tokenise((origin,), tokenizer, longest, tmp_path / "joined.arrow", 1.0)
+    assert not notes  # nothing was left out
+    assert [source for source, _ in texts_of(stored, tokenizer)[: len(texts)]] == texts
+    assert len(texts) < len(stored) < 2 * len(texts)
+    assert stored.lengths.max() <= longest
+
+
+def test_one_pair_is_not_joined_with_itself(tokenizer: Tokenizer, tmp_path: Path):
+    alone = Origin((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
+    assert len(tokenise((alone,), tokenizer, None, tmp_path / "one.arrow", 1.0)[0]) == 1
+
+
 def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
     blank = Origin((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
     with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):

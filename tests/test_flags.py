@@ -8,7 +8,7 @@ from dragoman.cli import COMMANDS, main
 
 TRAIN = """
 --preset --train --dev --out --init-from --vocabulary --quiet
---training.batch-tokens --training.micro-batches --training.max-tokens --training.bpe-dropout
+--training.batch-tokens --training.micro-batches --training.max-tokens --training.joined --training.bpe-dropout
 --training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip

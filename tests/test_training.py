@@ -31,6 +31,7 @@ from safetensors.torch import load_file, save_file
 from dragoman.batches import Batch
 from dragoman.config import RecurrentConfig, RunConfig, SearchConfig, read_toml
 from dragoman.corpus import Pair
+from dragoman.dataset import Pairs
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation import evaluate
 from dragoman.folder import MANIFEST, fingerprint, read_model, verify
@@ -331,6 +332,13 @@ def test_pairs_that_are_too_long_are_left_out_and_told(corpus: Corpus, tmp_path:
 def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_path: Path):
     with pytest.raises(DragomanError, match="every pair is longer than 3 tokens"):
         run_training(run_config(corpus, tmp_path / "run", max_tokens=3))
+
+
+def test_pairs_are_joined_for_training_and_not_for_validating(corpus: Corpus, tmp_path: Path):
+    notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=1, joined=1.0))
+    assert "380 pairs, joined ones included" in "\n".join(notebook.said)
+    assert len(Pairs.open(tmp_path / "run" / "data" / "train.arrow")) == 380
+    assert len(Pairs.open(tmp_path / "run" / "data" / "dev.arrow")) == 10
 
 
 def test_a_run_that_cannot_start_leaves_nothing_but_its_lock(corpus: Corpus, tmp_path: Path):

@@ -249,6 +249,8 @@ class TrainingConfig:
     "parts in which a batch is worked off, shared out among processes; default: one for each process"
     max_tokens: int = 256
     "longest sentence used for training, in tokens; pairs with a longer side are left out, and counted"
+    joined: float = 0.0
+    "share of pairs that come once more in an epoch, with another pair behind them; for small corpora of short texts"
     bpe_dropout: float = 0.0
     "share of merges that are left out at random, so that words are seen in different pieces; for small corpora"
     epochs: int = 100
@@ -315,6 +317,8 @@ class TrainingConfig:
             _at_most(self, LARGEST_NUMBER, "batch_tokens")
         for name in ("label_smoothing", "bpe_dropout", "beta2", "ema"):
             _rate(self, name)
+        if not 0 <= self.joined <= 1:
+            raise UsageError(f"joined is a share, from 0 to 1, not {self.joined}")
         for name in ("learning_rate", "minutes", "rank_timeout"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dragoman.batches import Batch, Ids, Repeat
-from dragoman.corpus import LeftOut, Origin, filled, stream
+from dragoman.corpus import LeftOut, Origin, Row, filled, stream
 from dragoman.errors import DragomanError
 from dragoman.folder import sync
 from dragoman.tokenizer import Tokenizer
@@ -134,11 +134,12 @@ class Pairs:
 
 
 def tokenise(
-    origins: Sequence[Origin], tokenizer: Tokenizer, longest: int | None, path: Path
+    origins: Sequence[Origin], tokenizer: Tokenizer, longest: int | None, path: Path, joined: float = 0.0
 ) -> tuple[Pairs, list[str]]:
     """Write the pairs of all corpora to `path`; return them, and what was left out and why, a sentence each.
 
-    Left out are pairs with an empty side, and those with a side longer than `longest` tokens, its end included. Raises
+    Left out are pairs with an empty side, and those with a side longer than `longest` tokens, its end included.
+    joined: see `TrainingConfig`; two pairs that are longer than `longest` together are not joined. Raises
     DragomanError where nothing is left of a corpus, and where the file cannot be written.
     """
     kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
@@ -154,7 +155,7 @@ def tokenise(
         with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, schema) as writer:
             for number, origin in enumerate(origins):
                 left_out, kept = LeftOut(origin), 0
-                for chunk in chunks(origin, tokenizer, longest, schema, left_out):
+                for chunk in chunks(origin, tokenizer, longest, schema, left_out, joined):
                     add(digest, number, sides_of(chunk))
                     extra = {"corpus": str(number), "sha256": digest.hexdigest()}
                     writer.write_batch(chunk, custom_metadata=extra)
@@ -191,26 +192,44 @@ def repeated(train: Pairs, dev: Pairs) -> list[str]:
 
 
 def chunks(
-    origin: Origin, tokenizer: Tokenizer, longest: int | None, schema: pa.Schema, left_out: LeftOut
+    origin: Origin, tokenizer: Tokenizer, longest: int | None, schema: pa.Schema, left_out: LeftOut, joined: float
 ) -> Iterator[pa.RecordBatch]:
-    """The pairs of a corpus as ids, in their order."""
-    rows = filled(stream(origin, left_out), left_out)
+    """The pairs of a corpus as ids, in their order; behind those of each chunk, those of them that are joined."""
+    rows, random = filled(stream(origin, left_out), left_out), Random(0)
     # Of a text too long in any case only this much is tokenised; four characters may become one of a piece.
     most = 4 * longest * max(map(len, tokenizer.pieces)) if longest else None
+
+    def encoded(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
+        sources = tokenizer.encode_all([row.source[:most] for row in rows], origin.tag)
+        return zip(rows, sources, tokenizer.encode_all([row.target[:most] for row in rows]), strict=True)
+
     while block := list(islice(rows, CHUNK)):
-        sources = tokenizer.encode_all([row.source[:most] for row in block], origin.tag)
-        targets = tokenizer.encode_all([row.target[:most] for row in block])
         kept = []
-        for row, source, target in zip(block, sources, targets, strict=True):
+        for row, source, target in encoded(block):
             if longest and max(len(source), len(target)) >= longest:
                 left_out.add(longer_than(longest), row.number)
             else:
+                kept.append((row.number, source, target))
+        for row, source, target in encoded(pairs_of_two(block, joined, random)):
+            if not longest or max(len(source), len(target)) < longest:
                 kept.append((row.number, source, target))
         if kept:
             numbers, *sides = zip(*kept, strict=True)
             kind = schema.field("source").type
             columns = [*(as_lists(side, kind) for side in sides), pa.array(numbers, pa.uint32())]
             yield pa.record_batch(columns, schema=schema)
+
+
+def pairs_of_two(rows: Sequence[Row], share: float, random: Random) -> list[Row]:
+    """A share of the rows, drawn at random, each with another one behind it. A model that has seen nothing but short
+    texts leaves out the end of a long one (docs/benchmarks.md).
+    """
+    order = random.sample(rows, len(rows))
+    return [
+        Row(row.number, f"{row.source} {other.source}", f"{row.target} {other.target}")
+        for row, other in islice(pairwise([*order, *order[:1]]), round(share * len(rows)))
+        if row is not other
+    ]
 
 
 def longer_than(longest: int | None) -> str:

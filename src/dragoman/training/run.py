@@ -118,7 +118,7 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
             point(folder / "last", checkpoint.folder)
     else:
         journal.say(
-            f"{len(pairs):,} pairs, {len(tokenizer):,} subwords, {size(learner.model):,} parameters, "
+            f"{counted(pairs, settings)}, {len(tokenizer):,} subwords, {size(learner.model):,} parameters, "
             f"{settings.precision}, {place(ranks)}"
         )
     return Run(
@@ -160,7 +160,7 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfi
         config = replace(config, training=settings)
     longest = config.model.longest
     most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
-    pairs = once(train, tokenizer, most, data / "train.arrow", journal)
+    pairs = once(train, tokenizer, most, data / "train.arrow", journal, settings.joined)
     dev_pairs = once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
     if earlier is None:
         for note in repeated(pairs, dev_pairs):
@@ -218,13 +218,21 @@ def subwords(
     return tokenizer
 
 
-def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None, file: Path, journal: Journal) -> Pairs:
+def once(
+    origins: tuple[Origin, ...],
+    tokenizer: Tokenizer,
+    longest: int | None,
+    file: Path,
+    journal: Journal,
+    joined: float = 0.0,
+) -> Pairs:
     """Tokenise corpora into `file`, unless it holds them already; the notes about what was left out are told."""
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in origin.files] for origin in origins],
         "settings": [[*origin.files, origin.weight, origin.tag, origin.columns] for origin in origins],
         "tokenizer": hashlib.sha256("\n".join(tokenizer.pieces).encode()).hexdigest(),
         "longest": longest,
+        "joined": joined,
     }
     record = file.with_suffix(".json")
     key = json.loads(json.dumps(made_of))
@@ -236,7 +244,7 @@ def once(origins: tuple[Origin, ...], tokenizer: Tokenizer, longest: int | None,
                 journal.say(note)
             return pairs
     record.unlink(missing_ok=True)
-    pairs, notes = tokenise(origins, tokenizer, longest, file)
+    pairs, notes = tokenise(origins, tokenizer, longest, file, joined)
     for note in notes:
         journal.say(note)
     replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
@@ -300,6 +308,10 @@ def place(ranks: Ranks) -> str:
     return where if ranks.size == 1 else f"{ranks.size} processes, each {where}"
 
 
+def counted(pairs: Pairs, settings: TrainingConfig) -> str:
+    return f"{len(pairs):,} pairs" + ", joined ones included" * bool(settings.joined)
+
+
 def size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -353,7 +365,7 @@ def card(config: RunConfig, pairs: Pairs, progress: Progress, alignment: Alignme
     lines = [
         f"# {Path(config.out).name or 'model'}",
         "",
-        f"Trained on {len(pairs):,} sentence pairs of {' '.join(config.train)}; {progress.step:,} steps, "
+        f"Trained on {' '.join(config.train)}, {counted(pairs, config.training)}; {progress.step:,} steps, "
         f"{progress.target_tokens:,} target tokens, {duration(progress.seconds)}. Written on {today}.",
     ]
     if config.init_from:
