@@ -224,6 +224,8 @@ def pairs_of_two(rows: Sequence[Row], share: float, random: Random) -> list[Row]
     """A share of the rows, drawn at random, each with another one behind it. A model that has seen nothing but short
     texts leaves out the end of a long one (docs/benchmarks.md).
     """
+    if not share:  # most corpora, of any size: nothing is drawn
+        return []
     order = random.sample(rows, len(rows))
     return [
         Row(row.number, f"{row.source} {other.source}", f"{row.target} {other.target}")
