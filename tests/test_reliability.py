@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, count
@@ -269,9 +269,9 @@ def whole_after_a_kill(out: Path) -> bool:
     return numbers == {float(checkpoint.progress.step)} and not notes
 
 
-def lost_saves(folder: Path, save: Callable[[Path, int], None], kills: int) -> int:
-    """How many of so many kills at random moments, after the first save, left a run that does not go on."""
-    chance, lost = random.Random(1), 0
+def kills_that_lose(folder: Path, save: Callable[[Path, int], None], kills: int) -> Iterator[bool]:
+    """Of so many kills at random moments, after the first save: whether each left a run that does not go on."""
+    chance = random.Random(1)
     for kill in range(kills):
         out = folder / str(kill)
         endless = Command([], folder / "log", faults=[partial(endless_saves, save, out)])
@@ -279,23 +279,22 @@ def lost_saves(folder: Path, save: Callable[[Path, int], None], kills: int) -> i
         time.sleep(chance.uniform(0, 0.08))
         endless.send(signal.SIGKILL)
         assert endless.code() == KILLED, endless.said
-        lost += not whole_after_a_kill(out)
+        yield not whole_after_a_kill(out)
         shutil.rmtree(out)
-    return lost
 
 
 def test_a_kill_inside_a_save_loses_nothing(tmp_path: Path):
-    assert lost_saves(tmp_path, save, 30) == 0
+    assert not any(kills_that_lose(tmp_path, save, 30))
 
 
-def test_a_kill_inside_a_save_in_place_loses_much(tmp_path: Path):
-    """The control for the test above."""
-    assert lost_saves(tmp_path, save_in_place, 10) > 3
+def test_a_kill_inside_a_save_in_place_loses_it(tmp_path: Path):
+    """The control for the test above: as many kills, of which about half hit; how many depends on the machine."""
+    assert any(kills_that_lose(tmp_path, save_in_place, 30))
 
 
 @pytest.mark.slow
 def test_none_of_many_kills_inside_a_save_loses_anything(tmp_path: Path):
-    assert lost_saves(tmp_path, save, 200) == 0
+    assert not any(kills_that_lose(tmp_path, save, 200))
 
 
 WRITES = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree")

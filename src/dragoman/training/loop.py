@@ -111,7 +111,7 @@ class Loop:
                 rate=rate,
                 norm=outcome.norm,
                 done=self.share_done(),
-                total=self.settings.max_steps or self.settings.epochs * len(self.batches),
+                total=self.steps_in_all(),
                 next_validation=self.validate_every - progress.step % self.validate_every,
             )
         progress.finished = self.limit_reached()
@@ -257,6 +257,12 @@ class Loop:
         if settings.minutes:
             shares.append(progress.seconds / (60 * settings.minutes))
         return min(max(shares), 1.0)
+
+    def steps_in_all(self) -> int | None:
+        """None where the clock may end the run: then nobody knows."""
+        if self.settings.minutes:
+            return None
+        return self.settings.max_steps or self.settings.epochs * len(self.batches)
 
     def limit_reached(self) -> str:
         """Why the run is over, in words, or nothing."""
