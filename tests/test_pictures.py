@@ -189,8 +189,27 @@ def test_all_heads_are_drawn_each_in_its_place(given: Inspection, kind: Any):
             torch.testing.assert_close(corner, weights[layer, head])
     assert not torch.equal(weights[0, 0], weights[1, 1])  # the control: they are not all the same
     assert int(mosaic.isnan().sum()) == mosaic.numel() - weights.numel()
-    assert labels(figure.axes[0]) == (["1", "2"], ["1", "2"])
     assert figure.axes[0].images[0].get_clim() == (0, float(weights.max()))
+
+
+def test_the_words_stand_once_for_each_layer_and_head_of_a_grid(given: Inspection):
+    axes = drawn(attention_grid(given, "cross")).axes[0]
+    rows, columns = ["개가", "고양이", "12마리를", "봐요.", "</s>"], ["The", "dog", "sees", "12", "cats.", "</s>"]
+    assert labels(axes) == (rows * 2, columns * 2)
+    high, wide = maps.tiled(torch.zeros(2, 2, 5, 6))[1]
+    assert list(axes.get_yticks()) == [*range(5), *range(high, high + 5)]
+    assert list(axes.get_xticks()) == [*range(6), *range(wide, wide + 6)]
+    above, beside = axes.child_axes
+    assert labels(above)[1] == ["1", "2"]
+    assert labels(beside)[0] == ["1", "2"]
+    assert list(above.get_xticks()) == [2.5, wide + 2.5]
+
+
+def test_words_that_could_not_be_read_are_left_out_of_a_grid(given: Inspection):
+    words = [str(number) for number in range(60)]
+    axes = drawn(maps.grid(torch.rand(2, 2, 60, 60), words, words, "", "")).axes[0]
+    assert labels(axes) == ([], [])
+    assert labels(axes.child_axes[0])[1] == ["1", "2"]
 
 
 # The search.

@@ -90,12 +90,14 @@ def attention_grid(inspection: Inspection, kind: Kind, *, pieces: bool = False) 
     weights = inspection.maps(kind)
     if not len(weights):
         raise UsageError(f"this model has no {KINDS[kind]}")
+    asking, asked = inspection.sides(kind)
+    rows, columns = (side.pieces if pieces else side.words for side in (asking, asked))
     if not pieces:
-        rows, columns = inspection.sides(kind)
-        weights = by_word(weights, rows.words, columns.words)
+        weights = by_word(weights, asking.words, asked.words)
     level = "pieces" if pieces else "words"
     caption = f"{KINDS[kind]}, all layers and heads, by {level}, on one scale; {about(inspection)}"
-    return maps.grid(weights, TITLES[kind].replace("word", "piece") if pieces else TITLES[kind], caption)
+    title = TITLES[kind].replace("word", "piece") if pieces else TITLES[kind]
+    return maps.grid(weights, [row.label for row in rows], [column.label for column in columns], title, caption)
 
 
 def search_tree(inspection: Inspection) -> Picture:

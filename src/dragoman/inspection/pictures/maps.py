@@ -14,40 +14,65 @@ from torch import Tensor
 from dragoman.inspection.figures import LARGEST, WEIGHTS, Picture, Scale, labelled_map, shortened, show, signed
 
 GAP = 0.06  # between the thumbnails, as a share of their side
+SMALLEST = 4.5  # points; letters that can just be read
 
 
-def grid(weights: Tensor, title: str, caption: str) -> Picture:
-    """All maps (L, H, T, S) as thumbnails on one scale, from 0 to the largest weight of all."""
-    layers, heads, rows, columns = weights.shape
+def grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, caption: str) -> Picture:
+    """All maps (L, H, T, S) as thumbnails on one scale, from 0 to the largest weight of all. The words of the rows and
+    columns stand once for each layer and head, where they can be read.
+    """
+    layers, heads = weights.shape[:2]
     most = float(weights.max()) if weights.numel() else 1.0
     mosaic, (high, wide) = tiled(weights)
     scale = Scale(f"{WEIGHTS.name}; the largest is {most:.2f}", WEIGHTS.colours, 0.0, most or 1.0)
+    side = max(min(8 / max(layers, heads), 2.0), min(16 / max(layers, heads), 1.3))
+    tall = min(max(len(rows) / max(len(columns), 1), 0.5), 2.0)
+    letters = 0.75 * 72 * min(side / max(len(columns), 1), side * tall / max(len(rows), 1))
+
+    def places(labels: Sequence[str], tiles: int, distance: int) -> tuple[list[int], list[str]]:
+        """Where to write what; nothing where it would be too small."""
+        if letters < SMALLEST:
+            return [], []
+        return (
+            [distance * tile + place for tile in range(tiles) for place in range(len(labels))],
+            [shortened(label, 12) for label in labels] * tiles,
+        )
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         image = show(axes, mosaic, scale)
-        axes.set_xticks([wide * head + (columns - 1) / 2 for head in range(heads)], range(1, heads + 1))
-        axes.set_yticks([high * layer + (rows - 1) / 2 for layer in range(layers)], range(1, layers + 1))
-        axes.set_xlabel(f"head; in each map {columns} {'key' if columns == 1 else 'keys'} from left to right")
-        axes.set_ylabel(f"layer; {rows} {'query' if rows == 1 else 'queries'} from top to bottom")
-        axes.tick_params(length=0)
+        axes.set_xticks(*places(columns, heads, wide), rotation=90)
+        axes.set_yticks(*places(rows, layers, high))
+        axes.tick_params(length=0, labelsize=min(letters, 8.0))
         axes.spines[:].set_visible(False)
+        above, beside = axes.secondary_xaxis("top"), axes.secondary_yaxis("right")
+        above.set_xticks([wide * head + (len(columns) - 1) / 2 for head in range(heads)], range(1, heads + 1))
+        beside.set_yticks([high * layer + (len(rows) - 1) / 2 for layer in range(layers)], range(1, layers + 1))
+        above.set_xlabel("head")
+        beside.set_ylabel("layer")
+        for other in (above, beside):
+            other.tick_params(length=0)
+            other.spines[:].set_visible(False)
+        axes.set_xlabel(f"in each map {counted(columns, 'key')} from left to right")
+        axes.set_ylabel(f"{counted(rows, 'query', 'queries')} from top to bottom")
         for layer in range(layers):
             for head in range(heads):
                 corner = (wide * head - 0.5, high * layer - 0.5)
-                axes.add_patch(frame(corner, columns, rows))
+                axes.add_patch(frame(corner, len(columns), len(rows)))
         axes.set_title(title, fontsize=11)
         figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
 
-    side = 1.3 if max(layers, heads) <= 12 else 16 / max(layers, heads)
-    tall = min(max(rows / max(columns, 1), 0.5), 2.0)
-    return Picture(caption, draw, (max(5.0, 2 + side * heads), min(max(3.5, 1.5 + side * tall * layers), LARGEST)))
+    return Picture(caption, draw, (max(5.0, 2.5 + side * heads), min(max(3.5, 2 + side * tall * layers), LARGEST)))
+
+
+def counted(labels: Sequence[str], one: str, more: str = "") -> str:
+    return f"{len(labels)} {one if len(labels) == 1 else more or one + 's'}"
 
 
 def frame(corner: tuple[float, float], width: float, height: float) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle(corner, width, height, fill=False, edgecolor="0.5", linewidth=0.6)
+    return Rectangle(corner, width, height, fill=False, edgecolor="0.5", linewidth=0.6, clip_on=False)
 
 
 def tiled(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
