@@ -175,6 +175,13 @@ def test_the_layers_are_counted(texts: Texts):
     assert "Masked multi-head attention" not in texts(changed(decoder_layers=0))
 
 
+@pytest.mark.parametrize("positions", ["rotary", "rotary-across", "relative"])
+@pytest.mark.parametrize("side", ["encoder_layers", "decoder_layers"])
+def test_positions_that_act_on_attention_are_not_drawn_where_there_is_none(texts: Texts, positions: str, side: str):
+    found = texts(changed(positions=positions, **{side: 0}))
+    assert found.count(f"{positions.capitalize()} positions") == 1
+
+
 @pytest.mark.parametrize(("share", "same"), [("all", 2), ("embeddings", 1), ("output", 1), ("none", 0)])
 def test_matrices_that_are_shared_say_so(texts: Texts, share: str, same: int):
     found = texts(changed(share=share))

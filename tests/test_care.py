@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +17,10 @@ from dragoman.config import SearchConfig
 from dragoman.corpus import Pair
 from dragoman.decoding.engine import Demands
 from dragoman.decoding.search import Hypothesis
+from dragoman.errors import UsageError
 from dragoman.glossary import Entry, Glossary
 from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
+from dragoman.tokenizer import EOS, Tokenizer
 from dragoman.translator import NO_CARE, Care, Translator
 
 HELD = ["{name}", "%s", "%(count)d", "${x}", "https://example.org/a?b=1", "me@example.org", "`code()`", "{0}", "&amp;"]
@@ -174,3 +177,74 @@ def test_a_needle_is_translated_alike_in_a_thousand_haystacks(trained: Path, pai
         place = chance.randrange(len(many))
         many[place] = needle
         assert translator.translate(many)[place].text == alone.text
+
+
+class Beginning(Saying):
+    """One that begins as it is asked to."""
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+    ) -> list[list[Hypothesis]]:
+        found = super().search(sources, config, demands)
+        return [
+            [Hypothesis([*demand.prefix, *hypothesis.tokens], -1.0)]
+            for demand, (hypothesis,) in zip(demands or [], found, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("speaker", SPEAKERS)
+@pytest.mark.parametrize("prefix", ["Hallo {name},", "Hallo", "{name}", "<b>%s</b>:"])
+@pytest.mark.parametrize("text", ["The dog sees {name}", "The dog", "{name} %s", "<b>The dog</b> sees %s"])
+def test_a_translation_begins_as_it_was_asked_to_also_after_a_second_search(
+    tokenizer: Tokenizer, speaker: str, prefix: str, text: str
+):
+    translator = saying(tokenizer, SPEAKERS[speaker])
+    translator.engine = Beginning(tokenizer, SPEAKERS[speaker])
+    (found,) = translator.translate([text], prefixes=[prefix])
+    assert found.text.startswith(prefix)
+    lost, invented = placeholders.compare(text, found.text, prefix=prefix)
+    assert (lost, invented) == ([], [])
+    assert not any("prefix" in flag for flag in found.flags)
+
+
+def test_a_lost_prefix_is_told(tokenizer: Tokenizer):
+    (found,) = saying(tokenizer, SPEAKERS["the words backwards"]).translate(["The dog sees"], prefixes=["Hallo"])
+    assert "lost prefix" in found.flags
+
+
+def test_a_prefix_that_repeats_itself_stays_where_repetitions_are_forbidden(trained: Path):
+    prefix = "한 한 한 한 한 한"
+    for care in (NO_CARE, Care()):
+        translator = Translator.load(trained, SearchConfig(beam=2, no_repeat=2), care)
+        (found,) = translator.translate(["The dog sees {name}"], prefixes=[prefix])
+        assert found.text.startswith(prefix)
+
+
+def test_terms_inside_of_what_comes_back_as_it_is_are_none(tokenizer: Tokenizer):
+    glossary = Glossary([Entry("dog", ("Hund",))])
+    text = "Open {dog} at https://example.org/dog with `dog` <dog> and a dog"
+
+    def met(care: Care) -> int:
+        translator = saying(tokenizer, lambda text, _: text, care)
+        return len(translator._terms(text))
+
+    assert met(Care(glossary=glossary)) == 1
+    assert met(Care(glossary=glossary, placeholders=False)) == 5  # the control
+
+
+def test_a_forbidden_word_is_a_word():
+    with pytest.raises(UsageError, match="a forbidden word must not be blank"):
+        Care(forbidden=("dog", " "))
+
+
+@pytest.mark.parametrize("search", [SearchConfig(beam=1), SearchConfig(beam=4, coverage_penalty=0.2)])
+def test_an_output_that_goes_on_to_the_last_position_breaks_nothing(tokenizer: Tokenizer, search: SearchConfig):
+    """Its alignment would need one more."""
+    config = replace(TINY, positions="learned", max_length=24, output_bias=True)
+    model = build(config, len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.bias[EOS] = -1e3  # type: ignore[index]
+    translator = Translator(model, tokenizer, search)
+    (found,) = translator.translate(["The {name} sees."])
+    assert not found.finished
+    assert "{name}" in found.text

@@ -482,3 +482,44 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     assert "Traceback" not in err.decode()
     assert "the same command goes on from there" in err.decode()
     verify((tmp_path / "run" / "last").resolve())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--glossary terms.tsv --temperature 1", "--glossary needs a plain beam search"),
+        ("--glossary terms.tsv --groups 2", "--glossary needs a plain beam search"),
+        ("--glossary terms.tsv --engine ctranslate2", "--glossary needs --engine native"),
+        ("--words --output-format jsonl --ensemble other", "--words tells the log-probabilities of one model"),
+        ("--keys title -i page.json --lines", "--keys is for --input FILE.json as a document"),
+        ("--keys title -i page.json --output-format jsonl", "--keys is for --input FILE.json as a document"),
+        ("--forbid dog  ", "a forbidden word must not be blank"),
+        ("--length-penalty 100", "length_penalty must be from -10.0 to 10.0, not 100"),
+        ("--length-penalty nan", "length_penalty must be from -10.0 to 10.0, not nan"),
+        ("--temperature 1e-40", "temperature must be from 0.001 to 100.0, not 1e-40"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, trained: Path, flags: str, said: str):
+    Path("terms.tsv").write_text("dog\tHund\n")
+    Path("page.json").write_text('{"title": "The dog"}')
+    ran = dragoman("translate", "-m", trained, "-o", "out", *(flag.strip("\t") for flag in flags.split(" ")))
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert not Path("out").exists()
+
+
+def test_text_needs_no_standard_input(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdin", None)
+    ran = dragoman("translate", "-m", trained, "The dog", "The man")
+    assert (ran.code, ran.out.count("\n")) == (0, 2)
+    ran = dragoman("translate", "-m", trained)
+    assert ran.code == 2
+    assert "there is no standard input: give text or --input" in ran.err
+
+
+def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
+    Path("page.json").write_text('{"title": "The dog"}')
+    monkeypatch.setattr("dragoman.translator.Translator.translate", None)  # any call would be a traceback
+    ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
+    assert ran.code == 1
+    assert "missing/page.json" in ran.err

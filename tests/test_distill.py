@@ -496,7 +496,15 @@ def test_noise_on_many_spaces_takes_no_time():
 
 
 @pytest.mark.parametrize(
-    "line", ["a.tsv", "a.tsv tag=bt", "a.tsv weight=0.5 tag=bt", "a.en a.de weight=1.25", "a.tmx columns=en,de"]
+    "line",
+    [
+        "a.tsv",
+        "a.tsv tag=bt",
+        "a.tsv weight=0.5 tag=bt",
+        "a.en a.de weight=1.25",
+        "a.tmx columns=en,de",
+        "a.txt weight=1 b.txt weight=1",
+    ],
 )
 def test_a_corpus_is_named_as_training_reads_it(line: str):
     assert corpora(words(*corpora(line.split()))) == corpora(line.split())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.lines import Line, blocks, read, written
+from dragoman.lines import DEEPEST, Line, blocks, read, written
 from dragoman.translator import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
@@ -47,17 +47,45 @@ def test_fields_that_are_not_known_pass_through():
     assert (found["translation"], found["score"]) == ("Der Hund", -1.5)
 
 
+def test_a_line_break_in_a_text_makes_no_second_row():
+    (line,) = lines_of(b'{"text": "a\\nb\\tc"}\n', "jsonl")
+    assert list(written(line, Translation("x", 0.0), "tsv", "text")) == ["a b c\tx\t0.0000"]
+
+
+def test_what_was_said_of_another_translation_does_not_pass_through():
+    """Our own output, translated again."""
+    before = Translation("x", -1.0, flags=("loop",), parts=2, again=True, others=(Translation("y", -2.0),))
+    (row,) = written(Line(1, "The dog", fields={"text": "The dog", "id": 7}), before, "jsonl", "text", {"words": []})
+    (line,) = lines_of(row.encode() + b"\n", "jsonl")
+    (row,) = written(line, Translation("Der Hund", -0.5), "jsonl", "text")
+    assert json.loads(row) == {"text": "The dog", "id": 7, "translation": "Der Hund", "score": -0.5, "finished": True}
+
+
+@pytest.mark.parametrize("levels", [DEEPEST - 1, DEEPEST, DEEPEST + 200])
+def test_lines_as_deep_as_they_may_be_are_written_again(levels: int):
+    """In a thread, as from a pipe, Python reads deeper ones than it can write."""
+    data = b'{"text": "a", "x": ' + b"[" * levels + b"]" * levels + b"}\n"
+    (line,) = lines_of(data, "jsonl")
+    assert bool(line.fault) == (levels >= DEEPEST)
+    (row,) = written(line, Translation("b", 0.0), "jsonl", "text")
+    assert ("error" in json.loads(row)) == bool(line.fault)
+    flat = b'{"text": "a", "x": [' + b"[]," * levels + b"[]]}\n"
+    assert not lines_of(flat, "jsonl")[0].fault  # the control: as many, but not inside each other
+
+
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
         (b"{", "not JSON"),
         (b"", "not JSON"),
+        (b'{"body": "a", "x": NaN}', "not JSON"),
+        (b'{"body": "a", "x": 1e400}', "not JSON"),
         (b"[1]", "no text under 'body'"),
         (b'{"text": "a"}', "no text under 'body'"),
         (b'{"body": 3}', "no text under 'body'"),
         (b"[" * 100_000, "not JSON"),
     ],
-    ids=["cut off", "empty", "a list", "another key", "a number", "deep"],
+    ids=["cut off", "empty", "no number", "no finite number", "a list", "another key", "a number", "deep"],
 )
 def test_a_line_that_is_no_record_is_told_in_its_place(data: bytes, fault: str):
     good = b'{"body": "The dog"}'

@@ -379,6 +379,27 @@ def test_rotary_positions_are_drawn_as_angles_and_no_positions_not_at_all(tokeni
             positions.of_model(build(config, 300), 50, "")
 
 
+def test_the_number_beside_a_long_word_is_whole(tokenizer: Tokenizer):
+    translator = make(tokenizer)
+    given = inspect(translator, "The dog", "Bundesverfassungsgerichtsentscheidung Hund", name="toy")
+    probabilities = occlusion(translator.model, given).probability.tolist()
+    rows, _ = labels(drawn(view(translator, given, "occlusion")).axes[0])
+    assert [row.split()[-1] for row in rows] == [f"{p:.2f}" for p in probabilities]
+    assert rows[0].startswith("Bundesverf")
+
+
+def test_a_model_has_only_the_masks_of_its_attention(tokenizer: Tokenizer):
+    for attention, titles in (("dot", ["cross-attention"]), ("none", [])):
+        model = build(RecurrentConfig(d_model=16, attention=attention), len(tokenizer)).eval()
+        translator = Translator(model, tokenizer)
+        found = inspect(translator, "The dog", "개", name="toy")
+        if titles:
+            assert [axes.get_title() for axes in drawn(view(translator, found, "masks")).axes] == titles
+        else:
+            with pytest.raises(UsageError, match="no attention, so it needs no masks"):
+                view(translator, found, "masks")
+
+
 def test_masks_hide_the_future_and_the_padding(translator: Translator, given: Inspection):
     encoder, decoder, cross = drawn(view(translator, given, "masks")).axes
     source, target = len(given.source.pieces), len(given.target.pieces)

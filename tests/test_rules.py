@@ -236,3 +236,26 @@ def test_with_patience_the_search_ends_when_so_many_are_finished():
     )
     assert all(soon <= exact + 1e-6 and patient == pytest.approx(exact) for soon, exact, patient in pairs)
     assert any(soon < exact - 1e-3 for soon, exact, _ in pairs)
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
+def test_a_prefix_may_repeat_what_the_rest_may_not(search: str):
+    prefixes = [[A, A, A, A], [], [B, A, B, A], []]
+    limits = torch.tensor([6, 6, 6, 6])
+    rules = [NoRepeat(1, prefixes), Prefix(prefixes, CPU)]
+    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=rules)
+    for hypothesis, prefix in zip(found, prefixes, strict=True):
+        assert hypothesis.tokens[: len(prefix)] == prefix
+        rest = hypothesis.tokens[len(prefix) :]
+        assert len(set(rest)) == len(rest)
+        assert not set(rest) & set(prefix)
+    control = [NoRepeat(1), Prefix(prefixes, CPU)]
+    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=control)
+    assert found[0].tokens == [A]
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.1, 10.0])
+def test_groups_never_give_the_same_twice(diversity: float):
+    for hypotheses in diverse(2, diversity):
+        found = [(tuple(h.tokens), h.finished) for h in hypotheses]
+        assert len(set(found)) == len(found) > 1

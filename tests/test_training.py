@@ -397,6 +397,31 @@ def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_
     assert state(tmp_path / "run") == whole.state
 
 
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"max_steps": 7}, 7),
+        ({"max_steps": None, "epochs": 2}, 2),
+        ({"max_steps": 9000, "epochs": 2}, 2),
+        ({"max_steps": 7, "minutes": 5.0}, None),
+    ],
+)
+def test_the_number_of_steps_that_is_told_is_that_of_the_limit_reached_first(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict, steps: int | None
+):
+    told: list[int | None] = []
+
+    def step(self: Journal, *_: Any, total: int | None = None, **__: Any) -> None:
+        told.append(total)
+
+    monkeypatch.setattr(Journal, "step", step)
+    whole = {"batch_tokens": 100_000, "epochs": 50, "patience": 0}  # an epoch is one batch
+    progress = run_training(run_config(corpus, tmp_path / "run", **(whole | limits))).returned
+    assert set(told) == {steps}
+    assert progress
+    assert steps in (None, progress.step)
+
+
 def test_a_run_ends_after_its_minutes(corpus: Corpus, tmp_path: Path):
     notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=None, minutes=1e-9))
     assert len(notebook.losses) == 1

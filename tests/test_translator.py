@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from dragoman.config import SearchConfig, TransformerConfig
 from dragoman.corpus import Pair
 from dragoman.decoding.native import SEARCH_TOKENS
 from dragoman.model import build
+from dragoman.scoring import score
 from dragoman.sentences import pieces
 from dragoman.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
 from dragoman.translator import LONGEST, NO_CARE, Translation, Translator
@@ -260,3 +262,41 @@ def test_a_model_without_attention_aligns_nothing(tokenizer: Tokenizer):
     config = dataclasses.replace(TINY_RECURRENT, attention="none")
     translator = Translator(build(config, len(tokenizer)).eval(), tokenizer, SHORT)
     assert translator.alignments(["The dog"], ["x y"]) == [""]
+
+
+def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_tag(pairs: list[Pair]):
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), tags=["med"])
+    translator = Translator(build(TINY, len(tokenizer)).eval(), tokenizer, SHORT)
+    sources = [source for source, _ in pairs[:5]]
+    outputs, tags = [target for _, target in pairs[:5]], ["med"] * len(sources)
+    scores = translator.word_scores(sources, outputs, tags)
+    likelihoods = score(translator.model, [tokenizer.encode(source, "med") for source in sources],
+                        tokenizer.encode_all(outputs))  # fmt: skip
+    without = translator.word_scores(sources, outputs)
+    for words, likelihood, others in zip(scores, likelihoods, without, strict=True):
+        assert sum(log_p for _, log_p in words) == pytest.approx(likelihood.total, abs=1e-4)
+        assert sum(log_p for _, log_p in others) != pytest.approx(likelihood.total, abs=1e-2)  # the control
+    for source, row in zip(sources, translator.alignments(sources, outputs, tags), strict=True):
+        assert all(0 <= int(link.split("-")[0]) < len(source.split()) for link in row.split())
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\u3000"])
+def test_wide_space_in_a_long_text_is_no_text(trained: Path, space: str):
+    """Nothing is made up for it, and it stays a space between the parts."""
+    translator = Translator.load(trained, SHORT, NO_CARE)
+    engine, seen = translator.engine, list[list[int]]()
+
+    class Watched:
+        longest = engine.longest
+
+        def search(self, sources: list[list[int]], *others: Any) -> Any:
+            seen.extend(sources)
+            return engine.search(sources, *others)
+
+    translator.engine = Watched()
+    (found,) = translator.translate([f"The dog sees 5 cats.{space * 1500}The man sees it.{space * 700}"])
+    texts = [translator.tokenizer.decode(ids) for ids in seen]
+    assert " ".join(" ".join(texts).split()) == "The dog sees 5 cats. The man sees it."
+    assert max(len(text) - len(text.strip()) for text in texts) <= 2
+    assert found.parts == len(seen)

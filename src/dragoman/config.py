@@ -23,7 +23,8 @@ from dragoman.errors import UsageError
 MOST_LAYERS, MOST_THREADS, MOST_BEAMS = 1000, 1024, 1000
 LARGEST_SIZE, MOST_PLACES, LARGEST_NUMBER = 1_000_000, 10_000_000, 2**31 - 1
 MOST_RATE = 0.5
-MOST_TEMPERATURE = 100.0
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.001, 100.0
+MOST_PENALTY = 10.0  # of alpha, either way; the paper has 0.6
 
 
 def _at_least(config: Any, least: float, *names: str) -> None:
@@ -218,8 +219,10 @@ class SearchConfig:
         _at_least(self, 0, "min_length", "no_repeat", "seed", "diversity", "coverage_penalty")
         _at_most(self, MOST_BEAMS, "beam", "n_best")
         _at_most(self, LARGEST_SIZE, "extra_length", "min_length", "no_repeat")
-        if not math.isfinite(self.length_penalty):
-            raise UsageError(f"length_penalty must be a number, not {self.length_penalty}")
+        if not abs(self.length_penalty) <= MOST_PENALTY:  # NaN is not either
+            raise UsageError(
+                f"length_penalty must be from -{MOST_PENALTY} to {MOST_PENALTY}, not {self.length_penalty}"
+            )
         if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
             raise UsageError("coverage_penalty chooses among the hypotheses of a beam search: give it several beams")
         if self.patience is not None and not 0 < self.patience <= MOST_BEAMS:
@@ -229,8 +232,10 @@ class SearchConfig:
                 raise UsageError(f"n_best {self.n_best} needs as many beams, not {self.beam}")
             if self.top_k is not None or self.top_p != 1:
                 raise UsageError("top_k and top_p are for drawing at random: choose a temperature, 1 for instance")
-        elif not 0 < self.temperature <= MOST_TEMPERATURE:
-            raise UsageError(f"temperature must be above 0 and at most {MOST_TEMPERATURE}, not {self.temperature}")
+        elif not LEAST_TEMPERATURE <= self.temperature <= MOST_TEMPERATURE:
+            raise UsageError(
+                f"temperature must be from {LEAST_TEMPERATURE} to {MOST_TEMPERATURE}, not {self.temperature}"
+            )
         if self.top_k is not None:
             _at_least(self, 1, "top_k")
         if not 0 < self.top_p <= 1:

@@ -12,6 +12,7 @@ from dragoman.alignment import Alignment, attention
 from dragoman.batches import Ids
 from dragoman.decoding.search import Hypothesis
 from dragoman.model import Model
+from dragoman.scoring import longest
 
 LEAST = 1e-9  # of the attention on a source token, so that one that nothing looked at costs much and not everything
 
@@ -21,7 +22,8 @@ def ranked(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source by their score plus the coverage penalty, which then is part of it, best first."""
     flat = [(source, hypothesis) for source, some in zip(sources, found, strict=True) for hypothesis in some]
-    maps = iter(attention(model, [source for source, _ in flat], [h.tokens for _, h in flat], which))
+    most = longest(model) - 1  # a search may end at the last place that the model has, and no end fits behind it
+    maps = iter(attention(model, [source for source, _ in flat], [h.tokens[:most] for _, h in flat], which))
     scored = [
         [replace(h, score=h.score + coverage_penalty(next(maps), beta, h.finished)) for h in some] for some in found
     ]

@@ -1,6 +1,7 @@
 """Lines in, lines out: what `translate` reads and writes, one record for each input line, in the same order."""
 
 import json
+import math
 import queue
 import stat
 import threading
@@ -17,6 +18,7 @@ from dragoman.translator import Translation
 InputFormat = Literal["text", "tsv", "jsonl"]
 OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
 WAITING = 2048  # lines that are read ahead of a slow translation
+DEEPEST = 100  # objects and arrays inside each other in a line of JSONL; Python writes fewer than it reads
 Tell = Callable[[str], None]
 
 
@@ -55,12 +57,30 @@ def read(source: BinaryIO, kind: InputFormat, key: str, tell: Tell) -> Iterator[
 
 def from_json(number: int, text: str, key: str) -> Line:
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, parse_float=number_of, parse_constant=number_of)
     except (ValueError, RecursionError):
         return Line(number, "", fault="not JSON")
+    if text.count("[") + text.count("{") > DEEPEST and depth(fields) > DEEPEST:
+        return Line(number, "", fault=f"more than {DEEPEST} objects and arrays inside each other")
     if not isinstance(fields, dict) or not isinstance(fields.get(key), str):
         return Line(number, "", fault=f"no text under '{key}'")
-    return Line(number, fields[key], fields=fields)
+    return Line(number, fields[key], fields={name: fields[name] for name in fields if name == key or name not in OURS})
+
+
+def number_of(text: str) -> float:
+    """Raises ValueError for what could not be written as JSON again: NaN, infinities and numbers as large as these."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
+
+
+def depth(value: Any) -> int:
+    """How many objects and arrays are inside each other."""
+    found, level = 0, [value]
+    while level := [inner for inner in level if isinstance(inner, dict | list)]:
+        level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
+        found += 1
+    return found
 
 
 def blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, most: int) -> Iterator[list[Line]]:
@@ -120,6 +140,9 @@ def written(
         yield as_json({**(line.fields or {key: line.text}), **as_dict(found), **more})
 
 
+OURS = frozenset({"translation", "score", "finished", "flags", "again", "met", "parts", "others", "words", "alignment"})
+
+
 def as_dict(found: Translation) -> dict[str, Any]:
     """What JSONL says of a translation beside its source."""
     record: dict[str, Any] = {"translation": found.text, "score": round(found.score, 4), "finished": found.finished}
@@ -139,4 +162,4 @@ def as_json(record: dict[str, Any]) -> str:
 
 
 def column(text: str) -> str:
-    return text.replace("\t", " ")
+    return text.replace("\t", " ").replace("\n", " ")

@@ -149,10 +149,14 @@ def _url_length(url: str) -> int:
     return end
 
 
-def compare(source: str, output: str, numbers: bool = False) -> tuple[list[str], list[str]]:
-    """What the output has lost, and what it has that the source has not, each as often as that is so."""
-    before, after = (Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output))
-    return list((before - after).elements()), list((after - before).elements())
+def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -> tuple[list[str], list[str]]:
+    """What the output has lost, and what it has that neither the source nor the prefix that was asked for has, each as
+    often as that is so.
+    """
+    before, after, asked = (
+        Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output, prefix)
+    )
+    return list((before - after).elements()), list((after - (before | asked)).elements())
 
 
 def without(text: str, numbers: bool = False) -> tuple[str, list[Taken]]:

@@ -1,13 +1,15 @@
 """Text in, text out. Ids and search are below, commands and servers above."""
 
 import contextlib
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from dragoman import alignment, guards, placeholders
 from dragoman.batches import Ids
@@ -17,7 +19,7 @@ from dragoman.decoding.engine import Demands, Engine
 from dragoman.decoding.native import Native
 from dragoman.decoding.search import Hypothesis
 from dragoman.device import device_of
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, read_model
 from dragoman.glossary import Found, Glossary, edges, report, terms
 from dragoman.model import Model
@@ -26,6 +28,7 @@ from dragoman.sentences import pieces
 from dragoman.tokenizer import Tokenizer
 
 LONGEST = 512  # source tokens searched for at once; longer texts are translated in parts
+WIDE_SPACE = re.compile(r"\s{3,}")  # no model has learned to read that
 CAREFUL_BEAM, CAREFUL_NO_REPEAT = 4, 3  # of the second search, where the first one ended in nonsense
 
 
@@ -50,6 +53,10 @@ class Care:
     guard: bool = True  # no loops, no copies, nothing empty or far too long
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()  # no such words
+
+    def __post_init__(self) -> None:
+        if not all(map(str.strip, self.forbidden)):
+            raise UsageError("a forbidden word must not be blank")
 
 
 NO_CARE = Care(placeholders=False, guard=False)
@@ -157,11 +164,22 @@ class Translator:
         """The text, or its sentences where it is longer than the model takes."""
         longest, cut = self.longest - len(tag), [(text, ids)]
         if len(ids) > longest:
+            text = WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
             texts = pieces(text, lambda piece: len(self.tokenizer.encode(piece)) <= longest)
-            cut = list(zip(texts, self.tokenizer.encode_all(texts), strict=True))
+            cut = with_words(zip(texts, self.tokenizer.encode_all(texts), strict=True))
         for number, (piece, of_piece) in enumerate(cut):
-            found = tuple(self.care.glossary.find(piece)) if self.care.glossary else ()
-            yield Part(piece, of_piece, tag, "" if number else prefix, found)
+            yield Part(piece, of_piece, tag, "" if number else prefix, self._terms(piece))
+
+    def _terms(self, text: str) -> tuple[Found, ...]:
+        """Those of the glossary, but not inside of what has to come back as it is."""
+        if not self.care.glossary:
+            return ()
+        verbatim = placeholders.find(text, self.care.numbers) if self.care.placeholders else []
+        return tuple(
+            found
+            for found in self.care.glossary.find(text)
+            if all(found.end <= one.start or one.end <= found.start for one in verbatim)
+        )
 
     def _attempts(self, parts: Sequence[Part], search: SearchConfig) -> list[list[Attempt]]:
         """What a search finds for each part, the best first."""
@@ -197,11 +215,13 @@ class Translator:
         if care.guard:
             flags += guards.faults(part.text, text, finished=hypothesis.finished, scripts=self.scripts)
         if care.placeholders:
-            lost, invented = placeholders.compare(part.text, text, care.numbers)
+            lost, invented = placeholders.compare(part.text, text, care.numbers, part.prefix)
             flags += [f"lost {found}" for found in lost] + [f"invented {found}" for found in invented]
         if part.terms:
             flags += [f"no {found.entry.source}" for found in report(part.terms, text).missed]
         flags += [f"has {word}" for word in care.forbidden if word in text]
+        if part.prefix and not self._begun(part, hypothesis):
+            flags.append("lost prefix")
         return Attempt(text, hypothesis, tuple(flags))
 
     def _again(self, parts: list[Part]) -> list[Attempt]:
@@ -227,32 +247,43 @@ class Translator:
         attempts = []
         for number, (part, bare, (_, taken)) in enumerate(zip(parts, plain, taken_out, strict=True)):
             if number not in found:  # nothing but placeholders: there is nothing to translate
-                attempts.append(Attempt(part.text, Hypothesis([], 0.0), ()))
+                said = Attempt(f"{part.prefix} {bare.text}", Hypothesis([], 0.0), ())
+                text = self._put_back(bare, said, taken).strip() if part.prefix else part.text
+                attempts.append(replace(said, text=text))
                 continue
             (attempt,) = found[number]
             attempts.append(self._attempt(part, self._put_back(bare, attempt, taken), attempt.hypothesis))
         return attempts
 
     def _put_back(self, bare: Part, attempt: Attempt, taken: Sequence[placeholders.Taken]) -> str:
-        """The translation with what was taken out of its source, and with nothing of that kind that it made up."""
-        text = attempt.text
+        """The translation with what was taken out of its source, and with nothing of that kind that it made up. As it
+        had to begin, it does; what stands there already does not come twice.
+        """
         if not self.care.placeholders:
-            return text
+            return attempt.text
+        begun = bare.prefix if attempt.text.startswith(bare.prefix) else ""
+        text = attempt.text[len(begun) :].lstrip()
+        begun = attempt.text[: len(attempt.text) - len(text)]
+        there, left = Counter(placeholder.text for placeholder in placeholders.find(begun, self.care.numbers)), []
+        for one in taken:
+            if there[one.text]:
+                there[one.text] -= 1
+            else:
+                left.append(one)
+        links = None
         if placeholders.find(text, self.care.numbers):
-            text, links = placeholders.without(text, self.care.numbers)[0], None
-        elif taken:
-            links = self._links(bare, attempt.hypothesis)
-        return placeholders.put_back(text, bare.text, taken, links, self.care.numbers) if taken else text
+            text = placeholders.without(text, self.care.numbers)[0]
+        elif left and (of_all := self._links(bare, attempt.hypothesis)):
+            links = [(source, target - len(begun)) for source, target in of_all if target >= len(begun)]
+        return begun + placeholders.put_back(text, bare.text, left, links, self.care.numbers)
 
     def _links(self, part: Part, hypothesis: Hypothesis) -> list[tuple[int, int]] | None:
         """Pairs of a character of the source and the character of the translation that translates it."""
-        source, which = part.ids, self.aligned_by
-        if which is None:
+        if self.aligned_by is None or len(hypothesis.tokens) >= longest(self.model):
             return None
-        with torch.inference_mode():
-            (weights,) = alignment.attention(self.model, [source], [hypothesis.tokens], which)
-        sides = [alignment.words(self.tokenizer, ids) for ids in (hypothesis.tokens, source)]
-        links = alignment.character_links(alignment.by_word(weights.numpy(), *sides), *sides)
+        (weights,) = self._attention(self.aligned_by, [part.ids], [hypothesis.tokens], [part.tag])
+        sides = [alignment.words(self.tokenizer, ids) for ids in (hypothesis.tokens, part.ids)]
+        links = alignment.character_links(alignment.by_word(weights, *sides), *sides)
         return [(start, target) for (start, _), (target, _) in links]
 
     @cached_property
@@ -262,14 +293,25 @@ class Translator:
             return alignment.unmeasured(self.model)
         return None
 
-    def word_scores(self, sources: Sequence[str], outputs: Sequence[str]) -> list[list[tuple[str, float]]]:
+    def _attention(
+        self, which: alignment.Alignment, sources: Sequence[Ids], targets: Sequence[Ids], fronts: Sequence[Ids]
+    ) -> Iterator[np.ndarray]:
+        """See `alignment.attention`. The model reads the tag in front of each source, too; its columns are left out."""
+        with_tags = [front + source for front, source in zip(fronts, sources, strict=True)]
+        for front, weights in zip(fronts, alignment.attention(self.model, with_tags, targets, which), strict=True):
+            yield weights.numpy()[:, len(front) :]
+
+    def word_scores(
+        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
+    ) -> list[list[tuple[str, float]]]:
         """The words of each output with their log-probabilities in nats; the end is the last, as ''.
 
-        An output that is longer than the model takes has none.
+        `tags` as in `translate`. An output that is longer than the model takes has none. Of an ensemble, the first
+        model is asked.
         """
-        source, target, fitting = self._fitting(sources, outputs)
+        source, target, fronts, fitting = self._fitting(sources, outputs, tags)
         found: list[list[tuple[str, float]]] = [[] for _ in outputs]
-        likelihoods = score(self.model, [source[n] for n in fitting], [target[n] for n in fitting])
+        likelihoods = score(self.model, [fronts[n] + source[n] for n in fitting], [target[n] for n in fitting])
         for number, likelihood in zip(fitting, likelihoods, strict=True):
             words = alignment.words(self.tokenizer, target[number])
             sums = [0.0] * len(words)
@@ -279,27 +321,41 @@ class Translator:
             found[number] = [*zip(words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
         return found
 
-    def alignments(self, sources: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    def alignments(
+        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
+    ) -> list[str]:
         """'0-0 1-2': numbers of a word of the source and of the word of the output that looked at it most.
 
-        Empty where one of them is longer than the model takes, and for a model without attention over its source.
+        `tags` as in `translate`. Empty where one side is longer than the model takes, and for a model without attention
+        over its source.
         """
         found = [""] * len(outputs)
         if self.aligned_by is None:
             return found
-        source, target, fitting = self._fitting(sources, outputs)
-        asked = [source[n] for n in fitting], [target[n] for n in fitting]
-        for number, weights in zip(fitting, alignment.attention(self.model, *asked, self.aligned_by), strict=True):
+        source, target, fronts, fitting = self._fitting(sources, outputs, tags)
+        asked = self._attention(self.aligned_by, *([side[n] for n in fitting] for side in (source, target, fronts)))
+        for number, weights in zip(fitting, asked, strict=True):
             words, of_source = (alignment.words(self.tokenizer, ids[number]) for ids in (target, source))
-            links = alignment.strongest(alignment.by_word(weights.numpy(), words, of_source))
+            links = alignment.strongest(alignment.by_word(weights, words, of_source))
             found[number] = " ".join(f"{u}-{w}" for u, w in links)
         return found
 
-    def _fitting(self, sources: Sequence[str], outputs: Sequence[str]) -> tuple[list[Ids], list[Ids], list[int]]:
-        """The ids of both sides, and the numbers of those that are not blank and not too long for the model."""
+    def _fitting(
+        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None
+    ) -> tuple[list[Ids], list[Ids], list[Ids], list[int]]:
+        """The ids of both sides and of the tags, and the numbers of those that are not blank and fit the model."""
         source, target = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
-        most, pairs = longest(self.model), zip(source, target, strict=True)
-        return source, target, [n for n, pair in enumerate(pairs) if all(pair) and max(map(len, pair)) < most]
+        fronts = [self.tokenizer.front(tag) for tag in tags or [""] * len(source)]
+        most, sizes = longest(self.model), [map(len, side) for side in (source, target, fronts)]
+        fitting = [
+            n for n, (s, t, front) in enumerate(zip(*sizes, strict=True)) if s and t and max(front + s, t) < most
+        ]
+        return source, target, fronts, fitting
+
+    def _begun(self, part: Part, hypothesis: Hypothesis) -> bool:
+        """Whether it begins as it was asked to."""
+        prefix = self.tokenizer.encode(part.prefix)
+        return list(hypothesis.tokens[: len(prefix)]) == prefix
 
     def _joined(self, parts: list[Part], found: list[list[Attempt]], again: bool) -> Translation:
         """The best attempts of all parts together, then the second best ones, and so on."""
@@ -344,6 +400,17 @@ def better(first: list[Attempt], second: Attempt | None) -> list[Attempt]:
     if second is None or len(second.flags) >= len(first[0].flags):
         return first
     return [second, *first[1:]]
+
+
+def with_words(pieces: Iterable[tuple[str, Ids]]) -> list[tuple[str, Ids]]:
+    """The pieces and their ids. Nothing but white space is not searched for: it stays behind the piece before it."""
+    found: list[tuple[str, Ids]] = []
+    for text, ids in pieces:
+        if text.strip():
+            found.append((text, ids))
+        elif found:
+            found[-1] = found[-1][0] + text, found[-1][1]
+    return found
 
 
 def one_line(text: str) -> str:

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
     result = Origin((str(options.out),), tag=options.tag)
     shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search)
+    check_shares(options.block, options.search, options.engine, options.compute)
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 

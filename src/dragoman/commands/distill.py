@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.shard import check_shares, shard_of
 
     shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search)
+    check_shares(options.block, options.search, options.engine, options.compute)
     origins, test = corpora(options.train), options.test or options.dev
     for corpus in () if options.shard else (options.dev, test):
         read_corpus(corpus)  # what is wrong with it is told before, not after, hours of work

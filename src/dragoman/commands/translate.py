@@ -4,8 +4,9 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import tyro
 
@@ -112,10 +113,17 @@ def check(options: Options) -> None:
         raise UsageError(f"--threads must be at least 1, not {options.threads}")
     if options.compute != "float32" and options.engine == "native":
         raise UsageError(f"--compute {options.compute} needs --engine ctranslate2")
-    if options.ensemble and options.engine != "native":
-        raise UsageError("--ensemble needs --engine native")
-    if options.keys and not (options.input and options.input.suffix.lower() == ".json"):
-        raise UsageError("--keys is for --input FILE.json")
+    for flag, given in (("--ensemble", options.ensemble), ("--glossary", options.glossary)):
+        if given and options.engine != "native":
+            raise UsageError(f"{flag} needs --engine native")
+    if options.ensemble and options.words:
+        raise UsageError("--words tells the log-probabilities of one model: leave out --ensemble")
+    if options.glossary and (options.search.temperature is not None or options.search.groups > 1):
+        raise UsageError("--glossary needs a plain beam search: no --temperature, no --groups")
+    if options.keys and not (options.input and options.input.suffix.lower() == ".json" and is_document(options)):
+        raise UsageError("--keys is for --input FILE.json as a document")
+    if not options.text and options.input is None and sys.stdin is None:
+        raise UsageError("there is no standard input: give text or --input")
 
 
 def opened(options: Options) -> "Translator":
@@ -138,7 +146,9 @@ def opened(options: Options) -> "Translator":
         from dragoman.interop.ctranslate2 import CTranslate2
 
         threads = options.threads or torch.get_num_threads()
-        translator.engine = CTranslate2.open(options.model, options.compute, threads)
+        engine = CTranslate2.open(options.model, options.compute, threads)
+        engine.check([], options.search, [])
+        translator.engine = engine
     return translator
 
 
@@ -155,6 +165,8 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
 
     assert options.input is not None
     document = read_document(options.input.read_bytes(), options.input.suffix, options.keys)
+    if options.output:
+        options.output.open("ab").close()  # where nothing can be written, that is told before the work
     for line, fault in document.faults:
         progress.say(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
     texts, translations, marks = document.texts, [], Counter[str]()
@@ -164,8 +176,7 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
         found = translator.translate(block, [options.tag] * count, [options.prefix] * count)
         for text, translation in zip(block, found, strict=True):
             count_marks(marks, translation)
-            if translation.flags:
-                progress.say(f"'{text[:SHOWN]}': {', '.join(translation.flags)}")
+            tell(f"'{text[:SHOWN]}'", translation, translator.longest, progress)
         translations += [translation.text for translation in found]
         progress.done(count, sum(map(len, block)))
     data = document.filled(translations)
@@ -179,8 +190,9 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
     from dragoman.lines import Line, blocks, read, written
 
     faults, marks = 0, Counter[str]()
+    given: BinaryIO = BytesIO() if options.text or options.input else sys.stdin.buffer  # which may be closed
     with (
-        options.input.open("rb") if options.input else nullcontext(sys.stdin.buffer) as source,
+        options.input.open("rb") if options.input else nullcontext(given) as source,
         options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
     ):
         if options.text:
@@ -189,15 +201,15 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
             lines = read(source, options.input_format, options.key, progress.say)
             groups = blocks(lines, source, interactive, BLOCK)
         for block in groups:
-            texts, count = [line.text for line in block], len(block)
-            found = translator.translate(texts, [options.tag] * count, [options.prefix] * count)
+            texts, tags, count = [line.text for line in block], [options.tag] * len(block), len(block)
+            found = translator.translate(texts, tags, [options.prefix] * count)
             outputs = [translation.text for translation in found]
             more: list[dict] = [{} for _ in block]
             if options.words:
-                for record, scores in zip(more, translator.word_scores(texts, outputs), strict=True):
+                for record, scores in zip(more, translator.word_scores(texts, outputs, tags), strict=True):
                     record["words"] = [[word, round(log_p, 4)] for word, log_p in scores]
             if options.alignment:
-                for record, links in zip(more, translator.alignments(texts, outputs), strict=True):
+                for record, links in zip(more, translator.alignments(texts, outputs, tags), strict=True):
                     record["alignment"] = links
             for line, translation, record in zip(block, found, more, strict=True):
                 for row in written(line, translation, options.output_format, options.key, record):
@@ -206,18 +218,19 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
                 if line.fault:
                     faults += 1
                     progress.say(f"line {line.number}: {line.fault}")
-                if translation.flags:
-                    progress.say(f"line {line.number}: {', '.join(translation.flags)}")
-                if translation.parts > 1:
-                    longest = translator.longest
-                    progress.say(
-                        f"line {line.number}: longer than {longest} tokens, translated in {translation.parts} parts"
-                    )
+                tell(f"line {line.number}", translation, translator.longest, progress)
             target.flush()
             progress.done(count, sum(map(len, texts)))
     tell_marks(marks, progress)
     if faults:
         raise DragomanError(f"{faults:,} lines could not be read; they were told above, the others are translated")
+
+
+def tell(place: str, translation: "Translation", longest: int, progress: "Lines") -> None:
+    if translation.flags:
+        progress.say(f"{place}: {', '.join(translation.flags)}")
+    if translation.parts > 1:
+        progress.say(f"{place}: longer than {longest} tokens, translated in {translation.parts} parts")
 
 
 def count_marks(marks: "Counter[str]", translation: "Translation") -> None:

@@ -110,14 +110,15 @@ class Native:
     @staticmethod
     def rules(config: SearchConfig, demands: list[Demands], device: torch.device) -> list[Rule]:
         rules: list[Rule] = []
+        prefixes = [demand.prefix for demand in demands] if any(demand.prefix for demand in demands) else []
         if config.min_length:
             rules.append(MinimumLength(config.min_length, EOS))
         if config.no_repeat:
-            rules.append(NoRepeat(config.no_repeat))
+            rules.append(NoRepeat(config.no_repeat, prefixes))
         if any(demand.forbidden for demand in demands):
             rules.append(Forbidden([demand.forbidden for demand in demands], device))
-        if any(demand.prefix for demand in demands):
-            rules.append(Prefix([demand.prefix for demand in demands], device))
+        if prefixes:
+            rules.append(Prefix(prefixes, device))
         return rules
 
 

@@ -180,7 +180,8 @@ def beam_search(
         for place, expansion in zip(places, found, strict=True):
             if expansion.ends():
                 rows = tokens[(place + expansion.end_beam).flatten(), 1:].view(live, each, -1)
-                best.add(sentence, expansion.end_score / length_penalty(length, alpha), rows, True)
+                ends = expansion.end_score if groups == 1 else best.unseen(sentence, expansion.end_score, rows, True)
+                best.add(sentence, ends / length_penalty(length, alpha), rows, True)
         rows = torch.cat([place + expansion.beam for place, expansion in zip(places, found, strict=True)], 1)
         token = torch.cat([expansion.token for expansion in found], 1)
         score = torch.stack([expansion.score for expansion in found], 1)
@@ -188,7 +189,9 @@ def beam_search(
         cut = length >= max_lengths[sentence]
         if cut.any():  # whatever is still open at the end competes too
             open_ = tokens[:, 1:].view(live, beams, -1)[cut]
-            best.add(sentence[cut], score.flatten(1)[cut] / length_penalty(length, alpha), open_, False)
+            last = score.flatten(1)[cut]
+            last = last if groups == 1 else best.unseen(sentence[cut], last, open_, False)
+            best.add(sentence[cut], last / length_penalty(length, alpha), open_, False)
         top = score.flatten(1).amax(-1)
         going = ~cut & (top > -math.inf)
         if patience:
@@ -285,6 +288,14 @@ class Best:
             both = torch.cat([old[sentence], new], 1)
             old[sentence] = both.gather(1, index.view(*index.shape, *[1] * (old.dim() - 2)).expand_as(old[sentence]))
         self.score[sentence] = kept[:, :wanted]
+
+    def unseen(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
+        """The scores (n, c) of what `add` is given; -inf for what is there already, which groups may find twice."""
+        length = tokens.size(2)
+        known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
+        there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]
+        earlier = (tokens[:, :, None] == tokens[:, None]).all(-1).tril(-1) & (score > -math.inf)[:, None]
+        return score.masked_fill(there.any(-1) | earlier.any(-1), -math.inf)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         table = (self.tokens, self.length, self.score, self.ended)

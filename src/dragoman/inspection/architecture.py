@@ -313,7 +313,7 @@ def draw_side(axes: Any, side: Side, x: float, outward: int) -> tuple[float, lis
                 arrow(axes, (away, middles[-1]), (outer, middles[-1]))
         draw_frame(axes, layers, x, bottom, top + 0.12, outward)
         top += 0.12
-    if side.positions:
+    if side.positions and (side.added or looking):  # without attention, there is nothing that they act on
         at = meeting if side.added else looking[0]
         near = outer + outward * (FRAME + 0.3)
         draw_box(axes, side.positions, min(near, near + outward * BESIDE), at - height(side.positions) / 2, BESIDE)

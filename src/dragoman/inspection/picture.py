@@ -8,7 +8,7 @@ import torch
 
 from dragoman.errors import UsageError
 from dragoman.inspection.attention import by_word
-from dragoman.inspection.figures import Picture, labelled_map, save, shortened
+from dragoman.inspection.figures import LONGEST_LABEL, Picture, labelled_map, save, shortened
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.look import KINDS, Aggregate, Inspection, Kind, inspect
 from dragoman.inspection.occlusion import occlusion
@@ -145,11 +145,14 @@ def masks(inspection: Inspection) -> Picture:
         for side in (inspection.source, inspection.read, inspection.target)
     )
     seen, own = padding_mask(source, PAD)[0, 0], decoder_mask(read, PAD)[0, 0]
-    shown = [
-        maps.Mask("encoder self-attention", seen.expand(source.size(1), -1), of_source, of_source),
-        maps.Mask("decoder self-attention", own, of_read, of_read),
-        maps.Mask("cross-attention", seen.expand(read.size(1), -1), of_target, of_source),
-    ]
+    every: dict[Kind, tuple[torch.Tensor, list[str], list[str]]] = {
+        "encoder": (seen.expand(source.size(1), -1), of_source, of_source),
+        "decoder": (own, of_read, of_read),
+        "cross": (seen.expand(read.size(1), -1), of_target, of_source),
+    }
+    shown = [maps.Mask(KINDS[kind], *mask) for kind, mask in every.items() if len(inspection.maps(kind))]
+    if not shown:
+        raise UsageError("this model has no attention, so it needs no masks")
     caption = (
         "rows: queries, columns: keys; grey and crossed out: no attention allowed, because the key comes later or is "
         f"padding, {PADS} places of it for show; what rows of padding look at does not count; {about(inspection)}"
@@ -164,7 +167,8 @@ def lost_without(inspection: Inspection, model: Model, *, pieces: bool = False) 
         f"each source {level} left out in turn, the translation scored again; beside each {level} of the translation "
         f"its probability with the whole source, the most that it can lose; {about(inspection)}"
     )
-    rows = [f"{shortened(word)} {p:.2f}" for word, p in zip(found.target, found.probability.tolist(), strict=True)]
+    letters, probabilities = LONGEST_LABEL - len(" 0.00"), found.probability.tolist()
+    rows = [f"{shortened(word, letters)} {p:.2f}" for word, p in zip(found.target, probabilities, strict=True)]
     return maps.occlusion(found.drop.T, rows, found.source, caption)
 
 

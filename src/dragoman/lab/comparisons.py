@@ -105,6 +105,7 @@ class Comparison:
     claim: str
     variants: Mapping[str, Variant]  # by their label in tables and figures
     judge: Callable[[Runs], tuple[Verdict, ...]]
+    besides: str = ""  # what all variants have that is not of the preset, in words
 
     def on(self, sentences: Sentences) -> Experiment:
         return Experiment(self.title, self.source, self.claim, partial(self.run, sentences))
@@ -117,9 +118,9 @@ class Comparison:
         }
         return Findings(
             f"{names(sentences.train)}, scored on {names(sentences.test)}, beam 4. The preset tiny with a moving "
-            f"average of the weights ({TRAINING.ema:g}), changed in one thing at a time; {steps:,} steps of at most "
-            f"{TRAINING.batch_tokens:,} tokens; seeds {', '.join(map(str, effort.seeds))}. One is clearly better than "
-            f"another from {CLEARLY:g} BLEU on.",
+            f"average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; {steps:,} steps "
+            f"of at most {TRAINING.batch_tokens:,} tokens; seeds {', '.join(map(str, effort.seeds))}. One is clearly "
+            f"better than another from {CLEARLY:g} BLEU on.",
             self.judge(runs),
             (runs_table(runs, effort.seeds), lengths_table(runs)),
             (
@@ -323,7 +324,7 @@ SMALL, LARGE = 32, 128  # d_k with 4 heads and with one
 DOT, UNSCALED, ADDITIVE = (f"{score}, d_k {SMALL}" for score in ("scaled", "unscaled", "additive"))
 DOT_LARGE, UNSCALED_LARGE = (f"{score}, d_k {LARGE}" for score in ("scaled", "unscaled"))
 ONE_HEAD = Variant("heads-1", replace(MODEL, attention=AttentionConfig(heads=1)))
-STEADY = replace(TRAINING, schedule="constant", learning_rate=0.002)
+STEADY = replace(TRAINING, schedule="constant", learning_rate=0.002, warmup=200)
 
 COMPARISONS = {
     "compare-recurrence": Comparison(
@@ -342,7 +343,8 @@ COMPARISONS = {
     "compare-positions": Comparison(
         "Positions",
         "notes 001, 004; section 3.5, Table 3 E",
-        "Without positions a model does not know word order; learned ones are nearly equal to sinusoids.",
+        "Without positions a model does not know word order; learned ones are nearly equal to sinusoids. (Ours: "
+        "distances in attention over the source, too, are better than both.)",
         {
             "rotary-across": BASE,
             **{
@@ -361,9 +363,10 @@ COMPARISONS = {
                 f"{place}-norm-{warmup}", replace(MODEL, norm_first=place == "pre"), replace(STEADY, warmup=warmup)
             )
             for place in ("pre", "post")
-            for warmup in (TRAINING.warmup, 1)
+            for warmup in (STEADY.warmup, 1)
         },
         judge_norms,
+        f", all with a constant learning rate of {STEADY.learning_rate:g} (after the warm-up)",
     ),
     "compare-heads": Comparison(
         "One head or many of the same total size",

@@ -36,7 +36,7 @@ class Kind:
     name: str
     formula: str
     operations: Callable[[int, int], int]  # of n and d, without a constant
-    path: Callable[[int], int]  # the longest between two places, of n
+    path: Callable[[int], int]  # the longest from a place to a later one, of n
     build: Callable[[int], Run]  # of d
 
 
@@ -70,7 +70,9 @@ def attend_nearby(size: int) -> Run:
 
 
 def dilated(places: int) -> int:
-    """How many convolutions reach over all places when each has gaps WIDTH times as wide as the one before it."""
+    """How many convolutions reach from the first place to the last, where each sees a place and those before it, with
+    gaps WIDTH times as wide as the convolution below.
+    """
     layers, reach = 0, 1
     while reach < places:
         layers, reach = layers + 1, reach * WIDTH
@@ -240,7 +242,11 @@ def run(effort: Effort) -> Findings:
                 "n = d, the dotted line.",
                 draw_operations,
             ),
-            Figure("path", "The longest path between two words, by length; dilated convolutions.", draw_paths),
+            Figure(
+                "path",
+                "The longest path from a word to a later one, by length; convolutions look back, with growing gaps.",
+                draw_paths,
+            ),
             Figure(
                 "times",
                 f"Measured milliseconds of one layer by length, d = {TIMED_SIZE} (dotted line: n = d).",

@@ -21,7 +21,7 @@ import torch
 from dragoman.config import SearchConfig, as_dict
 from dragoman.corpus import SHOWN, LeftOut, Origin, stream
 from dragoman.corpus.lines import STOPS, Fault, lines
-from dragoman.corpus.origin import check_present, shown
+from dragoman.corpus.origin import OF_PAIRS, check_present, shown, suffix_of
 from dragoman.errors import DragomanError
 from dragoman.folder import MANIFEST, find_model, fingerprint, replace_file, sync, verify
 from dragoman.guards import faults
@@ -228,7 +228,7 @@ def translate(task: Task, own: list[int], made_of: dict[str, Any], device: torch
         from dragoman.interop.ctranslate2 import CTranslate2
 
         engine = CTranslate2.open(task.model, task.compute, torch.get_num_threads())
-        translator = Translator(translator.model, translator.tokenizer, task.search, NO_CARE, engine)
+        translator.engine = engine
     else:
         translator.model.to(device)
     wanted, source, done = set(own), texts(task), 0
@@ -366,9 +366,12 @@ def digest(data: bytes) -> str:
 
 
 def words(origin: Origin) -> tuple[str, ...]:
-    """How a corpus is named to `--train`."""
+    """How a corpus is named to `--train`. A single file whose name does not say that it has both sides would become one
+    corpus with the next: a weight ends it.
+    """
+    alone = len(origin.files) == 1 and suffix_of(origin.files[0]) not in OF_PAIRS
     options = {
-        "weight": f"{origin.weight:.15g}" if origin.weight != 1 else "",
+        "weight": f"{origin.weight:.15g}" if alone or origin.weight != 1 else "",
         "tag": origin.tag,
         "columns": ",".join(origin.columns or ()),
     }

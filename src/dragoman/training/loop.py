@@ -262,7 +262,8 @@ class Loop:
         """None where the clock may end the run: then nobody knows."""
         if self.settings.minutes:
             return None
-        return self.settings.max_steps or self.settings.epochs * len(self.batches)
+        in_epochs = self.settings.epochs * len(self.batches)
+        return min(self.settings.max_steps or in_epochs, in_epochs)
 
     def limit_reached(self) -> str:
         """Why the run is over, in words, or nothing."""
