@@ -420,6 +420,8 @@ WRONG = [
     ("backtranslate -m {model} --text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --block 0", 2, "block must be from 1"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --n-best 2", 2, "one translation is written"),
+    ("backtranslate -m {model} --text {mono} --out a.tsv --compute int8", 2, "int8 needs --engine ctranslate2"),
+    ("distill --teacher {model} --train {train} --dev {train} --out run --compute int8", 2, "int8 needs --engine"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --tag :", 2, "a tag is 1 to 40 letters"),
     ("backtranslate -m {model} --text {train} --out a.tsv", 2, "pairs, by its name"),
     ("backtranslate -m {model} --text missing --out a.tsv", 1, "missing: no such file"),
