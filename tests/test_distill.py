@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import state, write_tsv
+from conftest import TINY, TINY_RECURRENT, state, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import KILLED, Command, Fault, signal_before, wait_for
 
 from dragoman.benchmarks.students import side_by_side
 from dragoman.cli import main
-from dragoman.config import SearchConfig, read_toml
+from dragoman.config import ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.corpus import Origin, Pair, corpora, read_corpus
 from dragoman.errors import DragomanError
 from dragoman.evaluation import evaluate
@@ -33,6 +33,7 @@ from dragoman.synthesis import work
 from dragoman.synthesis.meter import Meter
 from dragoman.synthesis.noise import BLANK, FARTHEST, disturbed
 from dragoman.synthesis.shard import Shard
+from dragoman.synthesis.student import prepare
 from dragoman.synthesis.work import Task, synthesise, words
 from dragoman.translator import NO_CARE, Translator
 
@@ -509,8 +510,10 @@ def test_noise_on_many_spaces_takes_no_time():
     ],
 )
 def test_a_corpus_is_named_as_training_reads_it(line: str):
-    assert corpora(words(*corpora(line.split()))) == corpora(line.split())
-    assert " ".join(words(*corpora(line.split()))) == line
+    origins = corpora(line.split())
+    named = tuple(word for origin in origins for word in words(origin))
+    assert corpora(named) == origins
+    assert " ".join(named) == line
 
 
 def test_what_is_printed_can_be_trained_on(
@@ -625,3 +628,32 @@ def test_original_pairs_are_mixed_in_if_wanted(student: Path, trained: Path, cor
     assert main(distill(trained, corpus, out, "--quiet", "--originals", "0.5")) == 0
     assert read_toml(out / "config.toml")["train"] == [str(out / "synthetic" / "1.tsv"), corpus[0], "weight=0.5"]
     assert state(out) != state(student)  # the control for the equalities above
+
+
+# What a student starts from.
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"),
+    [
+        (replace(TINY, encoder_layers=3), {"encoder.0", "decoder.0"}),
+        (replace(TINY, decoder_layers=0), {"encoder.0"}),
+        (replace(TINY, d_model=24), set()),
+        (TINY_RECURRENT, set()),
+    ],
+    ids=["deeper", "shallower", "wider", "recurrent"],
+)
+def test_a_student_starts_with_what_fits_of_its_teacher(
+    trained: Path, tmp_path: Path, model: ModelConfig, layers: set[str]
+):
+    start = tmp_path / "start"
+    prepare(RunConfig("tiny", ("a.tsv",), ("b.tsv",), model=model, init_from=str(start)), trained / "best")
+    (student, tokenizer), (teacher, other) = load_model(start), load_model(trained / "best")
+    assert (tokenizer.pieces, student.config) == (other.pieces, model)
+    theirs = dict(teacher.named_parameters())
+    matrices = {name: own for name, own in student.named_parameters() if own.dim() > 1}
+    same = {name for name, own in matrices.items() if name in theirs and torch.equal(own, theirs[name])}
+    found = {name for name in matrices if ".".join(name.split(".")[:2]) in layers}
+    assert same == (found | {"source_embedding.weight"} if layers else set())
+    inherited = sum(p.numel() for name, p in student.named_parameters() if layers and name in theirs)
+    assert f"weights {inherited:,} are the teacher's" in (start / "card.md").read_text()

@@ -91,6 +91,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.folder import find_model, replace_file
     from dragoman.synthesis.cluster import synthesise_on_ray
     from dragoman.synthesis.meter import Meter
+    from dragoman.synthesis.student import prepare
     from dragoman.synthesis.work import synthesise
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
@@ -168,25 +169,3 @@ def run_of(options: Options, tasks: list["Task"], origins: tuple["Origin", ...])
         model=options.model,
         training=options.training,
     )
-
-
-def prepare(run: RunConfig, teacher: Path) -> None:
-    """The student before it has learned anything: weights drawn at random, and the subwords of the teacher.
-
-    They are a model folder to start from, as for fine-tuning.
-    """
-    import shutil
-
-    import torch
-
-    from dragoman.folder import load_model, new_folder, write_model
-    from dragoman.model import build
-    from dragoman.tokenizer import PAD
-
-    folder = Path(run.init_from)
-    _, tokenizer = load_model(teacher)
-    torch.manual_seed(run.training.seed)
-    model = build(run.model, len(tokenizer), pad=PAD)
-    shutil.rmtree(folder, ignore_errors=True)
-    with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, "# start\n\nNothing is learned yet: weights drawn at random.\n")

@@ -1,0 +1,43 @@
+"""What a student starts from."""
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from dragoman.config import RunConfig
+from dragoman.folder import load_model, new_folder, write_model
+from dragoman.model import Model, Transformer, build
+from dragoman.tokenizer import PAD
+
+
+def prepare(run: RunConfig, teacher: Path) -> None:
+    """Write the student before it has learned anything into the model folder `run.init_from`: the subwords of the
+    teacher, those of its weights that fit, and for all else weights drawn at random.
+    """
+    folder = Path(run.init_from)
+    parent, tokenizer = load_model(teacher)
+    torch.manual_seed(run.training.seed)
+    model = build(run.model, len(tokenizer), pad=PAD)
+    weights, inherited = sum(parameter.numel() for parameter in model.parameters()), inherit(model, parent)
+    shutil.rmtree(folder, ignore_errors=True)
+    with new_folder(folder) as draft:
+        card = f"# start\n\nOf {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.\n"
+        write_model(draft, model, tokenizer, card)
+
+
+@torch.no_grad()
+def inherit(student: Model, teacher: Model) -> int:
+    """Give the student what fits of a teacher that is as wide: its word matrices, and its layers from the lowest on.
+
+    Returns the number of weights. What the teacher would say is then a shorter way off.
+    """
+    both_transformers = isinstance(student, Transformer) and isinstance(teacher, Transformer)
+    if not both_transformers or student.config.d_model != teacher.config.d_model:
+        return 0
+    theirs, count = dict(teacher.named_parameters()), 0
+    for name, own in student.named_parameters():
+        if name in theirs and theirs[name].shape == own.shape:
+            own.copy_(theirs[name])
+            count += own.numel()
+    return count
