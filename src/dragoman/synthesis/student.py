@@ -7,7 +7,8 @@ import torch
 
 from dragoman.config import RunConfig
 from dragoman.folder import load_model, new_folder, write_model
-from dragoman.model import Model, Transformer, build
+from dragoman.model import Model, build
+from dragoman.model.transformer import Transformer
 from dragoman.tokenizer import PAD
 
 
