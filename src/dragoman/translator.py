@@ -70,6 +70,7 @@ class Part:
     ids: Ids
     tag: Ids = field(default_factory=list)
     prefix: str = ""
+    begins: Ids = field(default_factory=list)  # the ids of the prefix
     terms: tuple[Found, ...] = ()
 
 
@@ -168,7 +169,8 @@ class Translator:
             texts = pieces(text, lambda piece: len(self.tokenizer.encode(piece)) <= longest)
             cut = with_words(zip(texts, self.tokenizer.encode_all(texts), strict=True))
         for number, (piece, of_piece) in enumerate(cut):
-            yield Part(piece, of_piece, tag, "" if number else prefix, self._terms(piece))
+            begun = "" if number else prefix
+            yield Part(piece, of_piece, tag, begun, self.tokenizer.encode(begun) if begun else [], self._terms(piece))
 
     def _terms(self, text: str) -> tuple[Found, ...]:
         """Those of the glossary, but not inside of what has to come back as it is."""
@@ -200,8 +202,7 @@ class Translator:
         return [some[: search.n_best] for some in best]
 
     def _demands(self, part: Part) -> Demands:
-        prefix = self.tokenizer.encode(part.prefix) if part.prefix else []
-        return Demands(tuple(prefix), terms(part.terms, self.tokenizer), self._forbidden)
+        return Demands(tuple(part.begins), terms(part.terms, self.tokenizer), self._forbidden)
 
     @cached_property
     def _forbidden(self) -> tuple[tuple[int, ...], ...]:
@@ -220,7 +221,7 @@ class Translator:
         if part.terms:
             flags += [f"no {found.entry.source}" for found in report(part.terms, text).missed]
         flags += [f"has {word}" for word in care.forbidden if word in text]
-        if part.prefix and not self._begun(part, hypothesis):
+        if hypothesis.tokens[: len(part.begins)] != part.begins:
             flags.append("lost prefix")
         return Attempt(text, hypothesis, tuple(flags))
 
@@ -351,11 +352,6 @@ class Translator:
             n for n, (s, t, front) in enumerate(zip(*sizes, strict=True)) if s and t and max(front + s, t) < most
         ]
         return source, target, fronts, fitting
-
-    def _begun(self, part: Part, hypothesis: Hypothesis) -> bool:
-        """Whether it begins as it was asked to."""
-        prefix = self.tokenizer.encode(part.prefix)
-        return list(hypothesis.tokens[: len(prefix)]) == prefix
 
     def _joined(self, parts: list[Part], found: list[list[Attempt]], again: bool) -> Translation:
         """The best attempts of all parts together, then the second best ones, and so on."""

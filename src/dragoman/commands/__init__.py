@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from dragoman.config import SearchConfig
+from dragoman.errors import UsageError
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # its flags stand beside the others: --beam, not --search.beam
@@ -17,3 +18,9 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
     """The flags of a command as an instance of `options`. Wrong ones end the program with exit code 2."""
     given = {} if default is None else {"default": default}
     return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
+
+
+def check_compute(engine: str, compute: str) -> None:
+    """Raises UsageError for numbers that only CTranslate2 computes in."""
+    if compute != "float32" and engine == "native":
+        raise UsageError(f"--compute {compute} needs --engine ctranslate2")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse
+from dragoman.commands import Model, Search, check_compute, parse
 from dragoman.config import Device, SearchConfig, TrainingConfig
 from dragoman.errors import UsageError
 
@@ -71,7 +71,8 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
     result = Origin((str(options.out),), tag=options.tag)
     shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search, options.engine, options.compute)
+    check_shares(options.block, options.search)
+    check_compute(options.engine, options.compute)
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Search, parse
+from dragoman.commands import Search, check_compute, parse
 from dragoman.commands.train import flag
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
 from dragoman.errors import UsageError
@@ -79,7 +79,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.shard import check_shares, shard_of
 
     shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search, options.engine, options.compute)
+    check_shares(options.block, options.search)
+    check_compute(options.engine, options.compute)
     origins, test = corpora(options.train), options.test or options.dev
     for corpus in () if options.shard else (options.dev, test):
         read_corpus(corpus)  # what is wrong with it is told before, not after, hours of work

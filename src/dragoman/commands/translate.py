@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse
+from dragoman.commands import Model, Search, check_compute, parse
 from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
@@ -111,8 +111,7 @@ def check(options: Options) -> None:
         raise UsageError("--words and --alignment need --output-format jsonl")
     if options.threads is not None and options.threads < 1:
         raise UsageError(f"--threads must be at least 1, not {options.threads}")
-    if options.compute != "float32" and options.engine == "native":
-        raise UsageError(f"--compute {options.compute} needs --engine ctranslate2")
+    check_compute(options.engine, options.compute)
     for flag, given in (("--ensemble", options.ensemble), ("--glossary", options.glossary)):
         if given and options.engine != "native":
             raise UsageError(f"{flag} needs --engine native")
@@ -190,9 +189,10 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
     from dragoman.lines import Line, blocks, read, written
 
     faults, marks = 0, Counter[str]()
-    given: BinaryIO = BytesIO() if options.text or options.input else sys.stdin.buffer  # which may be closed
     with (
-        options.input.open("rb") if options.input else nullcontext(given) as source,
+        options.input.open("rb")
+        if options.input
+        else nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
         options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
     ):
         if options.text:

@@ -114,7 +114,7 @@ class Native:
         if config.min_length:
             rules.append(MinimumLength(config.min_length, EOS))
         if config.no_repeat:
-            rules.append(NoRepeat(config.no_repeat, prefixes))
+            rules.append(NoRepeat(config.no_repeat, prefixes, device))
         if any(demand.forbidden for demand in demands):
             rules.append(Forbidden([demand.forbidden for demand in demands], device))
         if prefixes:

@@ -47,8 +47,8 @@ class MinimumLength:
 class NoRepeat:
     """No sequence of `size` tokens twice, but where a sentence has to begin with one (`Prefix`)."""
 
-    def __init__(self, size: int, prefixes: Sequence[Sequence[int]] = ()):
-        self.size, self.prefixed = size, torch.tensor([*map(len, prefixes)])
+    def __init__(self, size: int, prefixes: Sequence[Sequence[int]] = (), device: torch.device | None = None):
+        self.size, self.prefixed = size, torch.tensor([*map(len, prefixes)], device=device)
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         said = tokens[:, 1:]
@@ -57,7 +57,7 @@ class NoRepeat:
         windows = said.unfold(1, self.size, 1)  # R, L - size, size
         again = (windows[..., :-1] == said[:, None, said.size(1) - self.size + 1 :]).all(-1)
         if len(self.prefixed):
-            again &= (self.prefixed.to(sentence.device)[sentence] <= said.size(1))[:, None]
+            again &= (self.prefixed[sentence] <= said.size(1))[:, None]
         cost = torch.zeros_like(again, dtype=log_p.dtype).masked_fill_(again, -math.inf)
         return log_p.scatter_add(1, windows[..., -1], cost)
 

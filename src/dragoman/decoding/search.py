@@ -163,7 +163,7 @@ def beam_search(
     tokens = source.new_full((sentences * beams, 1), bos)
     score = torch.full((sentences, groups, each), -math.inf, device=device)
     score[:, :, 0] = 0  # all beams start equal: keep one
-    best = Best(sentences, n_best or beams, int(max_lengths.max()), source)
+    best = Best(sentences, n_best or beams, int(max_lengths.max()), source, distinct=groups > 1)
     while len(sentence):
         live, length = len(sentence), tokens.size(1)
         log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
@@ -180,8 +180,7 @@ def beam_search(
         for place, expansion in zip(places, found, strict=True):
             if expansion.ends():
                 rows = tokens[(place + expansion.end_beam).flatten(), 1:].view(live, each, -1)
-                ends = expansion.end_score if groups == 1 else best.unseen(sentence, expansion.end_score, rows, True)
-                best.add(sentence, ends / length_penalty(length, alpha), rows, True)
+                best.add(sentence, expansion.end_score / length_penalty(length, alpha), rows, True)
         rows = torch.cat([place + expansion.beam for place, expansion in zip(places, found, strict=True)], 1)
         token = torch.cat([expansion.token for expansion in found], 1)
         score = torch.stack([expansion.score for expansion in found], 1)
@@ -189,9 +188,7 @@ def beam_search(
         cut = length >= max_lengths[sentence]
         if cut.any():  # whatever is still open at the end competes too
             open_ = tokens[:, 1:].view(live, beams, -1)[cut]
-            last = score.flatten(1)[cut]
-            last = last if groups == 1 else best.unseen(sentence[cut], last, open_, False)
-            best.add(sentence[cut], last / length_penalty(length, alpha), open_, False)
+            best.add(sentence[cut], score.flatten(1)[cut] / length_penalty(length, alpha), open_, False)
         top = score.flatten(1).amax(-1)
         going = ~cut & (top > -math.inf)
         if patience:
@@ -266,7 +263,9 @@ class Expansion:
 class Best:
     """The best finished hypotheses of each sentence so far, the best first."""
 
-    def __init__(self, sentences: int, wanted: int, longest: int, like: Tensor):
+    def __init__(self, sentences: int, wanted: int, longest: int, like: Tensor, distinct: bool = False):
+        """distinct: what comes twice counts once; one group of beams never finds a hypothesis twice."""
+        self.distinct = distinct
         self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
         self.tokens = like.new_zeros(sentences, wanted, longest)
         self.length = like.new_zeros(sentences, wanted)
@@ -276,6 +275,8 @@ class Best:
     def add(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> None:
         """score (n, c) and tokens (n, c, L) of hypotheses of n sentences; a score of -inf is none."""
         length, wanted = tokens.size(2), self.score.size(1)
+        if self.distinct:
+            score = self.unseen(sentence, score, tokens, ended)
         self.count[sentence] += (score > -math.inf).sum(1)
         kept, index = torch.cat([self.score[sentence], score], 1).sort(dim=1, descending=True, stable=True)
         index = index[:, :wanted]
@@ -290,7 +291,7 @@ class Best:
         self.score[sentence] = kept[:, :wanted]
 
     def unseen(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
-        """The scores (n, c) of what `add` is given; -inf for what is there already, which groups may find twice."""
+        """The scores (n, c) of what `add` is given; -inf for what is there already, or among them."""
         length = tokens.size(2)
         known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
         there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]

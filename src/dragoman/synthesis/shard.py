@@ -30,11 +30,9 @@ def shard_of(text: str | None, ray: bool) -> Shard:
     return Shard(number, count)
 
 
-def check_shares(block: int, search: SearchConfig, engine: str, compute: str) -> None:
-    """Raises UsageError where blocks, a search or an engine of this kind make no sense here."""
+def check_shares(block: int, search: SearchConfig) -> None:
+    """Raises UsageError where blocks or a search of this kind make no sense here."""
     if not 1 <= block <= LARGEST_BLOCK:
         raise UsageError(f"block must be from 1 to {LARGEST_BLOCK:,}, not {block}")
     if search.n_best > 1:
         raise UsageError(f"n_best {search.n_best}: of every text one translation is written")
-    if compute != "float32" and engine == "native":
-        raise UsageError(f"--compute {compute} needs --engine ctranslate2")

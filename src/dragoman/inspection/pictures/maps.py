@@ -25,6 +25,7 @@ def grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
     most = float(weights.max()) if weights.numel() else 1.0
     mosaic, (high, wide) = tiled(weights)
     scale = Scale(f"{WEIGHTS.name}; the largest is {most:.2f}", WEIGHTS.colours, 0.0, most or 1.0)
+    # Inches of a map, and points of a word in it.
     side = max(min(8 / max(layers, heads), 2.0), min(16 / max(layers, heads), 1.3))
     tall = min(max(len(rows) / max(len(columns), 1), 0.5), 2.0)
     letters = 0.75 * 72 * min(side / max(len(columns), 1), side * tall / max(len(rows), 1))
@@ -53,8 +54,8 @@ def grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
         for other in (above, beside):
             other.tick_params(length=0)
             other.spines[:].set_visible(False)
-        axes.set_xlabel(f"in each map {counted(columns, 'key')} from left to right")
-        axes.set_ylabel(f"{counted(rows, 'query', 'queries')} from top to bottom")
+        axes.set_xlabel(f"in each map {len(columns)} {'key' if len(columns) == 1 else 'keys'} from left to right")
+        axes.set_ylabel(f"{len(rows)} {'query' if len(rows) == 1 else 'queries'} from top to bottom")
         for layer in range(layers):
             for head in range(heads):
                 corner = (wide * head - 0.5, high * layer - 0.5)
@@ -63,10 +64,6 @@ def grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: st
         figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
 
     return Picture(caption, draw, (max(5.0, 2.5 + side * heads), min(max(3.5, 2 + side * tall * layers), LARGEST)))
-
-
-def counted(labels: Sequence[str], one: str, more: str = "") -> str:
-    return f"{len(labels)} {one if len(labels) == 1 else more or one + 's'}"
 
 
 def frame(corner: tuple[float, float], width: float, height: float) -> Any:
