@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from dragoman import alignment
 from dragoman.alignment import (
     Alignment,
     Words,
@@ -25,6 +27,7 @@ from dragoman.alignment import (
     by_word,
     character_links,
     explained,
+    look,
     measure,
     mutual_links,
     spans,
@@ -34,7 +37,7 @@ from dragoman.alignment import (
     watched,
     words,
 )
-from dragoman.batches import Ids
+from dragoman.batches import Batch, Ids
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.corpus import Pair
@@ -344,6 +347,26 @@ def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, ord
     other = measure(model, *word_by_word(100, "backwards" if order == "same" else "same"))
     assert other.agreement is not None
     assert other.agreement < 0.6
+
+
+def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
+    """It asks the model about the first pairs only, until they have so many links, and finds the same head."""
+    model, asked, found = make(), Counter(), {}
+    plant(model, 2, 3, backwards=False)  # type: ignore[arg-type]
+    sources, targets = word_by_word(100, "same")
+
+    def counted(model: Model, batch: Batch) -> None:
+        asked[alignment.ENOUGH] += len(batch.source)
+        look(model, batch)
+
+    monkeypatch.setattr(alignment, "look", counted)
+    for enough in (50, 10_000):
+        monkeypatch.setattr(alignment, "ENOUGH", enough)
+        found[enough] = measure(model, sources, targets)
+        assert (found[enough].layer, found[enough].head, found[enough].agreement) == (2, 3, 1.0)
+        assert found[enough].links == sum(map(len, targets[: asked[enough]]))
+    assert 50 <= found[50].links < 50 + max(map(len, targets))
+    assert asked[10_000] == len(targets)
 
 
 def test_a_model_that_knows_nothing_agrees_no_more_than_by_chance():

@@ -1,5 +1,6 @@
 """What a run tells: the same figures on a terminal, in a log, in metrics.jsonl and for TensorBoard."""
 
+import contextlib
 import io
 import json
 import re
@@ -171,8 +172,8 @@ def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clo
 def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         take_steps(journal, clock, CURVE_EVERY, 2.0)
-        clock.now += 500.0  # a validation
-        journal.reset()
+        with journal.aside():
+            clock.now += 500.0  # a validation
         take_steps(journal, clock, CURVE_EVERY, 4.0, first=CURVE_EVERY + 1)
     first, second = metrics(tmp_path / "run")
     assert (first["event"], first["step"], first["epoch"], first["loss"]) == ("step", CURVE_EVERY, 2, 2.0)
@@ -181,6 +182,22 @@ def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     assert (first["seconds"], second["seconds"]) == (2.0 * CURVE_EVERY, 6.0 * CURVE_EVERY + 500.0)
     assert (first["target_tokens"], second["target_tokens"]) == (1000 * CURVE_EVERY, 2000 * CURVE_EVERY)
     assert first["memory"] > 0
+
+
+@pytest.mark.parametrize(("asides", "speed"), [(True, 100.0), (False, 25.0)])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_is_no_step_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, asides: bool, speed: float):
+    """A step of 10 s, a minute of validating and saving, a step of 10 s. The control counts that minute."""
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        journal.start_clock(0.0)
+        take_steps(journal, clock, 1, 10.0)
+        with journal.aside() if asides else contextlib.nullcontext():
+            if flushed:  # as when a validation is recorded
+                journal.flush(1, 2)
+            clock.now += 30.0 if flushed else 60.0
+        take_steps(journal, clock, 1, 10.0, first=2)
+        journal.flush(2, 2)
+    assert metrics(tmp_path / "run")[-1]["tokens_per_second"] == speed
 
 
 def test_there_is_no_row_for_no_steps(tmp_path: Path, clock: Clock):

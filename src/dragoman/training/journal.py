@@ -5,7 +5,8 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -111,6 +112,13 @@ class Journal:
         self.loss = self.tokens = self.steps = 0.0
         self.since = time.monotonic()
         self.latest: dict[str, float] = {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done in here is no step: it does not count in the speed that is told."""
+        stopped = time.monotonic()
+        yield
+        self.since = time.monotonic() - max(stopped - self.since, 0.0)
 
     def step(
         self,

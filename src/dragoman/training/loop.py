@@ -62,11 +62,13 @@ class Loop:
         while True:
             validated = False
             if self.validation_is_due() and not stopping:
-                validated = self.validate(stop)
+                with journal.aside():
+                    validated = self.validate(stop)
                 stopping = not validated  # it is made up for when the run goes on
             new = self.run.saved != progress.step
             if validated or (new and (stopping or self.is_due(self.settings.save_every))):
-                self.run.save()
+                with journal.aside():
+                    self.run.save()
             if progress.finished and not self.validation_is_due():
                 break
             if stopping:
