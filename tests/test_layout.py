@@ -16,7 +16,7 @@ LAYERS = [
     {"model"},
     {"decoding", "folder", "scoring", "watching"},
     {"dataset", "evaluation", "glossary", "alignment", "interop"},
-    {"coverage"},
+    {"annotations", "coverage"},
     {"translator"},
     {"training", "inspection", "lines", "progress"},
     {"synthesis"},

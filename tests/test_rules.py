@@ -239,19 +239,32 @@ def test_with_patience_the_search_ends_when_so_many_are_finished():
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
-def test_a_prefix_may_repeat_what_the_rest_may_not(search: str):
+@pytest.mark.parametrize("name", ["repetitions", "words", "ends"])
+def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search: str, name: str):
+    """The control: as rules of equal rank, they end the output where the prefix goes against the other."""
     prefixes = [[A, A, A, A], [], [B, A, B, A], []]
     limits = torch.tensor([6, 6, 6, 6])
-    rules = [NoRepeat(1, prefixes), Prefix(prefixes, CPU)]
+    others: dict[str, Rule] = {
+        "repetitions": NoRepeat(1),
+        "words": Forbidden([[[A]]] * 4, CPU),
+        "ends": MinimumLength(5, EOS),
+    }
+    rules = [Prefix(prefixes, CPU, behind=[others[name]])]
     found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=rules)
     for hypothesis, prefix in zip(found, prefixes, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
         rest = hypothesis.tokens[len(prefix) :]
-        assert len(set(rest)) == len(rest)
-        assert not set(rest) & set(prefix)
-    control = [NoRepeat(1), Prefix(prefixes, CPU)]
+        if name == "repetitions":
+            assert len(set(rest)) == len(rest)
+            assert not set(rest) & set(prefix)
+        elif name == "words":
+            assert A not in rest
+        else:
+            assert len(hypothesis.tokens) >= 5
+    control = [others[name], Prefix(prefixes, CPU)]
     found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=control)
-    assert found[0].tokens == [A]
+    if name != "ends":  # no prefix goes against that
+        assert found[0].tokens == {"repetitions": [A], "words": []}[name]
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.1, 10.0])

@@ -237,12 +237,12 @@ def test_the_scores_of_words_add_up_to_that_of_the_translation(trained: Path, pa
     sources = [source for source, _ in pairs[:10]] + ["", "x" * 5000]
     translator = Translator.load(trained, SearchConfig(beam=2, length_penalty=0.0), NO_CARE)
     outputs = translator.translate(sources)
-    words = translator.word_scores(sources, [found.text for found in outputs])
+    words = translator.annotator.word_scores(sources, [found.text for found in outputs])
     for found, scores in zip(outputs[:10], words, strict=False):
         assert " ".join(word for word, _ in scores).strip() == " ".join(found.text.split())
         assert sum(log_p for _, log_p in scores) == pytest.approx(found.score, abs=1e-3)
     assert words[10:] == [[], []]
-    others = translator.word_scores(sources, [found.text for found in outputs[::-1]])
+    others = translator.annotator.word_scores(sources, [found.text for found in outputs[::-1]])
     assert others != words  # the control
 
 
@@ -250,7 +250,7 @@ def test_every_word_that_was_said_is_aligned_with_a_word_of_its_source(trained: 
     sources = [source for source, _ in pairs[:10]] + [""]
     translator = Translator.load(trained, SearchConfig(beam=2), NO_CARE)
     outputs = [found.text for found in translator.translate(sources)]
-    *links, blank = translator.alignments(sources, outputs)
+    *links, blank = translator.annotator.alignments(sources, outputs)
     assert blank == ""
     for source, output, row in zip(sources, outputs, links, strict=False):
         found = [tuple(map(int, link.split("-"))) for link in row.split()]
@@ -261,7 +261,7 @@ def test_every_word_that_was_said_is_aligned_with_a_word_of_its_source(trained: 
 def test_a_model_without_attention_aligns_nothing(tokenizer: Tokenizer):
     config = dataclasses.replace(TINY_RECURRENT, attention="none")
     translator = Translator(build(config, len(tokenizer)).eval(), tokenizer, SHORT)
-    assert translator.alignments(["The dog"], ["x y"]) == [""]
+    assert translator.annotator.alignments(["The dog"], ["x y"]) == [""]
 
 
 def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_tag(pairs: list[Pair]):
@@ -270,14 +270,14 @@ def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_ta
     translator = Translator(build(TINY, len(tokenizer)).eval(), tokenizer, SHORT)
     sources = [source for source, _ in pairs[:5]]
     outputs, tags = [target for _, target in pairs[:5]], ["med"] * len(sources)
-    scores = translator.word_scores(sources, outputs, tags)
+    scores = translator.annotator.word_scores(sources, outputs, tags)
     likelihoods = score(translator.model, [tokenizer.encode(source, "med") for source in sources],
                         tokenizer.encode_all(outputs))  # fmt: skip
-    without = translator.word_scores(sources, outputs)
+    without = translator.annotator.word_scores(sources, outputs)
     for words, likelihood, others in zip(scores, likelihoods, without, strict=True):
         assert sum(log_p for _, log_p in words) == pytest.approx(likelihood.total, abs=1e-4)
         assert sum(log_p for _, log_p in others) != pytest.approx(likelihood.total, abs=1e-2)  # the control
-    for source, row in zip(sources, translator.alignments(sources, outputs, tags), strict=True):
+    for source, row in zip(sources, translator.annotator.alignments(sources, outputs, tags), strict=True):
         assert all(0 <= int(link.split("-")[0]) < len(source.split()) for link in row.split())
 
 

@@ -9,9 +9,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from dragoman import alignment, guards, placeholders
+from dragoman.annotations import Annotator
 from dragoman.batches import Ids
 from dragoman.config import Device, SearchConfig
 from dragoman.coverage import ranked
@@ -23,7 +22,6 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, read_model
 from dragoman.glossary import Found, Glossary, edges, report, terms
 from dragoman.model import Model
-from dragoman.scoring import longest, score
 from dragoman.sentences import pieces
 from dragoman.tokenizer import Tokenizer
 
@@ -274,18 +272,9 @@ class Translator:
         links = None
         if placeholders.find(text, self.care.numbers):
             text = placeholders.without(text, self.care.numbers)[0]
-        elif left and (of_all := self._links(bare, attempt.hypothesis)):
+        elif left and (of_all := self.annotator.links(bare.ids, attempt.hypothesis.tokens, bare.tag)):
             links = [(source, target - len(begun)) for source, target in of_all if target >= len(begun)]
         return begun + placeholders.put_back(text, bare.text, left, links, self.care.numbers)
-
-    def _links(self, part: Part, hypothesis: Hypothesis) -> list[tuple[int, int]] | None:
-        """Pairs of a character of the source and the character of the translation that translates it."""
-        if self.aligned_by is None or len(hypothesis.tokens) >= longest(self.model):
-            return None
-        (weights,) = self._attention(self.aligned_by, [part.ids], [hypothesis.tokens], [part.tag])
-        sides = [alignment.words(self.tokenizer, ids) for ids in (hypothesis.tokens, part.ids)]
-        links = alignment.character_links(alignment.by_word(weights, *sides), *sides)
-        return [(start, target) for (start, _), (target, _) in links]
 
     @cached_property
     def aligned_by(self) -> alignment.Alignment | None:
@@ -294,64 +283,10 @@ class Translator:
             return alignment.unmeasured(self.model)
         return None
 
-    def _attention(
-        self, which: alignment.Alignment, sources: Sequence[Ids], targets: Sequence[Ids], fronts: Sequence[Ids]
-    ) -> Iterator[np.ndarray]:
-        """See `alignment.attention`. The model reads the tag in front of each source, too; its columns are left out."""
-        with_tags = [front + source for front, source in zip(fronts, sources, strict=True)]
-        for front, weights in zip(fronts, alignment.attention(self.model, with_tags, targets, which), strict=True):
-            yield weights.numpy()[:, len(front) :]
-
-    def word_scores(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The words of each output with their log-probabilities in nats; the end is the last, as ''.
-
-        `tags` as in `translate`. An output that is longer than the model takes has none. Of an ensemble, the first
-        model is asked.
-        """
-        source, target, fronts, fitting = self._fitting(sources, outputs, tags)
-        found: list[list[tuple[str, float]]] = [[] for _ in outputs]
-        likelihoods = score(self.model, [fronts[n] + source[n] for n in fitting], [target[n] for n in fitting])
-        for number, likelihood in zip(fitting, likelihoods, strict=True):
-            words = alignment.words(self.tokenizer, target[number])
-            sums = [0.0] * len(words)
-            for place, log_p in zip(words.numbers, likelihood.log_p, strict=False):
-                if words:
-                    sums[max(place, 0)] += log_p
-            found[number] = [*zip(words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
-        return found
-
-    def alignments(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
-    ) -> list[str]:
-        """'0-0 1-2': numbers of a word of the source and of the word of the output that looked at it most.
-
-        `tags` as in `translate`. Empty where one side is longer than the model takes, and for a model without attention
-        over its source.
-        """
-        found = [""] * len(outputs)
-        if self.aligned_by is None:
-            return found
-        source, target, fronts, fitting = self._fitting(sources, outputs, tags)
-        asked = self._attention(self.aligned_by, *([side[n] for n in fitting] for side in (source, target, fronts)))
-        for number, weights in zip(fitting, asked, strict=True):
-            words, of_source = (alignment.words(self.tokenizer, ids[number]) for ids in (target, source))
-            links = alignment.strongest(alignment.by_word(weights, words, of_source))
-            found[number] = " ".join(f"{u}-{w}" for u, w in links)
-        return found
-
-    def _fitting(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None
-    ) -> tuple[list[Ids], list[Ids], list[Ids], list[int]]:
-        """The ids of both sides and of the tags, and the numbers of those that are not blank and fit the model."""
-        source, target = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
-        fronts = [self.tokenizer.front(tag) for tag in tags or [""] * len(source)]
-        most, sizes = longest(self.model), [map(len, side) for side in (source, target, fronts)]
-        fitting = [
-            n for n, (s, t, front) in enumerate(zip(*sizes, strict=True)) if s and t and max(front + s, t) < most
-        ]
-        return source, target, fronts, fitting
+    @property
+    def annotator(self) -> Annotator:
+        """Of an ensemble, the first model is asked."""
+        return Annotator(self.model, self.tokenizer, self.aligned_by)
 
     def _joined(self, parts: list[Part], found: list[list[Attempt]], again: bool) -> Translation:
         """The best attempts of all parts together, then the second best ones, and so on."""

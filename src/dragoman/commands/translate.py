@@ -206,10 +206,10 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
             outputs = [translation.text for translation in found]
             more: list[dict] = [{} for _ in block]
             if options.words:
-                for record, scores in zip(more, translator.word_scores(texts, outputs, tags), strict=True):
+                for record, scores in zip(more, translator.annotator.word_scores(texts, outputs, tags), strict=True):
                     record["words"] = [[word, round(log_p, 4)] for word, log_p in scores]
             if options.alignment:
-                for record, links in zip(more, translator.alignments(texts, outputs, tags), strict=True):
+                for record, links in zip(more, translator.annotator.alignments(texts, outputs, tags), strict=True):
                     record["alignment"] = links
             for line, translation, record in zip(block, found, more, strict=True):
                 for row in written(line, translation, options.output_format, options.key, record):

@@ -110,15 +110,14 @@ class Native:
     @staticmethod
     def rules(config: SearchConfig, demands: list[Demands], device: torch.device) -> list[Rule]:
         rules: list[Rule] = []
-        prefixes = [demand.prefix for demand in demands] if any(demand.prefix for demand in demands) else []
         if config.min_length:
             rules.append(MinimumLength(config.min_length, EOS))
         if config.no_repeat:
-            rules.append(NoRepeat(config.no_repeat, prefixes, device))
+            rules.append(NoRepeat(config.no_repeat))
         if any(demand.forbidden for demand in demands):
             rules.append(Forbidden([demand.forbidden for demand in demands], device))
-        if prefixes:
-            rules.append(Prefix(prefixes, device))
+        if any(demand.prefix for demand in demands):
+            return [Prefix([demand.prefix for demand in demands], device, behind=rules)]
         return rules
 
 

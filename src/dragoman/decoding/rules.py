@@ -45,10 +45,10 @@ class MinimumLength:
 
 
 class NoRepeat:
-    """No sequence of `size` tokens twice, but where a sentence has to begin with one (`Prefix`)."""
+    """No sequence of `size` tokens twice."""
 
-    def __init__(self, size: int, prefixes: Sequence[Sequence[int]] = (), device: torch.device | None = None):
-        self.size, self.prefixed = size, torch.tensor([*map(len, prefixes)], device=device)
+    def __init__(self, size: int):
+        self.size = size
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         said = tokens[:, 1:]
@@ -56,8 +56,6 @@ class NoRepeat:
             return log_p
         windows = said.unfold(1, self.size, 1)  # R, L - size, size
         again = (windows[..., :-1] == said[:, None, said.size(1) - self.size + 1 :]).all(-1)
-        if len(self.prefixed):
-            again &= (self.prefixed[sentence] <= said.size(1))[:, None]
         cost = torch.zeros_like(again, dtype=log_p.dtype).masked_fill_(again, -math.inf)
         return log_p.scatter_add(1, windows[..., -1], cost)
 
@@ -82,17 +80,24 @@ class Forbidden:
 
 
 class Prefix:
-    """Each output begins with the tokens given for its sentence; their own probabilities count as always."""
+    """Each output begins with the tokens given for its sentence; their own probabilities count as always.
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device):
+    The rules of `behind` hold only behind it: whoever gives a prefix means it, whatever else is forbidden.
+    """
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device, behind: Sequence[Rule] = ()):
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self.prefixes = torch.tensor(rows, device=device).view(len(prefixes), longest)  # -1: free
+        self.behind = behind
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        free = log_p.clone() if self.behind else log_p
+        for rule in self.behind:
+            free = rule(free, tokens, sentence)
         place = tokens.size(1) - 1
         if place >= self.prefixes.size(1):
-            return log_p
-        must = self.prefixes[sentence, place]
-        words = torch.arange(log_p.size(1), device=log_p.device)
-        return log_p.masked_fill((must >= 0)[:, None] & (words != must[:, None]), -math.inf)
+            return free
+        must = self.prefixes[sentence, place][:, None]
+        others = torch.arange(log_p.size(1), device=log_p.device) != must
+        return torch.where(must >= 0, log_p.masked_fill(others, -math.inf), free)
