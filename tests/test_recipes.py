@@ -32,7 +32,8 @@ def loaded(recipe: Path) -> RunConfig:
 
 
 def test_the_recipes_are_these():
-    assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, "low-resource-30k", "technical-300k", "tiny"}
+    ours = {"low-resource-30k", "low-resource-short-texts", "technical-300k", "tiny"}
+    assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, *ours}
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
