@@ -59,7 +59,7 @@ IDLE = {"diversity", "top_k", "top_p", "seed"}
 HONOURED_DEMANDS = {"prefix", "forbidden"}
 
 # Tokens with padding, as many as are fastest: of the sources of a search, and of the outputs that are given scores.
-SEARCHED, SCORED = 4096, 256
+SEARCHED, SCORED = 2048, 256
 
 SAMPLES, SAMPLE_LENGTH = 16, 16  # made-up sources that a new copy has to translate as the model does
 TIE = 1e-3  # nats for each token: less than this is rounding
