@@ -21,7 +21,8 @@ from dragoman.decoding.native import Native
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError, UsageError
 from dragoman.folder import find_model, new_folder, read_model, write_model
-from dragoman.interop.ctranslate2 import CACHE, CTranslate2, compare, convert
+from dragoman.interop.conversion import convert
+from dragoman.interop.ctranslate2 import CACHE, CTranslate2, compare
 from dragoman.model import Model, build
 from dragoman.tokenizer import BOS, EOS, Tokenizer
 
@@ -433,7 +434,7 @@ def test_a_damaged_model_is_not_converted(folder: Path):
 
 def test_a_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """The fault: a conversion that forgets the positions."""
-    monkeypatch.setattr("dragoman.interop.ctranslate2.position_table", lambda *_: torch.zeros(4096, TINY.d_model))
+    monkeypatch.setattr("dragoman.interop.conversion.position_table", lambda *_: torch.zeros(4096, TINY.d_model))
     with pytest.raises(DragomanError, match="does not translate as"):
         CTranslate2.open(folder)
     assert not copies(folder.parent)

@@ -151,7 +151,7 @@ def hugging_face(model: Transformer) -> Decode:
 def ctranslate2(model: Transformer, compute: str, threads: int, folder: Path) -> Decode:
     import ctranslate2 as library
 
-    from dragoman.interop.ctranslate2 import convert
+    from dragoman.interop.conversion import convert
 
     pieces = [f"w{id}" for id in range(model.output.out_features)]
     convert(model, pieces, folder / "model", compute)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from dragoman.translator import Translator
 
 TIMED = 200  # sentences of the test set, evenly drawn; all of them are scored
 ROUNDS = 3
+FEWER = (2, 1)  # beams
 NATIVE = "native"
 BASE = "CTranslate2 float32"  # of the teacher, its best without a loss: what others are compared with
 
@@ -53,12 +54,18 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def fewer(self, beam: int) -> str:
+        """Said of a row with fewer beams than asked for."""
+        if beam == self.search.beam:
+            return ""
+        return f", beam {beam}" if beam > 1 else ", greedy"
+
     def __str__(self) -> str:
         first = self.rows[0]
         base = next((row for row in self.rows if (row.model, row.engine) == (first.model, BASE)), first)
         table = [
             [
-                f"{row.model}, {row.engine}" + (", greedy" if row.beam < self.search.beam else ""),
+                f"{row.model}, {row.engine}{self.fewer(row.beam)}",
                 f"{row.scores.bleu.value:.1f}",
                 f"{row.scores.chrf.value:.1f}",
                 f"{row.tokens_per_second:,.0f} ± {100 * row.spread:.0f} %",
@@ -79,16 +86,19 @@ class Report:
 def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchConfig) -> Report:
     """Translate, score and time a test set with each model; with CTranslate2, too, where it is installed.
 
-    Greedy search is measured as well: who has learned from a teacher's translations hardly needs beams (Kim and Rush
-    2016). Raises DragomanError where a model or a test set cannot be used.
+    Two beams and greedy search are measured as well: who has learned from a teacher's translations hardly needs more
+    (Kim and Rush 2016). Raises DragomanError where a model or a test set cannot be used.
     """
     corpus = read_corpus(test)
     sources, references = zip(*corpus.pairs, strict=True)
     notes = corpus.notes()
-    greedy = SearchConfig(
-        beam=1, extra_length=search.extra_length, min_length=search.min_length, no_repeat=search.no_repeat
+    alike = SearchConfig(
+        length_penalty=search.length_penalty,
+        extra_length=search.extra_length,
+        min_length=search.min_length,
+        no_repeat=search.no_repeat,
     )
-    searches = [search] if search.beam == 1 else [search, greedy]
+    fewer = [replace(alike, beam=beam) for beam in FEWER if beam < search.beam]
     found: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
         translator = Translator.load(folder, search)
@@ -99,7 +109,7 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
                 engines += converted(folder, translator, sources)
             except DragomanError as error:
                 notes.append(f"{name}: {error}")
-        for one in searches:
+        for one in (search, *fewer):
             for engine, opened, on_disk in engines:
                 same = copy.copy(translator)
                 same.search, same.engine = one, opened

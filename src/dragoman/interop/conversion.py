@@ -1,0 +1,153 @@
+"""From our Transformer to CTranslate2's: every weight, and every setting that it knows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.errors import DragomanError
+from dragoman.model import Model
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
+from dragoman.model.transformer import DecoderLayer, Residual, Transformer
+from dragoman.tokenizer import BOS, EOS, PAD
+
+PLACES = 4096  # of the table of positions, where those are a formula: source and output end there
+MOST_HEADS = 2**15 - 1
+
+
+def library() -> ModuleType:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise DragomanError("the CTranslate2 engine needs a package: pip install 'dragoman[fast]'") from None
+    return ctranslate2
+
+
+def convert(model: Model, pieces: Sequence[str], folder: Path, compute: str = "float32") -> None:
+    """Write `model` into `folder` as CTranslate2 reads it.
+
+    pieces: the subwords, by id; compute: how weights are stored, such as float32 or int8. CTranslate2 adds no end to a
+    source: whoever uses the folder without this engine has to. Raises DragomanError naming the settings of the model
+    that CTranslate2 does not know.
+    """
+    if not isinstance(model, Transformer):
+        raise DragomanError("CTranslate2 knows no recurrent models: use the native engine")
+    if unknown := beyond(model):
+        other = ", or train with --model.positions rotary" if model.config.positions == "rotary-across" else ""
+        raise DragomanError(f"CTranslate2 knows no model with {' and '.join(unknown)}: use the native engine{other}")
+    library()
+    spec = specification(model)
+    spec.register_source_vocabulary(list(pieces))
+    spec.register_target_vocabulary(list(pieces))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[id] for id in (PAD, BOS, EOS))
+    spec.config.decoder_start_token = pieces[BOS]
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    places = position_table(model.encoder_positions, model.config.d_model)
+    spec.config.add_attribute("longest", None if places is None else len(places))
+    spec.validate()
+    spec.optimize(compute)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+
+
+def beyond(model: Transformer) -> list[str]:
+    """The settings of a model that its CTranslate2 form could not have."""
+    config, attention = model.config, model.config.attention
+    d_k, d_v = attention.head_sizes(config.d_model)
+    words = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
+    reasons = {
+        f"positions = '{config.positions}'": config.positions in ("relative", "rotary-across"),
+        f"attention.score = '{attention.score}'": attention.score != "dot",
+        f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
+        f"attention.heads = {attention.heads}": attention.heads > MOST_HEADS,
+        "encoder_layers = 0": config.encoder_layers == 0,
+        "decoder_layers = 0": config.decoder_layers == 0,
+        "two vocabularies": len(words) > 1,
+    }
+    return [reason for reason, applies in reasons.items() if applies]
+
+
+def specification(model: Transformer) -> Any:
+    """A TransformerSpec with the weights of `model`, without vocabulary."""
+    from ctranslate2.specs import common_spec, transformer_spec
+
+    config = model.config
+    d_k, _ = config.attention.head_sizes(config.d_model)
+    activations = {
+        "relu": common_spec.Activation.RELU,
+        "gelu": common_spec.Activation.GELU,
+        "silu": common_spec.Activation.SWISH,
+    }
+    shape: dict[str, Any] = {
+        "num_heads": config.attention.heads,
+        "head_dim": d_k,
+        "pre_norm": config.norm_first,
+        "activation": activations[config.feed_forward.activation],
+        "rotary_dim": d_k if config.positions == "rotary" else None,
+    }
+    encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape)
+    decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shape)
+    sides = (
+        (encoder, encoder.embeddings[0], model.source_embedding, model.encoder_positions, model.encoder_norm),
+        (decoder, decoder.embeddings, model.target_embedding, model.decoder_positions, model.decoder_norm),
+    )
+    for side, embeddings, words, positions, norm in sides:
+        embeddings.weight = plain(words.weight)
+        side.scale_embeddings = config.scale_embedding
+        if (table := position_table(positions, config.d_model)) is not None:
+            side.position_encodings.encodings = plain(table)
+        if isinstance(norm, nn.LayerNorm):
+            fill_norm(side.layer_norm, norm)
+    layers: list[Any] = [*model.encoder, *model.decoder]
+    for spec, layer in zip([*encoder.layer, *decoder.layer], layers, strict=True):
+        fill_attention(spec.self_attention, layer.attention, layer.around_attention)
+        fill_norm(spec.ffn.layer_norm, layer.around_feed_forward.norm)
+        fill_linear(spec.ffn.linear_0, layer.feed_forward.hidden)
+        fill_linear(spec.ffn.linear_1, layer.feed_forward.out)
+        if isinstance(layer, DecoderLayer):
+            fill_attention(spec.attention, layer.cross_attention, layer.around_cross_attention)
+    fill_linear(decoder.projection, model.output)
+    return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:
+    """Projections that see the same vectors are one matrix: all three, or those of the memory."""
+    query, key, value = attention.query, attention.key, attention.value
+    itself = len(spec.linear) == 2
+    groups = [[query, key, value], [attention.out]] if itself else [[query], [key, value], [attention.out]]
+    for linear, layers in zip(spec.linear, groups, strict=True):
+        fill_linear(linear, *layers)
+    fill_norm(spec.layer_norm, around.norm)
+
+
+def fill_linear(spec: Any, *layers: nn.Linear) -> None:
+    spec.weight = plain(torch.cat([layer.weight for layer in layers]))
+    if layers[0].bias is not None:
+        spec.bias = plain(torch.cat([layer.bias for layer in layers]))
+
+
+def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = plain(norm.weight), plain(norm.bias)
+
+
+def position_table(positions: Positions, d_model: int) -> Tensor | None:
+    """What is added to the embeddings (places, d_model); None: nothing, positions are turned instead.
+
+    CTranslate2 has a formula of its own that it takes where there is no table, so no positions are a table of zeros.
+    """
+    if isinstance(positions, Rotary):
+        return None
+    if isinstance(positions, Learned):
+        return positions.table.weight
+    if isinstance(positions, Sinusoidal):
+        return positions.formula(PLACES, d_model)
+    return torch.zeros(PLACES, d_model)
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """A copy: CTranslate2 rounds weights in place."""
+    return tensor.detach().to("cpu", torch.float32, copy=True)
