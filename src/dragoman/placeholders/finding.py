@@ -1,0 +1,103 @@
+"""What must come through a translation letter by letter: the patterns of it."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+Kind = Literal["url", "email", "code", "tag", "brace", "printf", "variable", "entity", "number"]
+
+LETTER = r"[A-Za-z\u00c0-\u024f]"
+CONVERSION = (
+    r"(?:\d{1,2}\$)?[-+\#0]{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?(?:hh?|ll?|[qjztL])?(?:[@a-z]|[A-Z](?![a-z]{2}))"
+)
+AMOUNT = r"\d++(?:[.,'’\u00a0\u202f]\d++)*+"
+UNIT = rf"""(?:
+    \$(?!\{{) | [€£¥₩₹%‰] | °[CF]? | [℃℉] | EUR | USD | GBP | CHF | JPY | KRW | CNY
+    | (?:k?m|mi)/[hs] | mph | rpm | fps | [kKMGT]?bits?(?:/s)? | [kMGT]B/s | [kKMGTP]i?B | B
+    | (?:[kcdmµμn]m|m|mi|ft|yd)[²³]? | ha | [kmµμ]?g | lbs? | oz | t | [mcdh]?[lL] | h | min | [mµμn]?s
+    | [kMGT]?Hz | [kMG]?Wh? | m?Ah? | [mk]?V | k?J | k?cal | [kh]?Pa | bar | psi | dB | px | pt | em | dpi | ppi
+)(?!{LETTER}|\d)"""
+# Before and after a placeholder only Latin letters count as letters: a Korean particle follows it without a space.
+# No pattern goes back over what it has read, and none reads on past a place where it could begin itself: so the time is
+# linear in the text, whatever the text.
+PATTERNS: dict[Kind, str] = {
+    # Of letters beyond ASCII only those of alphabets.
+    "url": r"""(?i: (?:https?|ftps?|sftp|ssh|git|file|wss?):// | (?:mailto:|www\.)[A-Za-z0-9] )
+        [A-Za-z0-9_\-.~:/?\#\[\]@!$&'()*+,;=%{}\u00c0-\u058f]*+""",
+    "email": r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
+    "code": r"(?<!`)(?: `(?![\s`])[^`\n]++(?<!\s)` | ``(?!`)[^`\n]++(?:`[^`\n]++)*+`` )(?![`A-Za-z0-9])",
+    "tag": r"""< (?: /?[A-Za-z][\w:.-]*+ (?:\s(?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)?+ /?
+        | !--(?:[^<>-]|-(?!->))*+-- ) >""",
+    "brace": r"""\{\{\{?\s?[^{}\s]++(?:\s[^{}\s]++){0,7}+\s?\}\}\}?
+        | [$\#%]\{[^{}\s]++\}
+        | \{\s?(?:[^\W\d][\w.\[\]-]*+|\d*+)(?:![rsa])?
+          (?:[:,][^{}\s]*+|,\s?(?:number|date|time|spellout|ordinal|duration)(?:,\s?[^{}]{0,64}+)?)?\s?\}""",
+    # After a number and a space, a percent sign before a word is per cent: "100 %ig".
+    "printf": rf"""%\([\w.]{{1,64}}\)[-+\#0]{{0,4}}(?:\d{{1,4}})?(?:\.\d{{1,4}})?[A-Za-z]
+        | (?:(?<![\d%])|(?<=%\d))%L?\d{{1,2}}(?!\d|\$|\.\d|[A-Za-z](?![A-Za-z])|[hlqjzt]{{1,2}}[diouxX])
+        | (?:(?<!\d)|(?<=%\d))
+          (?: (?:(?<!\d[\ \u00a0\u202f])|(?<=%\d\ ))%{CONVERSION} | %{CONVERSION}(?!{LETTER}) )(?:%%)?
+        | %%""",
+    "variable": r"""\$[A-Za-z_][A-Za-z0-9_]*+(?:\$(?![A-Za-z0-9_]))? | \$\([A-Za-z0-9_]{1,64}\)
+        | %[A-Z_][A-Z0-9_]{2,64}(?:%|(?![A-Za-z0-9_]))""",
+    "entity": r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});",
+    "number": rf"""(?:(?<!\S)[-−+±])?(?<!{LETTER})(?<![\d_])(?<!\d[.,:'’\u00a0\u202f])(?:
+        [€$£¥₩₹]\ ?{AMOUNT}
+        | \d{{1,2}}:\d{{2}}(?::\d{{2}})?+(?![\d:])
+        | {AMOUNT}(?:[-–]{AMOUNT})?+[\ \u00a0\u202f\u2009]?{UNIT}
+    )""",
+}
+ORDER: tuple[Kind, ...] = ("url", "email", "code", "tag", "brace", "variable", "printf", "entity")
+
+
+def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in kinds), re.VERBOSE)
+
+
+PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
+SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
+URL_END = ".,;:!?'*"  # belongs to the sentence
+BRACKETS = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """text[start:end] of the text that it was found in."""
+
+    start: int
+    end: int
+    text: str
+    kind: Kind
+
+
+def find(text: str, numbers: bool = False) -> list[Placeholder]:
+    """From left to right, none overlapping another; with `numbers`, also amounts with a unit and times of day."""
+    found: list[Placeholder] = []
+    if not numbers and not SIGN.search(text):
+        return found
+    for match in (PLACEHOLDER_OR_NUMBER if numbers else PLACEHOLDER).finditer(text):
+        kind = cast(Kind, match.lastgroup)
+        end = match.end() if kind != "url" else match.start() + _url_length(match[0])
+        found.append(Placeholder(match.start(), end, text[match.start() : end], kind))
+    return found
+
+
+def _url_length(url: str) -> int:
+    """Without the punctuation of the sentence around it, and closing brackets that it does not open."""
+    counts, end = Counter(url), len(url)
+    while url[end - 1] in URL_END or counts[url[end - 1]] > counts[BRACKETS.get(url[end - 1], url[end - 1])]:
+        end -= 1
+        counts[url[end]] -= 1
+    return end
+
+
+def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -> tuple[list[str], list[str]]:
+    """What the output has lost, and what it has that neither the source nor the prefix that was asked for has, each as
+    often as that is so.
+    """
+    before, after, asked = (
+        Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output, prefix)
+    )
+    return list((before - after).elements()), list((after - (before | asked)).elements())
