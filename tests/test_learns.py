@@ -1,6 +1,5 @@
 """The real model, loss, optimizer and search learn tasks whose answer is known."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +14,8 @@ from dragoman.training.optimizer import paper_rate
 from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner
 
-SYMBOLS, LONGEST, SECONDS = 30, 10, 60
+SYMBOLS, LONGEST = 30, 10
+STEPS = 2000  # a thousand is enough, half a minute; a limit by the clock would ask what else the machine does
 CONFIG = TransformerConfig(
     d_model=64,
     encoder_layers=2,
@@ -36,12 +36,12 @@ def sentences(count: int, seed: int) -> list[Ids]:
 
 
 def learn(task: Callable[[Ids], Ids], good_enough: float) -> tuple[Model, float]:
-    """Train until the accuracy on unseen sentences is good enough or the time is over."""
+    """Train until the accuracy on unseen sentences is good enough, for so many steps at most."""
     torch.manual_seed(1)
     model, settings = build(CONFIG, SYMBOLS), TrainingConfig(label_smoothing=0.1, precision="float32")
     learner = Learner(model, settings, Ranks(torch.device("cpu")))
-    began, reached, step = time.monotonic(), 0.0, 0
-    while reached < good_enough and time.monotonic() - began < SECONDS:
+    reached, step = 0.0, 0
+    while reached < good_enough and step < STEPS:
         step += 1
         ids = sentences(64, seed=step)
         batch = Batch.of(ids, [task(each) for each in ids])
@@ -66,7 +66,7 @@ def accuracy(model: Model, task: Callable[[Ids], Ids]) -> float:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_it_learns_to_copy_and_to_reverse_within_a_minute(name):
+def test_it_learns_to_copy_and_to_reverse_in_few_steps(name):
     model, reached = learn(TASKS[name], good_enough=0.995)
     assert reached >= 0.99
     other = TASKS["reverse" if name == "copy" else "copy"]
