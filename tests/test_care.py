@@ -55,6 +55,7 @@ SPEAKERS: dict[str, Callable[[str, SearchConfig], str]] = {
     "everything twice": lambda text, _: f"{text} {text}",
     "the words without what has to come back": lambda text, _: placeholders.without(text)[0],
     "something made up": lambda text, _: "%s <i>lorem {x} ipsum</i> https://other.example",
+    "less at first, and then without an end": lambda text, config: "Der Hund " * 60 if config.no_repeat else "Der Hund",
     "the words backwards": lambda text, _: " ".join(reversed(text.split())),
 }
 

@@ -128,7 +128,7 @@ def test_the_reader_that_everybody_writes_first_shifts(separator: str):
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
 def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
-    assert check("a.tsv") == (0, f"a.tsv: {count} lines, {count} of them without errors and warnings\n")
+    assert check("a.tsv") == (0, f"a.tsv: {count} pairs read, {count} of them without errors and warnings\n")
 
 
 # Findings that need a corpus around them.
@@ -248,7 +248,13 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     write_tsv(tmp_path / "[red]a.tsv", [*changed(SOURCE + "\u2028"), ("", "x")])
     code, out = check("[red]a.tsv")
     assert code == 1
-    for words in ("line-separator", f"[red]a.tsv:{AT + 1}", "empty", "[red]a.tsv:61", "61 lines, 59 of them without"):
+    for words in (
+        "line-separator",
+        f"[red]a.tsv:{AT + 1}",
+        "empty",
+        "[red]a.tsv:61",
+        "61 pairs read, 59 of them without",
+    ):
         assert words in out
     assert RULES["line-separator"].advice in out
 

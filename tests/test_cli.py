@@ -102,6 +102,9 @@ BAD = [
     ("train --train {train} --dev {dev} --out empty.tsv", 0, "empty.tsv: "),
     ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
     ("train --preset huge", 2, "huge"),
+    ("train {train}", 2, "is no file of settings (.toml); sentence pairs: dragoman train --train"),
+    ("train {train} {dev}", 2, "is no file of settings (.toml); sentence pairs: dragoman train --train"),
+    ("info tiny", 2, "tiny is a preset: dragoman info --preset tiny"),
     ("train missing.toml", 2, "missing.toml: no such file"),
     ("train folder.toml", 0, "folder.toml: "),
     ("train unknown.toml", 2, "unknown.toml: training: unknown setting 'warm_up', did you mean 'warmup'?"),
@@ -493,7 +496,7 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--words --output-format jsonl --ensemble other", "--words tells the log-probabilities of one model"),
         ("--keys title -i page.json --lines", "--keys is for --input FILE.json as a document"),
         ("--keys title -i page.json --output-format jsonl", "--keys is for --input FILE.json as a document"),
-        ("--forbid dog  ", "a forbidden word must not be blank"),
+        ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
         ("--length-penalty 100", "length_penalty must be from -10.0 to 10.0, not 100"),
         ("--length-penalty nan", "length_penalty must be from -10.0 to 10.0, not nan"),
         ("--temperature 1e-40", "temperature must be from 0.001 to 100.0, not 1e-40"),
@@ -506,6 +509,25 @@ def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, traine
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert not Path("out").exists()
+
+
+def test_a_flag_that_may_be_given_often_leaves_the_text_alone(dragoman, trained: Path):
+    free = dragoman("translate", "-m", trained, "The dog")
+    first, second = free.out.split()[:2]
+    ran = dragoman("translate", "-m", trained, "--forbid", first, "--forbid", second, "The dog")
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert first not in ran.out
+    assert second not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("a.jsonl", '{"text": "The dog"}'), ("a.TSV", "The dog\tDer Hund"), ("a.txt", "The dog")]
+)
+def test_the_name_of_the_input_says_what_a_line_is(dragoman, trained: Path, name: str, line: str):
+    Path(name).write_text(f"{line}\n")
+    assert dragoman("translate", "-m", trained, "-i", name).out == dragoman("translate", "-m", trained, "The dog").out
+    forced = dragoman("translate", "-m", trained, "-i", name, "--input-format", "text").out
+    assert forced == dragoman("translate", "-m", trained, line).out
 
 
 def test_text_needs_no_standard_input(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):

@@ -647,8 +647,10 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
     trained: Path, tmp_path: Path, model: ModelConfig, layers: set[str]
 ):
     start = tmp_path / "start"
-    prepare(RunConfig("tiny", ("a.tsv",), ("b.tsv",), model=model, init_from=str(start)), trained / "best")
+    said = prepare(RunConfig("tiny", ("a.tsv",), ("b.tsv",), model=model, init_from=str(start)), trained / "best")
     (student, tokenizer), (teacher, other) = load_model(start), load_model(trained / "best")
+    own, its = (sum(parameter.numel() for parameter in one.parameters()) for one in (student, teacher))
+    assert said.startswith(f"the student has {own:,} weights, its teacher {its:,}") if own >= its else not said
     assert (tokenizer.pieces, student.config) == (other.pieces, model)
     theirs = dict(teacher.named_parameters())
     matrices = {name: own for name, own in student.named_parameters() if own.dim() > 1}

@@ -241,6 +241,7 @@ def test_damaged_lines_are_told(plot: Callable[..., Ran]):
         ("first nowhere", 1, "nowhere: no such run folder"),
         ("first/metrics.jsonl", 1, "first/metrics.jsonl: no such run folder"),
         ("young", 1, "young/metrics.jsonl: no metrics yet"),
+        ("other", 1, "other: no run folder"),
         ("empty", 1, "empty/metrics.jsonl: no metrics yet"),
         ("first --out curves.jpg", 2, "curves.jpg: a figure's name ends in one of .svg"),
         ("first --out curves", 2, "curves: a figure's name ends in one of .svg"),
@@ -248,9 +249,10 @@ def test_damaged_lines_are_told(plot: Callable[..., Ran]):
     ],
 )
 def test_a_wrong_request_gets_one_clear_line(plot: Callable[..., Ran], line: str, code: int, words: str):
-    for name in ("young", "empty", "old"):
+    for name in ("young", "empty", "old", "other"):
         Path(name).mkdir()
     Path("empty/metrics.jsonl").touch()
+    Path("young/config.toml").touch()
     row = {"event": "step", "step": 50, "loss": 1.0}
     Path("old/metrics.jsonl").write_text(json.dumps(row) + "\n")
     found, out, err = plot(line)

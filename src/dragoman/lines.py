@@ -63,7 +63,8 @@ def from_json(number: int, text: str, key: str) -> Line:
     if text.count("[") + text.count("{") > DEEPEST and depth(fields) > DEEPEST:
         return Line(number, "", fault=f"more than {DEEPEST} objects and arrays inside each other")
     if not isinstance(fields, dict) or not isinstance(fields.get(key), str):
-        return Line(number, "", fault=f"no text under '{key}'")
+        there = isinstance(fields, dict) and key in fields
+        return Line(number, "", fault=f"what is under '{key}' is no text" if there else f"no text under '{key}'")
     return Line(number, fields[key], fields={name: fields[name] for name in fields if name == key or name not in OURS})
 
 

@@ -79,6 +79,12 @@ class Attempt:
     text: str
     hypothesis: Hypothesis
     flags: tuple[str, ...]
+    broken: int = 0  # how many placeholders it lost or made up
+
+    @property
+    def wrong(self) -> tuple[int, int]:
+        """How much is: whoever fills in placeholders can use a loop, but not a text without them."""
+        return self.broken, len(self.flags)
 
 
 class Translator:
@@ -211,6 +217,8 @@ class Translator:
     def _attempt(self, part: Part, text: str, hypothesis: Hypothesis) -> Attempt:
         care = self.care
         flags: list[str] = []
+        lost: list[str] = []
+        invented: list[str] = []
         if care.guard:
             flags += guards.faults(part.text, text, finished=hypothesis.finished, scripts=self.scripts)
         if care.placeholders:
@@ -221,7 +229,7 @@ class Translator:
         flags += [f"has {word}" for word in care.forbidden if word in text]
         if hypothesis.tokens[: len(part.begins)] != part.begins:
             flags.append("lost prefix")
-        return Attempt(text, hypothesis, tuple(flags))
+        return Attempt(text, hypothesis, tuple(flags), len(lost) + len(invented))
 
     def _again(self, parts: list[Part]) -> list[Attempt]:
         """A more careful search, with placeholders taken out before and put back after it."""
@@ -328,7 +336,7 @@ class Translator:
 
 def better(first: list[Attempt], second: Attempt | None) -> list[Attempt]:
     """The attempts of the first search, behind that of the second one where less is wrong with that."""
-    if second is None or len(second.flags) >= len(first[0].flags):
+    if second is None or second.wrong >= first[0].wrong:
         return first
     return [second, *first[1:]]
 

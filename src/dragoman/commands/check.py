@@ -145,7 +145,7 @@ def show(report: "Report", clean: Path | None, written: int | None) -> None:
     if table.rows:
         console.print(table)
     for part in report.parts:
-        print(f"{part.origin.name}: {part.rows:,} lines, {part.kept:,} of them without errors and warnings")
+        print(f"{part.origin.name}: {part.rows:,} pairs read, {part.kept:,} of them without errors and warnings")
     if clean:
         print(f"{clean}: {written:,} pairs written" if written else f"{clean}: not written")
 

@@ -109,8 +109,9 @@ def main(arguments: list[str]) -> None:
     if options.shard or not all(records):
         return
     run = run_of(options, tasks, origins)
-    if not any((out / "checkpoints").glob("step-*")):
-        prepare(run, teacher)
+    is_new = not any((out / "checkpoints").glob("step-*"))
+    if is_new and (said := prepare(run, teacher)):
+        meter.say(said)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
     torch.set_num_threads(threads)

@@ -30,8 +30,8 @@ class Options:
     "model folder or run folder"
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
     "sentence pairs in any form that training reads (docs/corpora.md)"
-    ensemble: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
-    "further models with the same tokenizer: the mean of the probabilities of all counts"
+    ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
+    "a further model with the same tokenizer: the mean of the probabilities of all counts"
     search: Search = SearchConfig()
     device: Device = "auto"
     "where to compute"
@@ -42,7 +42,7 @@ class Options:
     sentences: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "also write a table to this file (TSV): source, reference, translation and scores of each sentence"
     details: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "also TER, 95 %% intervals, and scores by the length of the source"
+    "also TER, 95 % intervals, and scores by the length of the source"
     against: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
     "compare with this model"
     against_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

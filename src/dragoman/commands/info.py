@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> None:
 
         if options.vocabulary is not None:
             raise UsageError("--vocabulary goes with --preset; a model has its own")
+        if options.model in PRESETS and not Path(options.model).exists():
+            raise UsageError(f"{options.model} is a preset: dragoman info --preset {options.model}")
         folder = find_model(Path(str(options.model)))
         model, _ = read_model(folder)
         if not options.json:

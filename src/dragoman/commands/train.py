@@ -38,6 +38,11 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    if arguments and not arguments[0].startswith("-") and not arguments[0].endswith(".toml"):
+        raise UsageError(
+            f"{arguments[0]} is no file of settings (.toml); sentence pairs: dragoman train --train {arguments[0]} "
+            "--dev FILE"
+        )
     start = defaults(arguments)
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:
@@ -51,6 +56,8 @@ def main(arguments: list[str]) -> None:
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     board = run.training.tensorboard
     with Journal(Path(run.out), Console(stderr=True), options.quiet, tensorboard=board, active=first) as journal:
+        if not options.run.out:
+            journal.say(f"training into {run.out}")
         train(run, journal)
 
 

@@ -34,16 +34,16 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    ensemble: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FOLDER ...")] = ()
-    "further models with the same tokenizer: the mean of the probabilities of all counts"
+    ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
+    "a further model with the same tokenizer: the mean of the probabilities of all counts"
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
     "text to translate; without it, or with -, lines of the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
     "file to read; default: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
-    input_format: Literal["text", "tsv", "jsonl"] = "text"
-    "what a line is: a text, columns of which the first is the text, or an object with the text under --key"
+    input_format: Literal["text", "tsv", "jsonl"] | None = None
+    "what a line is: a text, columns with the text in the first, or an object with it under --key; default: by --input"
     output_format: Literal["text", "tsv", "jsonl", "nbest"] = "text"
     "translations alone; source, translation, score and other columns; objects; or all --n-best as Moses writes them"
     words: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -52,8 +52,8 @@ class Options:
     "with --output-format jsonl: which word of the source goes with which of the translation, as 0-0 1-2"
     key: str = "text"
     "where JSONL has the text"
-    keys: tuple[str, ...] = ()
-    "of a JSON document: translate the values of these keys; default: all strings"
+    keys: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    "of a JSON document: translate the values of this key; default: all strings"
     lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "take --input as lines, also where its name ends like that of a document (docs/documents.md)"
     tag: str = ""
@@ -62,8 +62,8 @@ class Options:
     "how every translation begins"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "source terms and the target terms that have to stand for them (docs/glossary.md)"
-    forbid: tuple[str, ...] = ()
-    "words that no translation may have"
+    forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
+    "a word that no translation may have"
     placeholders: bool = True
     "placeholders, tags, addresses and code come back as they are, once each (docs/placeholders.md)"
     numbers: bool = False
@@ -151,11 +151,19 @@ def opened(options: Options) -> "Translator":
     return translator
 
 
+def form(options: Options) -> Literal["text", "tsv", "jsonl"]:
+    """What a line of the input is."""
+    if options.input_format:
+        return options.input_format
+    suffix = options.input.suffix.lower() if options.input else ""
+    return "jsonl" if suffix == ".jsonl" else "tsv" if suffix == ".tsv" else "text"
+
+
 def is_document(options: Options) -> bool:
     from dragoman.documents import SUFFIXES
 
     suffix = options.input.suffix.lower() if options.input else ""
-    plain = suffix == ".txt" or options.lines or (options.input_format, options.output_format) != ("text", "text")
+    plain = suffix == ".txt" or options.lines or (form(options), options.output_format) != ("text", "text")
     return suffix in SUFFIXES and not plain
 
 
@@ -198,7 +206,7 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
         if options.text:
             groups = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
         else:
-            lines = read(source, options.input_format, options.key, progress.say)
+            lines = read(source, form(options), options.key, progress.say)
             groups = blocks(lines, source, interactive, BLOCK)
         for block in groups:
             texts, tags, count = [line.text for line in block], [options.tag] * len(block), len(block)

@@ -78,6 +78,8 @@ def read_metrics(run: Path) -> Metrics:
                     }
                 except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                     damaged.append(number)
+    if not (file.exists() or (run / "config.toml").exists()):
+        raise DragomanError(f"{run}: no run folder, as dragoman train makes them")
     if not rows:
         raise DragomanError(f"{file}: no metrics yet; a run records them every 50 steps and at each validation")
     return Metrics(dict(sorted(rows.items())), damaged)

@@ -12,9 +12,11 @@ from dragoman.model.transformer import Transformer
 from dragoman.tokenizer import PAD
 
 
-def prepare(run: RunConfig, teacher: Path) -> None:
+def prepare(run: RunConfig, teacher: Path) -> str:
     """Write the student before it has learned anything into the model folder `run.init_from`: the subwords of the
     teacher, those of its weights that fit, and for all else weights drawn at random.
+
+    Returns what there is to be said against it, or nothing.
     """
     folder = Path(run.init_from)
     parent, tokenizer = load_model(teacher)
@@ -25,6 +27,13 @@ def prepare(run: RunConfig, teacher: Path) -> None:
     with new_folder(folder) as draft:
         card = f"# start\n\nOf {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.\n"
         write_model(draft, model, tokenizer, card)
+    theirs = sum(parameter.numel() for parameter in parent.parameters())
+    if weights < theirs:
+        return ""
+    return (
+        f"the student has {weights:,} weights, its teacher {theirs:,}: --model.encoder-layers, --model.decoder-layers, "
+        "--model.d-model and --model.feed-forward.d-ff make it smaller"
+    )
 
 
 @torch.no_grad()

@@ -311,6 +311,8 @@ def join(task: Task, begun: dict[str, Any], blocks: int) -> dict[str, Any]:
             opened.write(body)
     names = " and ".join(begun["files"])
     notes = [f"{names}: left out {count:,} {reason} ({some(places)})" for reason, (count, places) in left_out.items()]
+    if 2 * pairs < counted:
+        notes.append(f"{names}: {pairs:,} pairs of {counted:,} texts are few: is {task.model} trained well enough?")
     if counted != begun["texts"] or counted != pairs + sum(count for count, _ in left_out.values()):
         raise changed(task)
     if not pairs:
