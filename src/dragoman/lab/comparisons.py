@@ -191,7 +191,7 @@ def draw_lengths(figure: Any, runs: Runs) -> None:
     axes.set_xticks(range(len(groups)), [f"{group.shortest} to {group.longest}" for group in groups])
     axes.set(xlabel="length of the source (characters)", ylabel="BLEU", ylim=(0, None))
     axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False, fontsize=9)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)  # inside, it would hide some line
 
 
 def draw_losses(figure: Any, runs: Runs) -> None:
@@ -202,7 +202,7 @@ def draw_losses(figure: Any, runs: Runs) -> None:
         axes.plot(steps, values, markevery=max(1, len(losses) // 8), label=label, **style(number))
     axes.set(xlabel="step", ylabel="training loss (nats per token)")
     axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False, fontsize=9)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
 
 
 # What follows from the numbers.
