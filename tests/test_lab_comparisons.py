@@ -150,9 +150,7 @@ def test_every_figure_draws(name: str):
         draw(figure, shown)
         figure.canvas.draw()
         texts = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
-        legend = [
-            text.get_text() for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()
-        ]
+        legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         assert set(labels) <= {*texts, *legend}
         pyplot().close(figure)
 
