@@ -103,6 +103,7 @@ BAD = [
     ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
     ("train --preset huge", 2, "huge"),
     ("train {train}", 2, "is no file of settings (.toml); sentence pairs: dragoman train --train"),
+    ("train --quiet {train}", 2, "is no file of settings (.toml); sentence pairs: dragoman train --train"),
     ("train {train} {dev}", 2, "is no file of settings (.toml); sentence pairs: dragoman train --train"),
     ("info tiny", 2, "tiny is a preset: dragoman info --preset tiny"),
     ("train missing.toml", 2, "missing.toml: no such file"),

@@ -1,5 +1,6 @@
 """Pairs that a model makes: the same bytes however often the work is killed and however it is shared out; students."""
 
+import itertools
 import json
 import os
 import random
@@ -130,6 +131,21 @@ def test_no_text_is_lost_or_invented(
         translation, text = row.split("\t")
         assert translation.strip()
         assert text in rest
+
+
+@pytest.mark.parametrize("every", [1, 2, 10])
+def test_a_teacher_that_mostly_fails_is_told(task: Task, every: int, monkeypatch: pytest.MonkeyPatch):
+    """Every translation but each tenth, each second or none has a fault; blank lines are not the teacher's."""
+    asked = itertools.count()
+
+    def some(*_: object, **__: object) -> tuple[str, ...]:
+        return () if next(asked) % every == 0 else ("loop",)
+
+    monkeypatch.setattr("dragoman.synthesis.work.faults", some)
+    record = make(task)
+    assert record
+    told = [note for note in record["notes"] if "trained well enough" in note]
+    assert len(told) == (every == 10)
 
 
 def test_what_is_left_out_is_counted_and_named(task: Task, mono: str, capfd: pytest.CaptureFixture[str]):

@@ -217,19 +217,19 @@ class Translator:
     def _attempt(self, part: Part, text: str, hypothesis: Hypothesis) -> Attempt:
         care = self.care
         flags: list[str] = []
-        lost: list[str] = []
-        invented: list[str] = []
         if care.guard:
             flags += guards.faults(part.text, text, finished=hypothesis.finished, scripts=self.scripts)
+        broken: list[str] = []
         if care.placeholders:
             lost, invented = placeholders.compare(part.text, text, care.numbers, part.prefix)
-            flags += [f"lost {found}" for found in lost] + [f"invented {found}" for found in invented]
+            broken = [f"lost {found}" for found in lost] + [f"invented {found}" for found in invented]
+        flags += broken
         if part.terms:
             flags += [f"no {found.entry.source}" for found in report(part.terms, text).missed]
         flags += [f"has {word}" for word in care.forbidden if word in text]
         if hypothesis.tokens[: len(part.begins)] != part.begins:
             flags.append("lost prefix")
-        return Attempt(text, hypothesis, tuple(flags), len(lost) + len(invented))
+        return Attempt(text, hypothesis, tuple(flags), len(broken))
 
     def _again(self, parts: list[Part]) -> list[Attempt]:
         """A more careful search, with placeholders taken out before and put back after it."""

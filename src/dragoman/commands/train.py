@@ -38,14 +38,13 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    if arguments and not arguments[0].startswith("-") and not arguments[0].endswith(".toml"):
-        raise UsageError(
-            f"{arguments[0]} is no file of settings (.toml); sentence pairs: dragoman train --train {arguments[0]} "
-            "--dev FILE"
-        )
+    for name in arguments[:1]:
+        if not name.startswith("-"):
+            check_settings(name)
     start = defaults(arguments)
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:
+        check_settings(str(options.config))
         raise UsageError(f"the file of settings must come first: dragoman train {options.config} ...")
     run = complete(options)
     from rich.console import Console
@@ -59,6 +58,14 @@ def main(arguments: list[str]) -> None:
         if not options.run.out:
             journal.say(f"training into {run.out}")
         train(run, journal)
+
+
+def check_settings(name: str) -> None:
+    """Raises UsageError for what stands in the place of the file of settings and is none."""
+    if not name.endswith(".toml"):
+        raise UsageError(
+            f"{name} is no file of settings (.toml); sentence pairs: dragoman train --train {name} --dev FILE"
+        )
 
 
 def defaults(arguments: list[str]) -> Options:

@@ -155,16 +155,20 @@ def form(options: Options) -> Literal["text", "tsv", "jsonl"]:
     """What a line of the input is."""
     if options.input_format:
         return options.input_format
-    suffix = options.input.suffix.lower() if options.input else ""
-    return "jsonl" if suffix == ".jsonl" else "tsv" if suffix == ".tsv" else "text"
+    by_name: dict[str, Literal["tsv", "jsonl"]] = {".tsv": "tsv", ".jsonl": "jsonl"}
+    return by_name.get(suffix(options), "text")
+
+
+def suffix(options: Options) -> str:
+    """How the name of the input ends; '' without one."""
+    return options.input.suffix.lower() if options.input else ""
 
 
 def is_document(options: Options) -> bool:
     from dragoman.documents import SUFFIXES
 
-    suffix = options.input.suffix.lower() if options.input else ""
-    plain = suffix == ".txt" or options.lines or (form(options), options.output_format) != ("text", "text")
-    return suffix in SUFFIXES and not plain
+    plain = suffix(options) == ".txt" or options.lines or (form(options), options.output_format) != ("text", "text")
+    return suffix(options) in SUFFIXES and not plain
 
 
 def translate_document(translator: "Translator", options: Options, progress: "Lines") -> None:

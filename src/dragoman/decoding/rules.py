@@ -92,12 +92,11 @@ class Prefix:
         self.behind = behind
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        free = log_p.clone() if self.behind else log_p
-        for rule in self.behind:
-            free = rule(free, tokens, sentence)
         place = tokens.size(1) - 1
-        if place >= self.prefixes.size(1):
-            return free
-        must = self.prefixes[sentence, place][:, None]
-        others = torch.arange(log_p.size(1), device=log_p.device) != must
-        return torch.where(must >= 0, log_p.masked_fill(others, -math.inf), free)
+        inside = place < self.prefixes.size(1)
+        if inside:  # before the others, which may write into log_p
+            must = self.prefixes[sentence, place][:, None]
+            forced = log_p.masked_fill(torch.arange(log_p.size(1), device=log_p.device) != must, -math.inf)
+        for rule in self.behind:
+            log_p = rule(log_p, tokens, sentence)
+        return torch.where(must >= 0, forced, log_p) if inside else log_p

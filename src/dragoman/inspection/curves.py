@@ -63,6 +63,8 @@ def read_metrics(run: Path) -> Metrics:
     file = run / "metrics.jsonl"
     if not run.is_dir():
         raise DragomanError(f"{run}: no such run folder")
+    if not (file.exists() or (run / "config.toml").exists()):
+        raise DragomanError(f"{run}: no run folder, as dragoman train makes them")
     rows: dict[tuple[str, int], dict[str, float]] = {}
     damaged: list[int] = []
     if file.exists():
@@ -78,8 +80,6 @@ def read_metrics(run: Path) -> Metrics:
                     }
                 except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                     damaged.append(number)
-    if not (file.exists() or (run / "config.toml").exists()):
-        raise DragomanError(f"{run}: no run folder, as dragoman train makes them")
     if not rows:
         raise DragomanError(f"{file}: no metrics yet; a run records them every 50 steps and at each validation")
     return Metrics(dict(sorted(rows.items())), damaged)

@@ -10,6 +10,7 @@ from dragoman.folder import load_model, new_folder, write_model
 from dragoman.model import Model, build
 from dragoman.model.transformer import Transformer
 from dragoman.tokenizer import PAD
+from dragoman.training.run import size
 
 
 def prepare(run: RunConfig, teacher: Path) -> str:
@@ -22,12 +23,11 @@ def prepare(run: RunConfig, teacher: Path) -> str:
     parent, tokenizer = load_model(teacher)
     torch.manual_seed(run.training.seed)
     model = build(run.model, len(tokenizer), pad=PAD)
-    weights, inherited = sum(parameter.numel() for parameter in model.parameters()), inherit(model, parent)
+    weights, theirs, inherited = size(model), size(parent), inherit(model, parent)
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
         card = f"# start\n\nOf {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.\n"
         write_model(draft, model, tokenizer, card)
-    theirs = sum(parameter.numel() for parameter in parent.parameters())
     if weights < theirs:
         return ""
     return (

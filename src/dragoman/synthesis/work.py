@@ -30,6 +30,8 @@ from dragoman.synthesis.noise import disturbed
 from dragoman.synthesis.shard import Shard
 from dragoman.translator import NO_CARE, Translator
 
+FAULTY = "translations with a fault"  # a reason to leave out, with the fault behind it
+
 Place = tuple[str, str]  # 'news.tsv:12', and the text there
 
 
@@ -285,7 +287,7 @@ def translated(
     for index, translation in zip(fit, found, strict=True):
         text = one_column(translation.text)
         if wrong := faults(clean[index], text, finished=translation.finished):
-            left_out.setdefault(f"translations with a fault ({wrong[0]})", []).append(block[index][0])
+            left_out.setdefault(f"{FAULTY} ({wrong[0]})", []).append(block[index][0])
         else:
             yield index, clean[index], text
 
@@ -311,8 +313,9 @@ def join(task: Task, begun: dict[str, Any], blocks: int) -> dict[str, Any]:
             opened.write(body)
     names = " and ".join(begun["files"])
     notes = [f"{names}: left out {count:,} {reason} ({some(places)})" for reason, (count, places) in left_out.items()]
-    if 2 * pairs < counted:
-        notes.append(f"{names}: {pairs:,} pairs of {counted:,} texts are few: is {task.model} trained well enough?")
+    faulty = sum(count for reason, (count, _) in left_out.items() if reason.startswith(FAULTY))
+    if faulty > pairs:
+        notes.append(f"{names}: {faulty:,} translations with a fault are many: is {task.model} trained well enough?")
     if counted != begun["texts"] or counted != pairs + sum(count for count, _ in left_out.values()):
         raise changed(task)
     if not pairs:
