@@ -26,9 +26,9 @@ from dragoman.config import (
     TransformerConfig,
     write_toml,
 )
-from dragoman.corpus import Pair
-from dragoman.tokenizer import Tokenizer
-from dragoman.training.checkpoint import Progress
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
 
@@ -75,7 +75,7 @@ class Notebook(Journal):
     def __init__(self, run: Path, active: bool = True):
         super().__init__(run, Console(file=io.StringIO()), quiet=True, active=active)
         self.losses: list[float] = []
-        self.returned: Progress | None = None
+        self.returned: TrainingProgress | None = None
         self.said: list[str] = []
 
     def step(self, *place: int, **values: Any) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from conftest import toy_pairs
 
-from dragoman.corpus import Pair
+from dragoman.data.corpus import Pair
 
 BOM = "\ufeff"
 CLEAN = toy_pairs(60)

@@ -37,18 +37,19 @@ from dragoman.alignment import (
     watched,
     words,
 )
-from dragoman.batches import Batch, Ids
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
-from dragoman.corpus import Pair
+from dragoman.data.batches import Batch, Ids
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.decoding.forced import forced_batches, token_log_p
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import new_folder, read_model, verify, write_model
+from dragoman.files import new_folder
 from dragoman.inspection.attention import cross_attention
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.transformer import Transformer
-from dragoman.scoring import forced_batches, token_log_p
-from dragoman.tokenizer import RESERVED, Tokenizer
+from dragoman.model_folder import read_model, verify, write_model
 
 DEEP = dataclasses.replace(TINY, decoder_layers=3, attention=AttentionConfig(heads=4))
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {

@@ -14,13 +14,13 @@ from torch import nn
 
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
+from dragoman.config.presets import PRESETS
 from dragoman.inspection.architecture import Box, Side, architecture, draw_box, sides
 from dragoman.inspection.cost import cost
-from dragoman.inspection.figures import pyplot, save
+from dragoman.inspection.figure import pyplot, save
 from dragoman.lab import EXPERIMENTS
 from dragoman.model import Model, outline
 from dragoman.model.attention import explicit
-from dragoman.presets import PRESETS
 
 DOCS = Path(__file__).parents[1] / "docs"
 BASE = PRESETS["base"].model

@@ -15,14 +15,15 @@ from torch import Tensor
 
 from dragoman.cli import main
 from dragoman.config import ModelConfig
-from dragoman.corpus import Pair
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import new_folder, read_model, weights, write_model
+from dragoman.files import new_folder
 from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
+from dragoman.model_folder import read_model, weights, write_model
 from dragoman.training.average import average
 from dragoman.training.checkpoint import point
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 
 def write(

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.batches import Batch, Plan, Repeat, plan, source_batch, split
-from dragoman.tokenizer import BOS, EOS, PAD
+from dragoman.data.batches import Batch, Plan, Repeat, plan, source_batch, split
+from dragoman.data.tokenizer import BOS, EOS, PAD
 
 LONGEST = 40
 

@@ -16,17 +16,18 @@ from conftest import TINY, write_tsv
 from torch.nn.attention import SDPBackend
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.batches import Batch
-from dragoman.benchmarks import Contender, compete, programs, training
+from dragoman.benchmarks import programs, training
 from dragoman.benchmarks.peers import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
 from dragoman.benchmarks.profile import operations, product_rate, shares
 from dragoman.benchmarks.programs import PROGRAMS, Task, Trainer
 from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, OURS_PLANNED, Shape, Work, fastest_step, grouped
 from dragoman.config import read_toml
+from dragoman.data.batches import Batch
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
+from dragoman.evaluation.timing import Contender, compete
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import Tokenizer
 
 VOCABULARY = 300
 MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)

@@ -9,10 +9,11 @@ from conftest import toy_pairs, write_tsv
 from hostile import AT, CLEAN, CODECS, HOSTILE, SEPARATORS, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
 
 from dragoman.cli import main
-from dragoman.corpus import corpora, read_corpus, stream
-from dragoman.corpus.check import check as check_sets
-from dragoman.corpus.judge import Limits
-from dragoman.corpus.rules import RULES
+from dragoman.data.check.check import check as check_sets
+from dragoman.data.check.judge import Limits
+from dragoman.data.check.rules import RULES
+from dragoman.data.corpus import read_corpus, stream
+from dragoman.data.spec import parse_corpora
 from dragoman.demo.phrasebook import phrasebook
 from dragoman.errors import DragomanError
 
@@ -65,7 +66,7 @@ def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_pat
         assert str(error.value).startswith("a.")
         assert len(str(error.value)) < 300
     else:
-        (origin,) = corpora(case.words)
+        (origin,) = parse_corpora(case.words)
         rows = list(stream(origin))
         assert [(row.source, row.target) for row in rows] == case.reads
         if origin.format != ".po":
@@ -289,11 +290,11 @@ def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: 
 def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path):
     path = Path(write_tsv(tmp_path / "a.tsv", CLEAN))
 
-    report = check_sets({"train": corpora([str(path)])}, Limits())
+    report = check_sets({"train": parse_corpora([str(path)])}, Limits())
     assert not report.findings
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dragoman.corpus.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
-        report = check_sets({"train": corpora([str(path)])}, Limits())
+        patch.setattr("dragoman.data.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
+        report = check_sets({"train": parse_corpora([str(path)])}, Limits())
     assert "changed while it was read" in report.findings["unreadable"].example
 
 

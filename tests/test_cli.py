@@ -18,11 +18,12 @@ from conftest import TINY, write_tsv
 
 from dragoman.cli import COMMANDS, main
 from dragoman.config import SearchConfig
-from dragoman.corpus import Pair
-from dragoman.folder import new_folder, verify, write_model
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import EOS, Tokenizer
+from dragoman.files import new_folder
 from dragoman.model import build
-from dragoman.tokenizer import EOS, Tokenizer
-from dragoman.translator import NO_CARE, Translator
+from dragoman.model_folder import verify, write_model
+from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
 Corpus = tuple[str, str]
 
@@ -274,7 +275,7 @@ HOSTILE = [
 ]
 
 
-CARELESS = ("--no-guard", "--no-placeholders")
+CARELESS = ("--no-detect-faults", "--no-placeholders")
 
 
 def test_there_is_a_line_out_for_every_line_in(trained: Path):
@@ -284,7 +285,7 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
     lines = out.decode().removesuffix("\n").split("\n")
     assert len(lines) == len(HOSTILE)
     assert lines[1:3] == ["", "   "]
-    first = Translator.load(trained, SearchConfig(beam=1), NO_CARE).translate([HOSTILE[0].decode()])
+    first = Translator.load(trained, SearchConfig(beam=1), NO_SAFEGUARDS).translate([HOSTILE[0].decode()])
     assert lines[0] == first[0].text
     told = err.decode().splitlines()
     assert told[:2] == [f"line {number}: not UTF-8; what cannot be read is replaced" for number in (4, 5)]
@@ -492,11 +493,17 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     ("flags", "said"),
     [
         ("--glossary terms.tsv --temperature 1", "--glossary needs a plain beam search"),
-        ("--glossary terms.tsv --groups 2", "--glossary needs a plain beam search"),
+        ("--glossary terms.tsv --beam-groups 2", "--glossary needs a plain beam search"),
         ("--glossary terms.tsv --engine ctranslate2", "--glossary needs --engine native"),
-        ("--words --output-format jsonl --ensemble other", "--words tells the log-probabilities of one model"),
-        ("--keys title -i page.json --lines", "--keys is for --input FILE.json as a document"),
-        ("--keys title -i page.json --output-format jsonl", "--keys is for --input FILE.json as a document"),
+        (
+            "--word-scores --output-format jsonl --ensemble other",
+            "--word-scores tells the log-probabilities of one model",
+        ),
+        ("--translate-key title -i page.json --as-lines", "--translate-key is for --input FILE.json as a document"),
+        (
+            "--translate-key title -i page.json --output-format jsonl",
+            "--translate-key is for --input FILE.json as a document",
+        ),
         ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
         ("--length-penalty 100", "length_penalty must be from -10.0 to 10.0, not 100"),
         ("--length-penalty nan", "length_penalty must be from -10.0 to 10.0, not nan"),
@@ -542,7 +549,7 @@ def test_text_needs_no_standard_input(dragoman, trained: Path, monkeypatch: pyte
 
 def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
     Path("page.json").write_text('{"title": "The dog"}')
-    monkeypatch.setattr("dragoman.translator.Translator.translate", None)  # any call would be a traceback
+    monkeypatch.setattr("dragoman.translation.translator.Translator.translate", None)  # any call would be a traceback
     ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
     assert ran.code == 1
     assert "missing/page.json" in ran.err

@@ -25,9 +25,9 @@ from dragoman.config import (
     update,
     write_toml,
 )
+from dragoman.config.presets import BIG, DEMO, PRESETS, TINY
 from dragoman.errors import UsageError
 from dragoman.model import build
-from dragoman.presets import BIG, DEMO, PRESETS, TINY
 
 SECTIONS = [AttentionConfig, FeedForwardConfig, TransformerConfig, RecurrentConfig, SearchConfig, TrainingConfig]
 
@@ -144,7 +144,7 @@ def test_one_file_will_do_where_several_may_be():
         (TrainingConfig, "warmup", 0),
         (TrainingConfig, "learning_rate", 0.0),
         (TrainingConfig, "label_smoothing", 1.0),
-        (TrainingConfig, "joined", 1.5),
+        (TrainingConfig, "concatenate", 1.5),
         (TrainingConfig, "clip", -1.0),
         (TrainingConfig, "patience", -1),
         (TrainingConfig, "threads", 0),

@@ -28,10 +28,10 @@ from test_search import (
 )
 from torch import Tensor
 
-from dragoman.decoding.constrained import OPEN, STEM, WORD, Candidates, Demand, constrained_search, ranks
 from dragoman.decoding.engine import Term
-from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
+from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import Hypothesis, beam_search
+from dragoman.decoding.terms import OPEN, STEM, WORD, Candidates, TermTable, constrained_search, ranks
 from dragoman.model import build
 
 MODEL, SENTENCE = make("sinusoidal"), SENTENCES[0]
@@ -68,7 +68,7 @@ def search(
     sentences: list[list[int]] | None = None,
     alpha: float = 0.6,
     model=MODEL,
-    rules: tuple[Rule, ...] = (),
+    rules: tuple[Processor, ...] = (),
     edges: Tensor | None = None,
     n_best: int | None = None,
 ) -> list[list[Hypothesis]]:
@@ -356,7 +356,7 @@ def test_each_bank_has_its_share_of_the_beams():
     score = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -math.inf]])
     bank = torch.tensor([[0, 0, 0, 1, 1, 2, 3, 3, 4]])
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
-    nothing = Demand.of([()], CPU).beginning(9)
+    nothing = TermTable.of([()], CPU).beginning(9)
     found = Candidates(score, bank, bank, ended, bank, ranks(bank), nothing)
     assert [found.going(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
         [7],

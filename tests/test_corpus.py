@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.corpus import LeftOut, corpora, filled, read_corpus, stream
-from dragoman.corpus.lines import lines
+from dragoman.data.corpus import LeftOut, filled, read_corpus, stream
+from dragoman.data.lines import lines
+from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 
 BOM = "\ufeff"
@@ -77,7 +78,7 @@ def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path:
     corpus = read_corpus([source, target])
     assert corpus.pairs == [pairs[number - 1] for number in full]
     assert corpus.lines == full
-    (origin,) = corpora([source, target])
+    (origin,) = parse_corpora([source, target])
     rows = list(stream(origin))
     assert [row.number for row in rows] == list(range(1, len(pairs) + 1))
     left_out = LeftOut(origin)

@@ -13,7 +13,8 @@ from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.corpus import LeftOut, Origin, Pair, corpora, filled, read_corpus, stream
+from dragoman.data.corpus import LeftOut, Pair, filled, read_corpus, stream
+from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
 every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
@@ -49,7 +50,7 @@ def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: 
         pairs = [(f"x{source}", target) for source, target in pairs]
     path = tmp_path / f"a.{kind}{pack}"
     path.write_bytes(packed(WRITERS[kind](pairs), CODECS[pack]))
-    (origin,) = corpora([str(path)])
+    (origin,) = parse_corpora([str(path)])
     rows = list(stream(origin))
     assert [(row.source, row.target) for row in rows] == expected(kind, pairs)
     numbers = [row.number for row in rows]
@@ -67,7 +68,7 @@ def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
 def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.tsv").write_bytes(tsv(CLEAN))
     for size in (1, 2, 7, 100):
-        monkeypatch.setattr("dragoman.corpus.lines.BLOCK", size)
+        monkeypatch.setattr("dragoman.data.lines.BLOCK", size)
         assert read_corpus([str(tmp_path / "a.tsv")]).pairs == CLEAN
 
 
@@ -157,7 +158,7 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     extra = '\n#, fuzzy\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr ""\n\n#~ msgid "o"\n#~ msgstr "p"\n'
     path = tmp_path / "a.po"
     path.write_text(po(CLEAN).decode() + extra)
-    (origin,) = corpora([str(path)])
+    (origin,) = parse_corpora([str(path)])
     left_out = LeftOut(origin)
     assert [row[1:] for row in filled(stream(origin, left_out), left_out)] == CLEAN
     said = [note.removeprefix(f"{path}: left out 1 ") for note in left_out.notes()]
@@ -175,28 +176,28 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     ("words", "found"),
     [
         ("", ()),
-        ("a.tsv", (Origin(("a.tsv",)),)),
-        ("a.txt", (Origin(("a.txt",)),)),
-        ("a.en a.ko", (Origin(("a.en", "a.ko")),)),
-        ("a.en.gz a.ko.zst", (Origin(("a.en.gz", "a.ko.zst")),)),
-        ("a b c d", (Origin(("a", "b")), Origin(("c", "d")))),
-        ("a b c d weight=2", (Origin(("a", "b")), Origin(("c", "d"), 2))),
-        ("a tag=x b c", (Origin(("a",), tag="x"), Origin(("b", "c")))),
-        ("a x.tsv b c", (Origin(("a",)), Origin(("x.tsv",)), Origin(("b", "c")))),
-        ("a.po b.tmx.gz", (Origin(("a.po",)), Origin(("b.tmx.gz",)))),
-        ("./weight=2", (Origin(("./weight=2",)),)),
+        ("a.tsv", (CorpusSpec(("a.tsv",)),)),
+        ("a.txt", (CorpusSpec(("a.txt",)),)),
+        ("a.en a.ko", (CorpusSpec(("a.en", "a.ko")),)),
+        ("a.en.gz a.ko.zst", (CorpusSpec(("a.en.gz", "a.ko.zst")),)),
+        ("a b c d", (CorpusSpec(("a", "b")), CorpusSpec(("c", "d")))),
+        ("a b c d weight=2", (CorpusSpec(("a", "b")), CorpusSpec(("c", "d"), 2))),
+        ("a tag=x b c", (CorpusSpec(("a",), tag="x"), CorpusSpec(("b", "c")))),
+        ("a x.tsv b c", (CorpusSpec(("a",)), CorpusSpec(("x.tsv",)), CorpusSpec(("b", "c")))),
+        ("a.po b.tmx.gz", (CorpusSpec(("a.po",)), CorpusSpec(("b.tmx.gz",)))),
+        ("./weight=2", (CorpusSpec(("./weight=2",)),)),
         (
             "news.tsv weight=2.5 tag=news med.en.gz med.de.gz tag=med memory.tmx columns=en,de",
             (
-                Origin(("news.tsv",), 2.5, "news"),
-                Origin(("med.en.gz", "med.de.gz"), tag="med"),
-                Origin(("memory.tmx",), columns=("en", "de")),
+                CorpusSpec(("news.tsv",), 2.5, "news"),
+                CorpusSpec(("med.en.gz", "med.de.gz"), tag="med"),
+                CorpusSpec(("memory.tmx",), columns=("en", "de")),
             ),
         ),
     ],
 )
-def test_words_name_corpora(words: str, found: tuple[Origin, ...]):
-    assert corpora(words.split()) == found
+def test_words_name_corpora(words: str, found: tuple[CorpusSpec, ...]):
+    assert parse_corpora(words.split()) == found
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_words_name_corpora(words: str, found: tuple[Origin, ...]):
 )
 def test_a_wrong_word_is_named(words: str, says: str):
     with pytest.raises(UsageError) as error:
-        corpora(words.split())
+        parse_corpora(words.split())
     assert says in str(error.value)
 
 
@@ -243,10 +244,10 @@ import resource, sys, time
 from dragoman.corpus import corpora, stream
 from dragoman.errors import DragomanError
 def memory(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-list(stream(corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded
+list(stream(parse_corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded
 before, start = memory(), time.process_time()
 try:
-    rows = sum(1 for row in stream(corpora([sys.argv[2]])[0]))
+    rows = sum(1 for row in stream(parse_corpora([sys.argv[2]])[0]))
 except DragomanError as error:
     rows = str(error)
 print([rows, memory() - before, time.process_time() - start])

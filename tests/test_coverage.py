@@ -8,12 +8,12 @@ from test_search import SENTENCES, make
 
 from dragoman.alignment import attention, unmeasured
 from dragoman.config import SearchConfig
-from dragoman.coverage import LEAST, coverage_penalty, ranked
-from dragoman.decoding.native import Native
+from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
-from dragoman.tokenizer import RESERVED, Tokenizer
-from dragoman.translator import NO_CARE, Translator
+from dragoman.translation.coverage import LEAST, coverage_penalty, rerank_by_coverage
+from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
 
 def test_it_is_equation_14_of_wu_et_al():
@@ -35,7 +35,7 @@ def test_hypotheses_are_ranked_by_score_and_coverage():
     model, source = make("sinusoidal"), SENTENCES[0]
     found = [Hypothesis([3, 4], -1.0), Hypothesis([3], -1.1), Hypothesis([3, 4, 3, 4, 4], -1.2, finished=False)]
     which = unmeasured(model)
-    (best,) = ranked(model, [source], [found], 3.0, which)
+    (best,) = rerank_by_coverage(model, [source], [found], 3.0, which)
     maps = attention(model, [source] * 3, [h.tokens for h in found], which)
     expected = {
         tuple(h.tokens): h.score + coverage_penalty(weights, 3.0, h.finished)
@@ -44,24 +44,24 @@ def test_hypotheses_are_ranked_by_score_and_coverage():
     assert {tuple(h.tokens): h.score for h in best} == pytest.approx(expected, abs=1e-6)
     assert [h.score for h in best] == sorted(expected.values(), reverse=True)
     assert [h.tokens for h in best] != [h.tokens for h in found]  # or the test would not see the order
-    (same,) = ranked(model, [source], [found], 0.0, which)
+    (same,) = rerank_by_coverage(model, [source], [found], 0.0, which)
     assert same == found
 
 
 def test_a_translator_chooses_among_all_beams(trained):
     text = ["The dog sees 2 cats.", "The black dog and the small bird see the man."]
     search = SearchConfig(beam=4, n_best=2, coverage_penalty=5.0)
-    translator = Translator.load(trained, search, NO_CARE)
+    translator = Translator.load(trained, search, NO_SAFEGUARDS)
     ids = translator.tokenizer.encode_all(text)
-    found = Native(translator.model).search(ids, SearchConfig(beam=4, n_best=4))
+    found = TorchEngine(translator.model).search(ids, SearchConfig(beam=4, n_best=4))
     assert translator.aligned_by is not None
-    expected = ranked(translator.model, ids, found, 5.0, translator.aligned_by)
+    expected = rerank_by_coverage(translator.model, ids, found, 5.0, translator.aligned_by)
     outputs = translator.translate(text)
     for output, best in zip(outputs, expected, strict=True):
-        told = [output.text, *(other.text for other in output.others)]
+        told = [output.text, *(other.text for other in output.alternatives)]
         assert told == [translator.tokenizer.decode(h.tokens) for h in best[:2]]
         assert output.score == pytest.approx(best[0].score, abs=1e-5)
-    plain = Translator.load(trained, SearchConfig(beam=4, n_best=2), NO_CARE).translate(text)
+    plain = Translator.load(trained, SearchConfig(beam=4, n_best=2), NO_SAFEGUARDS).translate(text)
     assert [output.score for output in plain] != pytest.approx([output.score for output in outputs])  # the control
 
 
@@ -77,7 +77,7 @@ def test_a_model_without_attention_is_searched_without_it():
     model = make("gru without attention")
     tokenizer = Tokenizer({piece: id for id, piece in enumerate(RESERVED)}, [])
     covered, plain = (
-        Translator(model, tokenizer, SearchConfig(beam=2, coverage_penalty=beta), NO_CARE).search_ids(SENTENCES)
+        Translator(model, tokenizer, SearchConfig(beam=2, coverage_penalty=beta), NO_SAFEGUARDS).search_ids(SENTENCES)
         for beta in (1.0, 0.0)
     )
     assert covered == plain

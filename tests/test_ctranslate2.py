@@ -13,18 +13,18 @@ import torch
 from conftest import TINY, TINY_RECURRENT
 
 import dragoman.interop
-from dragoman import presets
-from dragoman.batches import Ids
-from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig
-from dragoman.decoding.engine import FREE, Demands
-from dragoman.decoding.native import Native
+from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig, presets
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import find_model, new_folder, read_model, write_model
+from dragoman.files import new_folder
 from dragoman.interop.conversion import convert
 from dragoman.interop.ctranslate2 import CACHE, CTranslate2, compare
 from dragoman.model import Model, build
-from dragoman.tokenizer import BOS, EOS, Tokenizer
+from dragoman.model_folder import find_model, read_model, write_model
 
 pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
 
@@ -70,11 +70,11 @@ def sentences(words: int, count: int, longest: int = 12, seed: int = 0) -> list[
     return [[made.randrange(3, words) for _ in range(made.randint(1, longest))] for _ in range(count)]
 
 
-def pair(config: TransformerConfig, tokenizer: Tokenizer, folder: Path, compute: str = "float32"):
+def pair(config: TransformerConfig, tokenizer: Tokenizer, folder: Path, compute_type: str = "float32"):
     """A model, and its copy in CTranslate2."""
     model = make(config, len(tokenizer))
-    convert(model, tokenizer.pieces, folder, compute)
-    return model, CTranslate2(folder, compute)
+    convert(model, tokenizer.pieces, folder, compute_type)
+    return model, CTranslate2(folder, compute_type)
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -123,7 +123,7 @@ def test_every_token_is_as_probable(both: tuple[Model, CTranslate2]):
 def test_greedy_search_finds_the_same_words(both: tuple[Model, CTranslate2]):
     model, engine = both
     sources = sentences(len(engine.pieces), 80)
-    assert_same(Native(model).search(sources, GREEDY), engine.search(sources, GREEDY))
+    assert_same(TorchEngine(model).search(sources, GREEDY), engine.search(sources, GREEDY))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
@@ -131,7 +131,7 @@ def test_beam_search_with_patience_finds_the_same_words(both: tuple[Model, CTran
     model, engine = both
     config = SearchConfig(beam=3, n_best=2, extra_length=5, patience=1.5, length_penalty=alpha)
     sources = sentences(len(engine.pieces), 30)
-    assert_same(Native(model).search(sources, config), engine.search(sources, config))
+    assert_same(TorchEngine(model).search(sources, config), engine.search(sources, config))
 
 
 CONTROLS = {
@@ -169,7 +169,7 @@ def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokeniz
     engine = CTranslate2(tmp_path)
     with torch.no_grad():
         model.output.bias[7], model.output.bias[8] = 0.0, 1e-5
-    assert words(engine.search([[5]], GREEDY)) != words(Native(model).search([[5]], GREEDY))
+    assert words(engine.search([[5]], GREEDY)) != words(TorchEngine(model).search([[5]], GREEDY))
     compare(model, engine, [], tmp_path)
     with torch.no_grad():
         model.output.bias[8] = 1.0
@@ -198,14 +198,16 @@ def sources(pairs, tokenizer: Tokenizer, learned: Path) -> list[Ids]:
 
 
 def test_without_patience_it_finds_what_native_search_finds(opened: tuple[Model, CTranslate2], sources: list[Ids]):
-    """Native search goes on until nothing can overtake the best, CTranslate2 until it has seen enough."""
+    """TorchEngine search goes on until nothing can overtake the best, CTranslate2 until it has seen enough."""
     model, engine = opened
-    ours, theirs = Native(model).search(sources, SearchConfig()), engine.search(sources, SearchConfig())
+    ours, theirs = TorchEngine(model).search(sources, SearchConfig()), engine.search(sources, SearchConfig())
     equal = sum(one == other for one, other in zip(words(ours), words(theirs), strict=True))
     assert equal >= 0.99 * len(sources)
     assert all(one[0].score >= other[0].score - 1e-4 for one, other in zip(ours, theirs, strict=True))
     hasty = SearchConfig(length_penalty=2, patience=0.25)  # the first that ends, though longer ones are worth more
-    assert words(engine.search(sources, hasty)) != words(Native(model).search(sources, SearchConfig(length_penalty=2)))
+    assert words(engine.search(sources, hasty)) != words(
+        TorchEngine(model).search(sources, SearchConfig(length_penalty=2))
+    )
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -224,10 +226,10 @@ def test_an_output_is_the_same_alone_or_in_a_crowd(opened: tuple[Model, CTransla
 
 
 RULES = {
-    "min_length": ({"min_length": 12}, FREE),
-    "no_repeat": ({"no_repeat": 1}, FREE),
-    "a min_length beyond the limit": ({"min_length": 500, "extra_length": 4}, FREE),
-    "prefix": ({}, Demands(prefix=(260, 270))),
+    "min_length": ({"min_length": 12}, UNCONSTRAINED),
+    "no_repeat_ngram": ({"no_repeat_ngram": 1}, UNCONSTRAINED),
+    "a min_length beyond the limit": ({"min_length": 500, "extra_length": 4}, UNCONSTRAINED),
+    "prefix": ({}, Constraints(prefix=(260, 270))),
     "forbidden": ({}, None),
 }
 
@@ -241,19 +243,19 @@ def test_rules_hold_and_scores_are_those_of_the_model(
     changes, demand = RULES[rule]
     config, some = SearchConfig(beam=beam, length_penalty=0, **{"extra_length": 10} | changes), sources[:40]
     free = engine.search(some, SearchConfig(beam=beam, length_penalty=0, extra_length=10))
-    demands = [
-        demand or Demands(forbidden=(tuple(hypotheses[0].tokens[:2]), tuple(hypotheses[0].tokens[3:4])))
+    constraints = [
+        demand or Constraints(forbidden=(tuple(hypotheses[0].tokens[:2]), tuple(hypotheses[0].tokens[3:4])))
         for hypotheses in free
     ]
-    found = engine.search(some, config, demands)
+    found = engine.search(some, config, constraints)
     assert words(found) != words(free)
     if beam == 1:
-        assert_same(Native(model).search(some, config, demands), found)
-    for source, (h,), wish in zip(some, found, demands, strict=True):
+        assert_same(TorchEngine(model).search(some, config, constraints), found)
+    for source, (h,), wish in zip(some, found, constraints, strict=True):
         assert tuple(h.tokens[: len(wish.prefix)]) == wish.prefix
         for sequence in wish.forbidden:
             assert not any(tuple(h.tokens[i : i + len(sequence)]) == sequence for i in range(len(h.tokens)))
-        assert not config.no_repeat or len(set(h.tokens)) == len(h.tokens)
+        assert not config.no_repeat_ngram or len(set(h.tokens)) == len(h.tokens)
         assert len(h.tokens) >= min(config.min_length, len(source) + config.extra_length)
         likely = log_probabilities(model, source, h.tokens)
         assert h.score == pytest.approx(sum(likely[: len(h.tokens) + h.finished]), abs=1e-3)
@@ -262,9 +264,12 @@ def test_rules_hold_and_scores_are_those_of_the_model(
 def test_demands_of_one_source_do_not_touch_another(opened: tuple[Model, CTranslate2], sources: list[Ids]):
     _, engine = opened
     some, config = sources[:20], SearchConfig(extra_length=5)
-    demands = [(FREE, Demands(prefix=(260,)), Demands(forbidden=((261,), (5, 6))))[row % 3] for row in range(20)]
-    alone = [engine.search([ids], config, [demand])[0] for ids, demand in zip(some, demands, strict=True)]
-    assert_same(alone, engine.search(some, config, demands))
+    constraints = [
+        (UNCONSTRAINED, Constraints(prefix=(260,)), Constraints(forbidden=((261,), (5, 6))))[row % 3]
+        for row in range(20)
+    ]
+    alone = [engine.search([ids], config, [demand])[0] for ids, demand in zip(some, constraints, strict=True)]
+    assert_same(alone, engine.search(some, config, constraints))
 
 
 def test_nothing_is_searched_for_nothing(opened: tuple[Model, CTranslate2]):
@@ -277,23 +282,23 @@ def test_nothing_is_searched_for_nothing(opened: tuple[Model, CTranslate2]):
 @pytest.mark.parametrize(
     ("config", "demand", "name"),
     [
-        (SearchConfig(temperature=1.0), FREE, "temperature"),
-        (SearchConfig(groups=2), FREE, "groups"),
-        (SearchConfig(), Demands(terms=(((5,),),)), "terms"),
+        (SearchConfig(temperature=1.0), UNCONSTRAINED, "temperature"),
+        (SearchConfig(beam_groups=2), UNCONSTRAINED, "beam_groups"),
+        (SearchConfig(), Constraints(terms=(((5,),),)), "terms"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(
-    opened: tuple[Model, CTranslate2], config: SearchConfig, demand: Demands, name: str
+    opened: tuple[Model, CTranslate2], config: SearchConfig, demand: Constraints, name: str
 ):
     with pytest.raises(UsageError, match=name):
-        opened[1].search([[5], [6]], config, [FREE, demand])
+        opened[1].search([[5], [6]], config, [UNCONSTRAINED, demand])
 
 
 def test_a_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_path: Path):
     model, engine = pair(MODELS["learned"], tokenizer, tmp_path)
-    assert engine.longest == model.config.longest == 40
+    assert engine.max_positions == model.config.max_positions == 40
     long = [5] * 39
-    assert_same(Native(model).search([long], SearchConfig()), engine.search([long], SearchConfig()))
+    assert_same(TorchEngine(model).search([long], SearchConfig()), engine.search([long], SearchConfig()))
     with pytest.raises(UsageError, match=r"41 tokens.*at most 40"):
         engine.search([[5], [5] * 40], SearchConfig())
 
@@ -301,7 +306,7 @@ def test_a_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_pa
 @pytest.mark.parametrize(("name", "longest"), [("preset tiny, rotary", None), ("as base", 4096)])
 def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, tokenizer: Tokenizer, tmp_path: Path):
     model, engine = pair(MODELS[name], tokenizer, tmp_path)
-    assert engine.longest == longest
+    assert engine.max_positions == longest
     source = (sentences(len(tokenizer), 1)[0] * 2500)[:2500]  # more than the library prepares for
     target = source[:20]
     (result,) = engine.translator.score_batch(
@@ -403,7 +408,7 @@ def test_another_model_in_the_same_place_takes_the_place_of_the_copy(folder: Pat
     (after,) = copies(folder.parent)
     assert after != before
     some = sentences(len(tokenizer), 10)
-    assert_same(Native(model).search(some, GREEDY), engine.search(some, GREEDY))
+    assert_same(TorchEngine(model).search(some, GREEDY), engine.search(some, GREEDY))
 
 
 def test_where_nothing_can_be_written_the_copy_goes_to_the_users_cache(folder: Path, tmp_path: Path):
@@ -454,7 +459,9 @@ def test_several_that_open_it_at_once_make_one_copy(folder: Path):
 def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):
     run = Path(shutil.copytree(trained, tmp_path / "run", symlinks=True))
     engine = CTranslate2.open(run, sample=sources[:5])
-    assert words(engine.search(sources[:5], GREEDY)) == words(Native(read_model(run)[0]).search(sources[:5], GREEDY))
+    assert words(engine.search(sources[:5], GREEDY)) == words(
+        TorchEngine(read_model(run)[0]).search(sources[:5], GREEDY)
+    )
 
 
 def top_level_imports(source: str) -> set[str]:

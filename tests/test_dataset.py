@@ -15,12 +15,13 @@ import pytest
 import torch
 from conftest import toy_pairs, write_tsv
 
-from dragoman import dataset
-from dragoman.batches import Batch, Repeat, plan
-from dragoman.corpus import Origin, Pair
-from dragoman.dataset import CHUNK, Pairs, repeated, tokenise
+from dragoman.data import dataset
+from dragoman.data.batches import Batch, Repeat, plan
+from dragoman.data.corpus import Pair
+from dragoman.data.dataset import CHUNK, Pairs, repeated, tokenise
+from dragoman.data.spec import CorpusSpec
+from dragoman.data.tokenizer import Tokenizer, normalise
 from dragoman.errors import DragomanError
-from dragoman.tokenizer import Tokenizer, normalise
 
 LONG = "dog " * 300
 
@@ -31,12 +32,12 @@ def tagged(pairs: list[Pair]) -> Tokenizer:
 
 
 @pytest.fixture
-def origin(tmp_path: Path, pairs: list[Pair]) -> Origin:
-    return Origin((write_tsv(tmp_path / "toy.tsv", pairs),))
+def origin(tmp_path: Path, pairs: list[Pair]) -> CorpusSpec:
+    return CorpusSpec((write_tsv(tmp_path / "toy.tsv", pairs),))
 
 
 @pytest.fixture
-def stored(origin: Origin, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
+def stored(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
     return tokenise((origin,), tokenizer, None, tmp_path / "toy.arrow")[0]
 
 
@@ -45,7 +46,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 def test_every_pair_comes_back_with_its_place(
-    stored: Pairs, origin: Origin, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
+    stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
 ):
     for found in (stored, Pairs.open(tmp_path / "toy.arrow")):
         assert len(found) == len(pairs)
@@ -68,7 +69,9 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
     words = [str(number) for number in range(CHUNK + 20)]
     one = [(word, word[::-1]) for word in words]
     one[5] = ("", "empty")
-    origins = tuple(Origin((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30])))
+    origins = tuple(
+        CorpusSpec((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30]))
+    )
     stored, _ = tokenise(origins, tokenizer, None, tmp_path / "all.arrow")
     expected = [(source, target) for rows in (one, one[:30]) for source, target in rows if source]
     found = [tuple(tokenizer.decode(ids) for ids in stored.ids(index)) for index in range(len(stored))]
@@ -78,7 +81,7 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
     assert stored.repeats == (Repeat(0, CHUNK + 19, 1.0), Repeat(CHUNK + 19, CHUNK + 48, 1.0))
 
 
-def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     many = Tokenizer(
         {piece: id for id, piece in enumerate([*tokenizer.pieces, *(f"piece {n}" for n in range(2**16))])},
         tokenizer.merges,
@@ -113,22 +116,22 @@ def test_any_number_of_workers_writes_the_same_bytes(
     )
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     for name, corpus in (("one.arrow", file), ("other.arrow", other)):
-        tokenise((Origin((corpus,)),), tokenizer, 60, tmp_path / name)
+        tokenise((CorpusSpec((corpus,)),), tokenizer, 60, tmp_path / name)
     two, one, another = ((tmp_path / f"{name}.arrow").read_bytes() for name in ("two", "one", "other"))
     assert two == one
     assert two != another
 
 
 def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
-    origin: Origin, pairs: list[Pair], tagged: Tokenizer, tmp_path: Path
+    origin: CorpusSpec, pairs: list[Pair], tagged: Tokenizer, tmp_path: Path
 ):
-    def fingerprint(*origins: Origin, longest: int | None = None) -> str:
+    def fingerprint(*origins: CorpusSpec, longest: int | None = None) -> str:
         return tokenise(origins, tagged, longest, tmp_path / "x.arrow")[0].fingerprint
 
-    elsewhere = Origin((write_tsv(tmp_path / "elsewhere.tsv", pairs),))
-    swapped = Origin((write_tsv(tmp_path / "swapped.tsv", [pairs[1], pairs[0], *pairs[2:]]),))
-    head = Origin((write_tsv(tmp_path / "head.tsv", pairs[:50]),))
-    tail = Origin((write_tsv(tmp_path / "tail.tsv", pairs[50:]),))
+    elsewhere = CorpusSpec((write_tsv(tmp_path / "elsewhere.tsv", pairs),))
+    swapped = CorpusSpec((write_tsv(tmp_path / "swapped.tsv", [pairs[1], pairs[0], *pairs[2:]]),))
+    head = CorpusSpec((write_tsv(tmp_path / "head.tsv", pairs[:50]),))
+    tail = CorpusSpec((write_tsv(tmp_path / "tail.tsv", pairs[50:]),))
     assert fingerprint(origin) == fingerprint(elsewhere)
     others = [
         (swapped,),
@@ -146,7 +149,7 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
 # Weights and tags.
 
 
-def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     stored, _ = tokenise((origin, replace(origin, weight=2.0)), tokenizer, None, tmp_path / "x.arrow")
     half = len(stored) // 2
     batches = plan(stored.lengths, 500, 1, 0, stored.repeats)
@@ -154,7 +157,7 @@ def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: Origin, tokenize
     assert counts.tolist() == [1] * half + [2] * half
 
 
-def test_a_tag_stands_in_front_of_the_source_alone(origin: Origin, tagged: Tokenizer, tmp_path: Path):
+def test_a_tag_stands_in_front_of_the_source_alone(origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path):
     plain, _ = tokenise((origin,), tagged, None, tmp_path / "plain.arrow")
     stored, _ = tokenise((replace(origin, tag="med"),), tagged, None, tmp_path / "tagged.arrow")
     assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
@@ -169,7 +172,7 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
     rows[2], rows[4], rows[6], rows[9] = ("", "x"), (LONG, "x"), ("x", LONG), ("x", " \u3000 ")
     rows[11] = ("x", "dog" * 1_000_000)  # so long that it is cut before it is tokenised
     file = write_tsv(tmp_path / "some.tsv", rows)
-    stored, notes = tokenise((Origin((file,)),), tokenizer, 100, tmp_path / "x.arrow")
+    stored, notes = tokenise((CorpusSpec((file,)),), tokenizer, 100, tmp_path / "x.arrow")
     assert sorted(notes) == [
         f"{file}: left out 2 pairs with an empty side (lines 3, 10)",
         f"{file}: left out 3 pairs longer than 100 tokens (lines 5, 7, 12)",
@@ -182,7 +185,7 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
 def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path: Path):
     text = "The dog sees 2 cats."
     tokens = len(tokenizer.encode(text))
-    origins = (Origin((write_tsv(tmp_path / "one.tsv", [("x", text)]),)),)
+    origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [("x", text)]),)),)
     assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
     with pytest.raises(DragomanError, match=rf"one.tsv: every pair is longer than {tokens} tokens; raise"):
         tokenise(origins, tokenizer, tokens, tmp_path / "x.arrow")
@@ -193,7 +196,7 @@ def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: P
     syllables = "\u1100\u1161\u11a8" * 30
     assert len(normalise(syllables)) == 30
     tokens = len(tokenizer.encode(syllables))
-    origins = (Origin((write_tsv(tmp_path / "one.tsv", [(syllables, "x")]),)),)
+    origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [(syllables, "x")]),)),)
     assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
 
 
@@ -206,7 +209,7 @@ def texts_of(stored: Pairs, tokenizer: Tokenizer) -> list[Pair]:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
-    origin: Origin, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path, share: float
+    origin: CorpusSpec, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path, share: float
 ):
     stored, notes = tokenise((origin,), tokenizer, None, tmp_path / "joined.arrow", share)
     found = texts_of(stored, tokenizer)
@@ -220,7 +223,7 @@ def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
 
 
 def test_what_is_joined_is_the_same_each_time_and_other_text_than_without(
-    origin: Origin, tokenizer: Tokenizer, tmp_path: Path
+    origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path
 ):
     for name in ("one", "two"):
         tokenise((origin,), tokenizer, None, tmp_path / name, 0.5)
@@ -231,7 +234,7 @@ def test_what_is_joined_is_the_same_each_time_and_other_text_than_without(
 
 def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, tmp_path: Path):
     texts = [" ".join(["dog"] * words) for words in range(1, 21)]
-    origin = Origin((write_tsv(tmp_path / "growing.tsv", [(text, text) for text in texts]),))
+    origin = CorpusSpec((write_tsv(tmp_path / "growing.tsv", [(text, text) for text in texts]),))
     longest = len(tokenizer.encode(texts[-1])) + 1
     stored, notes = tokenise((origin,), tokenizer, longest, tmp_path / "joined.arrow", 1.0)
     assert not notes  # nothing was left out
@@ -241,12 +244,12 @@ def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, t
 
 
 def test_one_pair_is_not_joined_with_itself(tokenizer: Tokenizer, tmp_path: Path):
-    alone = Origin((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
+    alone = CorpusSpec((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
     assert len(tokenise((alone,), tokenizer, None, tmp_path / "one.arrow", 1.0)[0]) == 1
 
 
-def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
-    blank = Origin((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
+def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
+    blank = CorpusSpec((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
     with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
         tokenise((origin, blank), tokenizer, 100, tmp_path / "x.arrow")
 
@@ -262,7 +265,7 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
     train = [*distinct[:30], *distinct[:3], *swapped]
     dev = [*distinct[27:], (distinct[0][0], distinct[1][1])]  # three of them, and a pair of two known sides
     for name, some in (("train", train), ("dev", dev), ("clean", distinct[:30]), ("unseen", distinct[30:])):
-        corpus = Origin((write_tsv(tmp_path / f"{name}.tsv", some),))
+        corpus = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
         tokenise([corpus], tokenizer, None, tmp_path / f"{name}.arrow")
     opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
     twice, both = repeated(opened["train"], opened["dev"])
@@ -271,7 +274,7 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
     assert repeated(opened["clean"], opened["unseen"]) == []  # the control
 
 
-def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     before = (tmp_path / "toy.arrow").read_bytes()
     Path(origin.files[0]).write_bytes(Path(origin.files[0]).read_bytes() + b"no tab\n")
     with pytest.raises(DragomanError, match=r"toy.tsv:201"):
@@ -280,7 +283,7 @@ def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: Origin, tok
     assert sorted(file.name for file in tmp_path.iterdir()) == ["toy.arrow", "toy.tsv"]
 
 
-def test_a_file_that_cannot_be_written_is_named(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+def test_a_file_that_cannot_be_written_is_named(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     with pytest.raises(DragomanError, match=r"toy.tsv/x.arrow: could not be written"):
         tokenise((origin,), tokenizer, None, Path(origin.files[0]) / "x.arrow")
 
@@ -320,7 +323,7 @@ def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
 ):
     """Not checked, a length in the description of a chunk lets the library read beyond the file: it crashes."""
     names = ("a.tsv", 1.0, pairs[:20]), ("b.tsv", 2.0, pairs[20:40])
-    origins = [Origin((write_tsv(tmp_path / name, rows),), weight) for name, weight, rows in names]
+    origins = [CorpusSpec((write_tsv(tmp_path / name, rows),), weight) for name, weight, rows in names]
     stored, _ = tokenise(origins, tokenizer, 100, tmp_path / "x.arrow")
     data, file, seen = (tmp_path / "x.arrow").read_bytes(), tmp_path / "changed.arrow", 0
     random = Random(1)
@@ -360,7 +363,7 @@ def memory(work: Callable[[], object]) -> int:
 def test_reading_keeps_only_lengths_in_memory(tokenizer: Tokenizer, tmp_path: Path):
     text = "a" * 250
     file = tmp_path / "x.arrow"
-    tokenise((Origin((write_tsv(tmp_path / "long.tsv", [(text, text)] * 12_000),)),), tokenizer, None, file)
+    tokenise((CorpusSpec((write_tsv(tmp_path / "long.tsv", [(text, text)] * 12_000),)),), tokenizer, None, file)
 
     def read() -> Pairs:
         stored = Pairs.open(file)
@@ -378,7 +381,7 @@ def test_reading_keeps_only_lengths_in_memory(tokenizer: Tokenizer, tmp_path: Pa
 def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     text = "a" * 250
     file = tmp_path / "x.arrow"
-    tokenise((Origin((write_tsv(tmp_path / "long.tsv", [(text, text)] * 6000),)),), tokenizer, None, file)
+    tokenise((CorpusSpec((write_tsv(tmp_path / "long.tsv", [(text, text)] * 6000),)),), tokenizer, None, file)
     size = file.stat().st_size
 
     def mapped() -> int:
@@ -425,13 +428,13 @@ def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tok
 
 
 def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
-    origin = Origin((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
+    origin = CorpusSpec((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
     stored, _ = tokenise((origin,), tokenizer, None, tmp_path / "x.arrow")
     batch = stored.batch(np.arange(20), (tokenizer, 0.3, (1,)))
     assert len({tuple(row) for row in batch.source.tolist()}) > 10
 
 
-def test_dropout_makes_no_sentence_too_long(origin: Origin, tokenizer: Tokenizer, tmp_path: Path):
+def test_dropout_makes_no_sentence_too_long(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     """A model with learned positions would refuse it."""
     widest = []
     for longest in (12, None):
@@ -441,7 +444,7 @@ def test_dropout_makes_no_sentence_too_long(origin: Origin, tokenizer: Tokenizer
     assert widest[0] <= 12 < widest[1]
 
 
-def test_a_tag_stays_in_front_under_dropout(origin: Origin, tagged: Tokenizer, tmp_path: Path):
+def test_a_tag_stays_in_front_under_dropout(origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path):
     stored, _ = tokenise((replace(origin, tag="news"),), tagged, None, tmp_path / "x.arrow")
     batch = stored.batch(np.arange(9), (tagged, 0.5, (1,)))
     assert set(batch.source[:, 0].tolist()) == {tagged.tags["news"]}

@@ -12,16 +12,16 @@ import pytest
 import torch
 from conftest import write_tsv
 
-from dragoman.batches import Batch, Ids
 from dragoman.benchmarks import decoders, decoding, programs
 from dragoman.benchmarks.decoders import Decode, parts
 from dragoman.benchmarks.decoding import MODEL, endless, native, over
 from dragoman.benchmarks.peers import padded_step
 from dragoman.config import FeedForwardConfig
+from dragoman.data.batches import Batch, Ids
+from dragoman.data.tokenizer import PAD
 from dragoman.errors import DragomanError
-from dragoman.folder import find_model
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import PAD
+from dragoman.model_folder import find_model
 
 VOCABULARY, LENGTH = 60, 9  # words; tokens of each source, its end included
 OTHERS = ["HF generate", "CTranslate2", "Marian", "JoeyNMT"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.corpus import read_corpus
+from dragoman.data.corpus import read_corpus
 
 
 def test_the_demo_scores_translates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -21,7 +21,7 @@ def test_the_demo_scores_translates_and_draws(tmp_path: Path, capsys: pytest.Cap
 
 def test_the_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
     from dragoman.demo.phrasebook import phrasebook
-    from dragoman.demo.walk import write_pairs
+    from dragoman.demo.run import write_pairs
 
     book = phrasebook("en", "ko", per_template=2, seed=1)
     write_pairs(tmp_path / "pairs.tsv", book.train)

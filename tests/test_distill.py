@@ -22,21 +22,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import KILLED, Command, Fault, signal_before, wait_for
 
-from dragoman.benchmarks.students import side_by_side
 from dragoman.cli import main
 from dragoman.config import ModelConfig, RunConfig, SearchConfig, read_toml
-from dragoman.corpus import Origin, Pair, corpora, read_corpus
+from dragoman.data.corpus import Pair, read_corpus
+from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError
-from dragoman.evaluation import evaluate
-from dragoman.folder import fingerprint, load_model, verify
-from dragoman.guards import faults
-from dragoman.synthesis import work
+from dragoman.evaluation.compare import side_by_side
+from dragoman.evaluation.metrics import evaluate
+from dragoman.files import fingerprint
+from dragoman.model_folder import load_model, verify
+from dragoman.synthesis import jobs
+from dragoman.synthesis.jobs import Job, synthesise, words
 from dragoman.synthesis.meter import Meter
 from dragoman.synthesis.noise import BLANK, FARTHEST, disturbed
 from dragoman.synthesis.shard import Shard
 from dragoman.synthesis.student import prepare
-from dragoman.synthesis.work import Task, synthesise, words
-from dragoman.translator import NO_CARE, Translator
+from dragoman.text.faults import faults
+from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
 CPU, QUIET, FAST = torch.device("cpu"), Meter(quiet=True), SearchConfig(beam=1, extra_length=5)
 BLOCK = 7
@@ -55,24 +57,24 @@ def mono(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> str:
 
 
 @pytest.fixture
-def task(trained: Path, mono: str, tmp_path: Path) -> Task:
-    return Task(trained, (mono,), tmp_path / "out.tsv", FAST, noise=1, block=BLOCK)
+def task(trained: Path, mono: str, tmp_path: Path) -> Job:
+    return Job(trained, (mono,), tmp_path / "out.tsv", FAST, noise=1, block=BLOCK)
 
 
 @pytest.fixture(scope="session")
 def expected(trained: Path, mono: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What the task makes where nothing interrupts it."""
     out = tmp_path_factory.mktemp("expected") / "out.tsv"
-    assert synthesise(Task(trained, (mono,), out, FAST, noise=1, block=BLOCK), Shard(), CPU, QUIET)
+    assert synthesise(Job(trained, (mono,), out, FAST, noise=1, block=BLOCK), Shard(), CPU, QUIET)
     assert out.read_bytes().count(b"\n") > 40
     return out.read_bytes()
 
 
-def make(task: Task, shard: Shard = Shard()) -> dict[str, Any] | None:
+def make(task: Job, shard: Shard = Shard()) -> dict[str, Any] | None:
     return synthesise(task, shard, CPU, QUIET)
 
 
-def command(task: Task, *more: str) -> list[str]:
+def command(task: Job, *more: str) -> list[str]:
     (mono,) = task.files
     given = ["-m", task.model, "--text", mono, "--out", task.out, "--block", BLOCK, "--threads", 1, *more]
     return ["backtranslate", *map(str, given), "--noise", "--beam", "1", "--extra-length", "5"]
@@ -82,10 +84,10 @@ def command(task: Task, *more: str) -> list[str]:
 
 
 def test_a_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corpus: tuple[str, str], tmp_path: Path):
-    task = Task(trained, Origin((corpus[1],)), tmp_path / "out.tsv", FAST, block=3)
+    task = Job(trained, CorpusSpec((corpus[1],)), tmp_path / "out.tsv", FAST, block=3)
     record = make(task)
     sources = [source for source, _ in read_corpus([corpus[1]]).pairs]
-    translations = Translator.load(trained, FAST, NO_CARE).translate(sources)
+    translations = Translator.load(trained, FAST, NO_SAFEGUARDS).translate(sources)
     found = [
         (text, one.text)
         for text, one in zip(sources, translations, strict=True)
@@ -100,10 +102,10 @@ def test_a_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corp
     assert other.out.read_bytes() != task.out.read_bytes()
 
 
-def test_back_translation_keeps_the_text_as_the_target(task: Task):
+def test_back_translation_keeps_the_text_as_the_target(task: Job):
     task = replace(task, noise=None)
     make(task)
-    translator = Translator.load(task.model, FAST, NO_CARE)
+    translator = Translator.load(task.model, FAST, NO_SAFEGUARDS)
     found = read_corpus([str(task.out)]).pairs
     assert found == [(translator.translate([text])[0].text.strip(), text) for _, text in found]
 
@@ -119,7 +121,7 @@ def test_no_text_is_lost_or_invented(
     folder = tmp_path_factory.mktemp("lines")
     lines = [expected.decode().split("\n")[0].split("\t")[1], *lines]  # the first one can be translated
     (folder / "mono").write_bytes("".join(f"{line}\n" for line in lines).encode())
-    task = Task(trained, (str(folder / "mono"),), folder / "out.tsv", FAST, block=block, longest=60)
+    task = Job(trained, (str(folder / "mono"),), folder / "out.tsv", FAST, block=block, max_tokens=60)
     record = make(task)
     assert record
     assert record["texts"] == len(lines) == record["pairs"] + sum(record["left_out"].values())
@@ -134,21 +136,21 @@ def test_no_text_is_lost_or_invented(
 
 
 @pytest.mark.parametrize("every", [1, 2, 10])
-def test_a_teacher_that_mostly_fails_is_told(task: Task, every: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_teacher_that_mostly_fails_is_told(task: Job, every: int, monkeypatch: pytest.MonkeyPatch):
     """Every translation but each tenth, each second or none has a fault; blank lines are not the teacher's."""
     asked = itertools.count()
 
     def some(*_: object, **__: object) -> tuple[str, ...]:
         return () if next(asked) % every == 0 else ("loop",)
 
-    monkeypatch.setattr("dragoman.synthesis.work.faults", some)
+    monkeypatch.setattr("dragoman.synthesis.jobs.faults", some)
     record = make(task)
     assert record
     told = [note for note in record["notes"] if "trained well enough" in note]
     assert len(told) == (every == 10)
 
 
-def test_what_is_left_out_is_counted_and_named(task: Task, mono: str, capfd: pytest.CaptureFixture[str]):
+def test_what_is_left_out_is_counted_and_named(task: Job, mono: str, capfd: pytest.CaptureFixture[str]):
     assert main(command(task)) == 0
     out, err = capfd.readouterr()
     record = json.loads(task.record.read_text())
@@ -166,11 +168,11 @@ def test_targets_of_a_corpus_are_not_looked_at(trained: Path, pairs: list[Pair],
     with_target = write_tsv(tmp_path / "with.tsv", pairs[:5])
     without = write_tsv(tmp_path / "without.tsv", [(source, "") for source, _ in pairs[:5]])
     for name in (with_target, without):
-        make(Task(trained, Origin((name,)), Path(f"{name}.out.tsv"), FAST))
+        make(Job(trained, CorpusSpec((name,)), Path(f"{name}.out.tsv"), FAST))
     assert Path(f"{with_target}.out.tsv").read_bytes() == Path(f"{without}.out.tsv").read_bytes() != b""
 
 
-def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(task: Task, tmp_path: Path):
+def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(task: Job, tmp_path: Path):
     drawn = [
         replace(task, noise=None, out=tmp_path / f"{n}.tsv", search=SearchConfig(temperature=0.7, seed=seed))
         for n, seed in enumerate((1, 1, 2))
@@ -185,11 +187,11 @@ def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(tas
 
 
 def killed_before(name: str, call: int) -> Fault:
-    return partial(signal_before, "dragoman.synthesis.work", name, call, signal.SIGKILL)
+    return partial(signal_before, "dragoman.synthesis.jobs", name, call, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("name", "call"), [("as_block", 4), ("join", 1), ("replace_file", 1)])
-def test_killed_work_goes_on_to_the_same_bytes(task: Task, expected: bytes, tmp_path: Path, name: str, call: int):
+def test_killed_work_goes_on_to_the_same_bytes(task: Job, expected: bytes, tmp_path: Path, name: str, call: int):
     killed = Command(command(task), tmp_path / "log", {"RANK": "0"}, [killed_before(name, call)])
     assert killed.code() == KILLED, killed.said
     blocks = {file: (file.stat().st_ino, file.read_bytes()) for file in task.parts.glob("[0-9]*")}
@@ -205,16 +207,16 @@ def test_killed_work_goes_on_to_the_same_bytes(task: Task, expected: bytes, tmp_
 
 def keep_blocks(blocks: dict[Path, tuple[int, bytes]]) -> None:
     """What is done is not done again: fails in the process where a block is replaced."""
-    put = work.put
+    put = jobs.put
 
     def watched(file: Path, data: bytes) -> None:
         assert file not in blocks
         put(file, data)
 
-    work.put = watched  # type: ignore[assignment]
+    jobs.put = watched  # type: ignore[assignment]
 
 
-def test_work_killed_at_random_times_goes_on_to_the_same_bytes(task: Task, expected: bytes, tmp_path: Path):
+def test_work_killed_at_random_times_goes_on_to_the_same_bytes(task: Job, expected: bytes, tmp_path: Path):
     chance, kills = random.Random(3), 0
     for attempt in count():
         blocks = len(list(task.parts.glob("[0-9]*")))
@@ -239,10 +241,10 @@ def in_place(file: Path, data: bytes) -> None:
 
 
 def careless() -> None:
-    work.put = in_place  # type: ignore[assignment]
+    jobs.put = in_place  # type: ignore[assignment]
 
 
-def test_a_block_that_is_not_whole_is_seen_and_made_anew(task: Task, expected: bytes, tmp_path: Path):
+def test_a_block_that_is_not_whole_is_seen_and_made_anew(task: Job, expected: bytes, tmp_path: Path):
     """The control for the tests above: blocks that were written in place are torn, and that does not stay unseen."""
     killed = Command(command(task), tmp_path / "log", faults=[careless])
     assert killed.code() == KILLED
@@ -253,11 +255,11 @@ def test_a_block_that_is_not_whole_is_seen_and_made_anew(task: Task, expected: b
     assert task.out.read_bytes() == expected
 
 
-def test_a_resumed_file_would_differ_without_its_blocks(task: Task, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_a_resumed_file_would_differ_without_its_blocks(task: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """The control for the comparison of bytes: a resume that forgets where it was has other noise in its lines."""
-    numbered = work.as_block
+    numbered = jobs.as_block
     monkeypatch.setattr(
-        work, "as_block", lambda task, made, number, *more: numbered(task, made, max(number - 1, 0), *more)
+        jobs, "as_block", lambda task, made, number, *more: numbered(task, made, max(number - 1, 0), *more)
     )
     assert make(task)
     assert task.out.read_bytes() != expected
@@ -267,7 +269,7 @@ def test_a_resumed_file_would_differ_without_its_blocks(task: Task, expected: by
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_two_shards_make_what_one_makes(task: Task, expected: bytes, order: tuple[int, int]):
+def test_two_shards_make_what_one_makes(task: Job, expected: bytes, order: tuple[int, int]):
     first, last = order
     assert make(task, Shard(first, 2)) is None
     assert not task.out.exists()
@@ -276,7 +278,7 @@ def test_two_shards_make_what_one_makes(task: Task, expected: bytes, order: tupl
     assert task.out.read_bytes() == expected
 
 
-def test_shards_at_the_same_time_make_what_one_makes(task: Task, expected: bytes, tmp_path: Path):
+def test_shards_at_the_same_time_make_what_one_makes(task: Job, expected: bytes, tmp_path: Path):
     running = [Command(command(task, "--shard", f"{n}/3"), tmp_path / f"log{n}") for n in (1, 2, 3)]
     for one in running:
         assert one.code() == 0, one.said
@@ -286,13 +288,13 @@ def test_shards_at_the_same_time_make_what_one_makes(task: Task, expected: bytes
     assert any(told)
 
 
-def test_more_shards_than_blocks_are_no_harm(task: Task, expected: bytes):
+def test_more_shards_than_blocks_are_no_harm(task: Job, expected: bytes):
     made = [make(task, Shard(number, 20)) for number in range(1, 21)]
     assert [record is not None for record in made].index(True) == 8  # nine blocks
     assert task.out.read_bytes() == expected
 
 
-def test_a_block_of_another_task_is_not_joined(task: Task, expected: bytes, tmp_path: Path):
+def test_a_block_of_another_task_is_not_joined(task: Job, expected: bytes, tmp_path: Path):
     """The control for the tests above: blocks say what they were made of."""
     other = replace(task, out=tmp_path / "other.tsv", search=SearchConfig(beam=1, extra_length=6))
     for one in (task, other):
@@ -304,10 +306,10 @@ def test_a_block_of_another_task_is_not_joined(task: Task, expected: bytes, tmp_
     assert task.out.read_bytes() == expected
 
 
-def test_another_engine_makes_as_many_pairs_and_is_another_task(task: Task, expected: bytes):
+def test_another_engine_makes_as_many_pairs_and_is_another_task(task: Job, expected: bytes):
     pytest.importorskip("ctranslate2")
     make(task, Shard(1, 2))
-    fast = replace(task, engine="ctranslate2", compute="int8")
+    fast = replace(task, engine="ctranslate2", compute_type="int8")
     with pytest.raises(DragomanError, match="was made with another engine"):
         make(fast)
     fast = replace(fast, out=task.out.with_name("fast.tsv"))
@@ -319,7 +321,7 @@ def test_another_engine_makes_as_many_pairs_and_is_another_task(task: Task, expe
 
 
 @pytest.mark.slow
-def test_ray_makes_what_one_process_makes(task: Task, expected: bytes):
+def test_ray_makes_what_one_process_makes(task: Job, expected: bytes):
     pytest.importorskip("ray")
     program = [sys.executable, "-m", "dragoman", *command(task, "--ray")]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
@@ -345,7 +347,7 @@ def test_ray_makes_what_one_process_makes(task: Task, expected: bytes):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_another_task_does_not_go_on_here(
-    task: Task, brief_model: Path, tmp_path: Path, whole: bool, change: dict[str, Any], word: str
+    task: Job, brief_model: Path, tmp_path: Path, whole: bool, change: dict[str, Any], word: str
 ):
     make(task, Shard() if whole else Shard(1, 2))
     if change.get("model"):
@@ -371,21 +373,21 @@ def brief_model(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_a_task_that_has_made_nothing_yet_may_change(task: Task, expected: bytes, capfd: pytest.CaptureFixture[str]):
+def test_a_task_that_has_made_nothing_yet_may_change(task: Job, expected: bytes, capfd: pytest.CaptureFixture[str]):
     assert main([*command(task), "--model-tag", "med"]) == 1
     assert "unknown tag 'med'" in capfd.readouterr().err
     make(task)
     assert task.out.read_bytes() == expected
 
 
-def test_a_file_of_someone_else_is_not_overwritten(task: Task):
+def test_a_file_of_someone_else_is_not_overwritten(task: Job):
     task.out.write_text("mine\tmine\n")
     with pytest.raises(DragomanError, match="there already, and not made by this command"):
         make(task)
     assert task.out.read_text() == "mine\tmine\n"
 
 
-def test_a_finished_file_is_made_once_and_a_changed_one_is_told(task: Task):
+def test_a_finished_file_is_made_once_and_a_changed_one_is_told(task: Job):
     make(task)
     before = task.out.stat()
     assert make(task)
@@ -401,23 +403,23 @@ def test_a_finished_file_is_made_once_and_a_changed_one_is_told(task: Task):
 def test_a_corpus_that_cannot_be_read_is_told_before_anything_is_translated(trained: Path, tmp_path: Path):
     (tmp_path / "bad.txt").write_bytes(b"The dog\n" * 20 + b"\xff\n")
     with pytest.raises(DragomanError, match=r"bad.txt:21: not UTF-8"):
-        make(Task(trained, (str(tmp_path / "bad.txt"),), tmp_path / "out.tsv", FAST, block=2))
+        make(Job(trained, (str(tmp_path / "bad.txt"),), tmp_path / "out.tsv", FAST, block=2))
     assert not list(tmp_path.glob("out.tsv*"))
 
 
 def test_text_that_changes_during_the_translation_is_not_joined(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     text = Path(task.files[0]).read_bytes()
     task = replace(task, text=(str(tmp_path / "mono.txt"),))
     Path(task.files[0]).write_bytes(text)
-    translate = work.translate
+    translate = jobs.translate
 
     def slowly(*arguments: Any) -> None:
         translate(*arguments)
         Path(task.files[0]).write_bytes(text.replace(b"dog", b"cat"))
 
-    monkeypatch.setattr(work, "translate", slowly)
+    monkeypatch.setattr(jobs, "translate", slowly)
     with pytest.raises(DragomanError, match="changed during the translation"):
         make(task)
     assert not task.out.exists()
@@ -437,8 +439,8 @@ WRONG = [
     ("backtranslate -m {model} --text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --block 0", 2, "block must be from 1"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --n-best 2", 2, "one translation is written"),
-    ("backtranslate -m {model} --text {mono} --out a.tsv --compute int8", 2, "int8 needs --engine ctranslate2"),
-    ("distill --teacher {model} --train {train} --dev {train} --out run --compute int8", 2, "int8 needs --engine"),
+    ("backtranslate -m {model} --text {mono} --out a.tsv --compute-type int8", 2, "int8 needs --engine ctranslate2"),
+    ("distill --teacher {model} --train {train} --dev {train} --out run --compute-type int8", 2, "int8 needs --engine"),
     ("backtranslate -m {model} --text {mono} --out a.tsv --tag :", 2, "a tag is 1 to 40 letters"),
     ("backtranslate -m {model} --text {train} --out a.tsv", 2, "pairs, by its name"),
     ("backtranslate -m {model} --text missing --out a.tsv", 1, "missing: no such file"),
@@ -526,14 +528,14 @@ def test_noise_on_many_spaces_takes_no_time():
     ],
 )
 def test_a_corpus_is_named_as_training_reads_it(line: str):
-    origins = corpora(line.split())
+    origins = parse_corpora(line.split())
     named = tuple(word for origin in origins for word in words(origin))
-    assert corpora(named) == origins
+    assert parse_corpora(named) == origins
     assert " ".join(named) == line
 
 
 def test_what_is_printed_can_be_trained_on(
-    task: Task, corpus: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    task: Job, corpus: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     assert main(command(task)) == 0
     synthetic = capfd.readouterr().out.split()
@@ -613,8 +615,8 @@ def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, c
 @pytest.mark.parametrize(
     "fault",
     [
-        partial(signal_before, "dragoman.synthesis.work", "put", 3, signal.SIGKILL),
-        partial(signal_before, "dragoman.folder", "write_model", 1, signal.SIGKILL),
+        partial(signal_before, "dragoman.synthesis.jobs", "put", 3, signal.SIGKILL),
+        partial(signal_before, "dragoman.model_folder", "write_model", 1, signal.SIGKILL),
         partial(signal_before, "dragoman.training.step:Learner", "update", 4, signal.SIGKILL),
     ],
     ids=["translating", "the first model", "training"],

@@ -8,13 +8,14 @@ import torch
 from test_search import BOS, EOS, SENTENCES, WIDE, WORDS, all_outputs, make, sources
 
 from dragoman.config import SearchConfig
-from dragoman.corpus import Pair
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.search import beam_search, greedy_search
 from dragoman.errors import DragomanError
-from dragoman.folder import new_folder, read_model, write_model
-from dragoman.tokenizer import Tokenizer
-from dragoman.translator import NO_CARE, Translator
+from dragoman.files import new_folder
+from dragoman.model_folder import read_model, write_model
+from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
 
 class Mean:
@@ -64,7 +65,7 @@ def test_a_model_beside_itself_is_that_model():
 def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, pairs: list[Pair], tmp_path: Path):
     sources = [source for source, _ in pairs[:10]]
     alone, twice = (
-        Translator.load(trained, SearchConfig(beam=2), NO_CARE, others).translate(sources)
+        Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, others).translate(sources)
         for others in ((), (trained,))
     )
     assert [found.text for found in twice] == [found.text for found in alone]
@@ -73,4 +74,4 @@ def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, 
     with new_folder(tmp_path / "other") as draft:
         write_model(draft, type(model)(model.config, len(other), pad=model.pad), other, "")
     with pytest.raises(DragomanError, match="other: its tokenizer is not that of"):
-        Translator.load(trained, SearchConfig(beam=2), NO_CARE, [tmp_path / "other"])
+        Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, [tmp_path / "other"])

@@ -12,11 +12,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from dragoman import evaluation
 from dragoman.cli import main
-from dragoman.corpus import Pair
-from dragoman.evaluation import by_length, by_sentence, estimates, evaluate, in_words
-from dragoman.translator import Translator
+from dragoman.data.corpus import Pair
+from dragoman.evaluation import metrics
+from dragoman.evaluation.metrics import by_length, by_sentence, estimates, evaluate, in_words
+from dragoman.translation.translator import Translator
 
 WORDS = "the dog sees two red cats and a bear near some old house".split()
 
@@ -71,7 +71,7 @@ def test_translation_edit_rate_counts_a_shift_once():
 
 
 def test_a_sentence_too_long_for_ter_leaves_it_out_and_not_the_others():
-    long = " ".join(["word"] * (evaluation.LONGEST_FOR_TER + 1))
+    long = " ".join(["word"] * (metrics.LONGEST_FOR_TER + 1))
     assert [estimate.name for estimate in estimates([["a", "b"]], ["a", long])[0]] == ["BLEU", "chrF2"]
     assert [estimate.name for estimate in estimates([["a", long], ["a", "b"]], ["a", "b"])[1]] == ["BLEU", "chrF2"]
     just = long.removesuffix(" word")
@@ -139,7 +139,7 @@ def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
     translations = references[::-1]
     bleu, chrf = BLEU(effective_order=True), CHRF()
     for text, reference, found in zip(translations, references, by_sentence(translations, references), strict=True):
-        reference = evaluation.checked([reference], [reference])[0]
+        reference = metrics.checked([reference], [reference])[0]
         assert found[0] == bleu.sentence_score(text, [reference]).score
         assert found[1] == chrf.sentence_score(text, [reference]).score
 
@@ -269,7 +269,7 @@ def test_a_wrong_request_gets_one_clear_line(run, trained: Path, test_set: str, 
 def test_a_test_set_too_large_to_draw_from_is_refused(
     run, trained: Path, test_set: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(evaluation, "MOST_RESAMPLED", 11)
+    monkeypatch.setattr(metrics, "MOST_RESAMPLED", 11)
     assert run("-m", trained, test_set)[0] == 0
     code, _, err = run("-m", trained, test_set, "--details")
     assert (code, err) == (2, "dragoman: intervals are for at most 11 sentences; the test set has 12\n")

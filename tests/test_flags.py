@@ -8,7 +8,7 @@ from dragoman.cli import COMMANDS, main
 
 TRAIN = """
 --preset --train --dev --out --init-from --vocabulary --quiet
---training.batch-tokens --training.micro-batches --training.max-tokens --training.joined --training.bpe-dropout
+--training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
 --training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip
@@ -32,8 +32,8 @@ RECURRENT = """
 --model.activation --model.dropout --model.share
 """
 SEARCH = """
---beam --length-penalty --coverage-penalty --extra-length --min-length --n-best --patience --no-repeat --groups
---diversity --temperature --top-k --top-p --seed
+--beam --length-penalty --coverage-penalty --extra-length --min-length --n-best --patience --no-repeat-ngram
+--beam-groups --diversity-penalty --temperature --top-k --top-p --seed
 """
 
 FLAGS = {
@@ -42,9 +42,11 @@ FLAGS = {
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
--m --model --ensemble -i --input -o --output --input-format --output-format --words --alignment --key --keys --lines
---tag --prefix --glossary --forbid --placeholders --no-placeholders --numbers --no-numbers --guard --no-guard
---engine --compute --device --threads --quiet {SEARCH}
+-m --model --ensemble -i --input -o --output --input-format --output-format
+--word-scores --alignment --text-key --translate-key --as-lines
+--tag --prefix --glossary --forbid --placeholders --no-placeholders --keep-numbers --no-keep-numbers
+--detect-faults --no-detect-faults
+--engine --compute-type --device --threads --quiet {SEARCH}
 """,
     "plot": "--out --against",
     "average": "--out --last",
@@ -57,10 +59,10 @@ FLAGS = {
     "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
     + f"--pieces {SEARCH}",
     "lab": "--quick --out --seeds --train --dev --test",
-    "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute --json "
+    "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
     "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "
-    + f"--engine --compute --device --threads --quiet {SEARCH}",
+    + f"--engine --compute-type --device --threads --quiet {SEARCH}",
     "benchmark": "",
     "benchmark training": "--threads --rounds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",

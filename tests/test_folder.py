@@ -18,10 +18,11 @@ from conftest import TINY, TINY_RECURRENT
 from safetensors.torch import load_file, save_file
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.folder import FILES, MANIFEST, fingerprint, new_folder, read_model, verify, write_model
+from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.model import build, outline
-from dragoman.tokenizer import Tokenizer
+from dragoman.model_folder import FILES, read_model, verify, write_model
 
 SECONDS = 3.0  # to refuse a folder, at most
 DEEP = 100_000

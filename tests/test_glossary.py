@@ -11,21 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.decoding.constrained import OPEN, STEM, WORD, constrained_search
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
 from dragoman.errors import DragomanError
-from dragoman.glossary import (
-    LONGEST_TERM,
-    MOST_TARGETS,
-    Entry,
-    Found,
-    Glossary,
-    Report,
-    edges,
-    report,
-    terms,
-)
 from dragoman.model import build
-from dragoman.tokenizer import BOS, EOS, Tokenizer
+from dragoman.text.glossary import LONGEST_TERM, MOST_TARGETS, Entry, Glossary, TermMatch, TermReport, report
+from dragoman.translation.terms import token_boundaries, token_sequences
 
 ANIMALS = Glossary([Entry("dog", ("perro", "perra")), Entry("guide dog", ("perro guía",)), Entry("cat", ("gato",))])
 
@@ -282,9 +273,9 @@ def test_long_texts_and_many_terms_take_their_length_in_time(text: str):
     phrases = {" ".join(random.Random(seed).choices(["dog", "cat", "개", "a", "."], k=6)) for seed in range(10_000)}
     glossary = Glossary([Entry(phrase, ("perro",)) for phrase in sorted(phrases)] + [Entry("dog " * 40 + "x", ("y",))])
     found = glossary.find(text)
-    assert report(found, text) == Report((), tuple(found))
-    many = report([Found(0, 1, Entry("dog", ("dog",)), ("dog",))] * 30_000, text)
-    assert len(many.met) == text.count("dog")
+    assert report(found, text) == TermReport((), tuple(found))
+    many = report([TermMatch(0, 1, Entry("dog", ("dog",)), ("dog",))] * 30_000, text)
+    assert len(many.terms_met) == text.count("dog")
 
 
 # What it asks of a search.
@@ -297,7 +288,7 @@ def pieces() -> Tokenizer:
 
 
 def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenizer):
-    (term,) = terms(ANIMALS.find("A dog"), pieces)
+    (term,) = token_sequences(ANIMALS.find("A dog"), pieces)
     shown = [[pieces.pieces[id] for id in sequence] for sequence in term]
     assert ["".join(sequence) for sequence in shown] == [
         " perro", "perro", " perra", "perra", " Perro", "Perro", " Perra", "Perra",
@@ -310,7 +301,7 @@ def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenize
 @pytest.mark.parametrize("around", ["{} x", "x {} x", "x ({}) x", "x “{}”", "猫{}を"])
 def test_the_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, target: str, around: str):
     """What is written with them reads as the term, at the beginning and inside."""
-    (term,) = terms([Found(0, 1, Entry("x", (target,)), (target,))], pieces)
+    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
     before, after = around.split("{}")
     text = unicodedata.normalize("NFC", around.format(target))
     spaced, bare = term
@@ -323,15 +314,15 @@ def test_the_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, t
 @pytest.mark.parametrize("around", ["{} ve", "ve {} ve", "ve ({}), ve", "ve “{}”", "{}, ve"])
 @pytest.mark.parametrize("target", ["perro", "perro guía", "gato"])
 def test_a_sentence_with_the_term_has_one_of_its_sequences(pieces: Tokenizer, target: str, around: str):
-    (term,) = terms([Found(0, 1, Entry("x", (target,)), (target,))], pieces)
+    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
     ids = pieces.encode(around.format(target))
     runs = {tuple(ids[start:end]) for start in range(len(ids)) for end in range(start, len(ids) + 1)}
     assert runs & set(term)
 
 
 def test_tokens_tell_where_words_begin_and_end(pieces: Tokenizer):
-    table = dict(zip(pieces.pieces, edges(pieces), strict=True))
-    assert len(edges(pieces)) == len(pieces)
+    table = dict(zip(pieces.pieces, token_boundaries(pieces), strict=True))
+    assert len(token_boundaries(pieces)) == len(pieces)
     assert table["<s>"] == table["</s>"] == table["<pad>"] == (OPEN, OPEN)
     assert table[" perro"] == (OPEN, WORD)
     assert table["<0x61>"] == table["<0xC3>"] == (WORD, WORD)
@@ -355,7 +346,7 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
     longest = max(map(len, ids))
     source = torch.tensor([[*row, EOS, *[0] * (longest - len(row))] for row in ids])
     reports = []
-    for wanted in ([terms(found, pieces) for found in founds], [()] * 3):
+    for wanted in ([token_sequences(found, pieces) for found in founds], [()] * 3):
         hypotheses = constrained_search(
             model,
             source,
@@ -365,7 +356,7 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
             bos=BOS,
             eos=EOS,
             max_lengths=torch.tensor([40] * 3),
-            edges=torch.tensor(edges(pieces)),
+            edges=torch.tensor(token_boundaries(pieces)),
         )
         said = [pieces.decode(found[0].tokens) for found in hypotheses]
         reports.append([report(found, text) for found, text in zip(founds, said, strict=True)])
@@ -418,7 +409,7 @@ def test_occurrences_of_one_term_do_not_overlap_and_those_of_two_may():
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["a", "b", "a b", "b a a"]), max_size=4), st.text("ab ", max_size=12))
 def test_a_report_counts_as_many_as_fit_beside_each_other(wanted: list[str], output: str):
-    found = [Found(0, 1, Entry("x", (target,)), (target,)) for target in wanted]
+    found = [TermMatch(0, 1, Entry("x", (target,)), (target,)) for target in wanted]
     met = [one.targets[0] for one in report(found, output).met]
     for target in set(wanted):
         pattern = re.compile(rf"\b{target.replace(' ', ' +')}\b")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.guards import Fault, faults, scripts_of
+from dragoman.text.faults import Fault, faults, scripts_of
 
 GOOD = [
     ("The train leaves at half past nine.", "Der Zug fährt um halb zehn ab."),

@@ -18,16 +18,15 @@ from conftest import TINY, TINY_RECURRENT, run_config, run_training, write_tsv
 from torch import Tensor
 
 from dragoman.alignment import Alignment
-from dragoman.batches import Batch
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
-from dragoman.corpus import Pair
+from dragoman.data.batches import Batch
+from dragoman.data.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import read_model
 from dragoman.inspection.attention import attention_maps, by_word, cross_attention, words
-from dragoman.inspection.figures import save
+from dragoman.inspection.figure import save
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.insight import (
+from dragoman.inspection.history import (
     FINEST,
     FRAMES,
     LONGEST,
@@ -43,11 +42,12 @@ from dragoman.inspection.insight import (
     spreads,
     write_page,
 )
-from dragoman.inspection.look import inspect
+from dragoman.inspection.inspection import inspect
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
+from dragoman.model_folder import read_model
 from dragoman.training.step import Objective
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {

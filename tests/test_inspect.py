@@ -17,20 +17,20 @@ from torch import Tensor
 import dragoman
 from dragoman.alignment import Alignment
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
-from dragoman.decoding.engine import Demands
-from dragoman.decoding.native import Native
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.engine import Constraints
+from dragoman.decoding.forced import score
 from dragoman.decoding.search import length_penalty
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
 from dragoman.inspection import aggregates
 from dragoman.inspection.attention import Word, attention_maps
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.look import KINDS, Aggregate, Inspection, Kind, inspect, is_punctuation
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, Kind, inspect, is_punctuation
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.tree import BeamTree, Fate, Recording
 from dragoman.model import Model, build
-from dragoman.scoring import score
-from dragoman.tokenizer import BOS, EOS, Tokenizer
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=3, attention=AttentionConfig(heads=4))
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -590,8 +590,10 @@ WORDS = 5  # a vocabulary so small that every output can be tried
 SOURCE = [3, 4, 4, 3]
 
 
-def recorded(engine: Native, config: SearchConfig, demands: Demands = Demands()) -> tuple[BeamTree, Any]:
-    recording = Recording(engine, pieces(), demands)
+def recorded(
+    engine: TorchEngine, config: SearchConfig, constraints: Constraints = Constraints()
+) -> tuple[BeamTree, Any]:
+    recording = Recording(engine, pieces(), constraints)
     ((best, *others),) = recording.search([SOURCE], config)
     tree = recording.tree(best)
     assert tree is not None
@@ -641,7 +643,7 @@ def plain_steps(model: Model, beams: int, steps: int) -> list[dict[tuple[int, ..
 def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: int):
     model = make(SMALLS[name], WORDS, seed)
     config = SearchConfig(beam=beams, extra_length=1)
-    tree, _ = recorded(Native(model), config)
+    tree, _ = recorded(TorchEngine(model), config)
     steps = plain_steps(model, beams, tree.steps)
     assert len(tree.nodes) == 1 + sum(map(len, steps))
     for number, node in enumerate(tree.nodes[1:], start=1):
@@ -657,13 +659,13 @@ def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: 
 
 def test_there_are_hypotheses_of_every_fate():
     """The control for the test above."""
-    trees = [recorded(Native(make(SMALL, WORDS, seed)), SearchConfig(beam=3))[0] for seed in range(4)]
+    trees = [recorded(TorchEngine(make(SMALL, WORDS, seed)), SearchConfig(beam=3))[0] for seed in range(4)]
     assert {node.fate for tree in trees for node in tree.nodes} == set(get_args(Fate))
 
 
 def test_a_wide_tree_has_every_output():
     """No hypothesis is pruned where there is room for all: 1 + 4 + 16 + 64 that end after 0 to 3 words."""
-    tree, _ = recorded(Native(make(SMALL, WORDS)), SearchConfig(beam=341, extra_length=1, patience=5))
+    tree, _ = recorded(TorchEngine(make(SMALL, WORDS)), SearchConfig(beam=341, extra_length=1, patience=5))
     words = [word for word in range(WORDS) if word != EOS]
     finished = {prefix_of(tree, number) for number, node in enumerate(tree.nodes) if node.fate == "finished"}
     every = {(*some, EOS) for n in range(4) for some in itertools.product(words, repeat=n)}
@@ -674,7 +676,7 @@ def test_a_wide_tree_has_every_output():
 @pytest.mark.parametrize("name", SMALLS)
 def test_scores_of_the_tree_are_those_of_forced_scoring(name: str):
     model = make(SMALLS[name], WORDS)
-    tree, _ = recorded(Native(model), SearchConfig(beam=4, extra_length=3))
+    tree, _ = recorded(TorchEngine(model), SearchConfig(beam=4, extra_length=3))
     finished = [number for number, node in enumerate(tree.nodes) if node.fate == "finished"]
     outputs = [list(prefix_of(tree, number)[:-1]) for number in finished]
     for number, likelihood in zip(finished, score(model, [SOURCE] * len(outputs), outputs), strict=True):
@@ -687,20 +689,22 @@ CONFIGS = {
     "all of them": SearchConfig(beam=4, n_best=4, length_penalty=1.0),
     "patient": SearchConfig(beam=3, patience=2.0, length_penalty=-0.5),
     "short": SearchConfig(beam=3, extra_length=1, min_length=3),
-    "no repeats": SearchConfig(beam=3, no_repeat=2, length_penalty=2.0),
-    "diverse": SearchConfig(beam=4, groups=2, n_best=2),
+    "no repeats": SearchConfig(beam=3, no_repeat_ngram=2, length_penalty=2.0),
+    "diverse": SearchConfig(beam=4, beam_groups=2, n_best=2),
     "sampled": SearchConfig(temperature=1.0, n_best=2),
 }
 
 
-@pytest.mark.parametrize("demands", [Demands(), Demands(prefix=(4, 3)), Demands(forbidden=((3, 3), (4,)))])
+@pytest.mark.parametrize(
+    "constraints", [Constraints(), Constraints(prefix=(4, 3)), Constraints(forbidden=((3, 3), (4,)))]
+)
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", [*SMALLS, "ensemble"])
-def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, demands: Demands):
+def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, constraints: Constraints):
     models = [make(SMALLS["transformer" if name == "ensemble" else name], WORDS, seed) for seed in (1, 2)]
-    engine = Native(*models[: 2 if name == "ensemble" else 1])
-    recording = Recording(engine, pieces(), demands)
-    expected = engine.search([SOURCE], CONFIGS[config], [demands])
+    engine = TorchEngine(*models[: 2 if name == "ensemble" else 1])
+    recording = Recording(engine, pieces(), constraints)
+    expected = engine.search([SOURCE], CONFIGS[config], [constraints])
     found = recording.search([SOURCE], CONFIGS[config])
     assert found == expected  # tokens, and scores as they are
     tree = recording.tree(found[0][0])
@@ -714,20 +718,20 @@ def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, dem
     winner = tree.nodes[tree.winner]
     assert winner.fate == ("finished" if best.finished else "kept")
     assert winner.normalised == (pytest.approx(best.score) if config == "greedy" else best.score)
-    if demands.prefix:
-        assert prefix_of(tree, tree.winner)[:2] == demands.prefix
+    if constraints.prefix:
+        assert prefix_of(tree, tree.winner)[:2] == constraints.prefix
 
 
 def test_a_recording_leaves_the_engine_as_it_was():
-    engine = Native(make(SMALL, WORDS))
+    engine = TorchEngine(make(SMALL, WORDS))
     before = dict(vars(engine))
     recorded(engine, SearchConfig(beam=2))
     assert vars(engine) == before
-    assert engine.rules(SearchConfig(), [Demands()], engine.device) == []
+    assert engine.rules(SearchConfig(), [Constraints()], engine.device) == []
 
 
 def test_the_nodes_of_a_step_are_in_order_and_go_on_from_the_step_before():
-    tree, found = recorded(Native(make(SMALL, WORDS, 1)), SearchConfig(beam=4, n_best=4))
+    tree, found = recorded(TorchEngine(make(SMALL, WORDS, 1)), SearchConfig(beam=4, n_best=4))
     for before, after in itertools.pairwise(tree.nodes):
         assert before.step <= after.step
         if before.step == after.step:
@@ -744,7 +748,7 @@ def test_the_nodes_of_a_step_are_in_order_and_go_on_from_the_step_before():
 
 def test_the_tree_of_a_greedy_search_is_a_chain_with_the_next_best_beside_it():
     model = make(SMALL, WORDS, 2)
-    tree, _ = recorded(Native(model), SearchConfig(beam=1))
+    tree, _ = recorded(TorchEngine(model), SearchConfig(beam=1))
     for step in range(1, tree.steps + 1):
         first, second = [node for node in tree.nodes if node.step == step]
         row = next_log_p(model, prefix_of(tree, tree.path[step - 1]))

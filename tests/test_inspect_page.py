@@ -20,14 +20,14 @@ from torch import Tensor
 
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, SearchConfig, TransformerConfig
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.attention import by_word
-from dragoman.inspection.look import KINDS, Inspection, Kind, inspect
+from dragoman.inspection.inspection import KINDS, Inspection, Kind, inspect
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.page import MOST_SCORED, contents, fingerprint, page, read, script
-from dragoman.inspection.pictures.positions import added
+from dragoman.inspection.plots.positions import added
 from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 SENTENCE = "The dog sees 12 cats."
 HOSTILE = (

@@ -9,18 +9,18 @@ from conftest import TINY, TINY_RECURRENT
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
-from dragoman.corpus import Pair
+from dragoman.config.presets import PRESETS
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
 from dragoman.inspection.cost import cost
-from dragoman.inspection.figures import check_format, heat_map
+from dragoman.inspection.figure import check_format, heat_map
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
-from dragoman.inspection.picture import draw_cross_attention
+from dragoman.inspection.views import draw_cross_attention
 from dragoman.model import Model, build
 from dragoman.model.attention import Additive, explicit, fused
-from dragoman.presets import PRESETS
-from dragoman.tokenizer import Tokenizer
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 ADDITIVE = AttentionConfig(heads=2, score="additive")
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=3, attention=AttentionConfig(heads=4))

@@ -22,7 +22,7 @@ import pytest
 from dragoman import lab as package
 from dragoman.cli import main
 from dragoman.errors import DragomanError
-from dragoman.inspection.figures import pyplot
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.report import Result, duration, perform, shown, write_figure, write_report

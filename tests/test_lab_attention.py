@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.batches import Batch
 from dragoman.config import AttentionConfig
-from dragoman.inspection.figures import pyplot
+from dragoman.data.batches import Batch
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import (
     EXPERIMENTS,
     additive,
@@ -21,7 +21,7 @@ from dragoman.lab import (
     heads,
     masks,
     order,
-    reversal,
+    reversal_setup,
     scaling,
     unscaled_training,
     worked_examples,
@@ -299,7 +299,7 @@ def test_verdicts_on_scaling_turn_with_the_numbers():
 
 def test_models_differ_in_the_kernel_alone():
     one, other = (
-        reversal.transformer(AttentionConfig(heads=1, d_k=32, d_v=64, score=score), 1)
+        reversal_setup.transformer(AttentionConfig(heads=1, d_k=32, d_v=64, score=score), 1)
         for score in unscaled_training.SCORES.values()
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
@@ -310,7 +310,7 @@ def test_models_differ_in_the_kernel_alone():
 def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_not():
     start = {
         name: unscaled_training.at_start(
-            reversal.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
+            reversal_setup.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
         )
         for name, score in unscaled_training.SCORES.items()
     }
@@ -319,7 +319,7 @@ def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_no
 
 
 def test_measuring_the_start_leaves_the_model_as_it_was():
-    model = reversal.transformer(AttentionConfig(heads=1), 1)
+    model = reversal_setup.transformer(AttentionConfig(heads=1), 1)
     before = [p.clone() for p in model.parameters()]
     unscaled_training.at_start(model)
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
@@ -331,7 +331,7 @@ def test_curves_are_means_over_steps_and_runs():
     assert means == [3, 7]
     assert spread == [math.sqrt(2)] * 2
     assert drawing.smoothed([[4.0, 2.0]])[1] == [3]
-    assert reversal.last([5.0] * 18 + [1.0, 2.0]) == 1.5
+    assert reversal_setup.last([5.0] * 18 + [1.0, 2.0]) == 1.5
 
 
 def test_verdicts_on_learning_without_the_division_turn_with_the_numbers():
@@ -530,7 +530,7 @@ def test_diversity_of_known_heads():
 
 
 def test_the_encoder_of_a_model_is_seen_layer_by_layer():
-    model = reversal.transformer(AttentionConfig(heads=4), 1, layers=2)
+    model = reversal_setup.transformer(AttentionConfig(heads=4), 1, layers=2)
     layers = heads.layers_of(model)
     assert [layer.name for layer in layers] == ["encoder.0.attention", "encoder.1.attention"]
     assert all(len(layer.entropy) == len(layer.distance) == 4 for layer in layers)

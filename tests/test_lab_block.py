@@ -11,7 +11,7 @@ import torch
 from conftest import gap
 from torch import nn
 
-from dragoman.inspection.figures import pyplot
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import (
     embedding,
     learned_positions,
@@ -24,7 +24,7 @@ from dragoman.lab import (
 )
 from dragoman.lab.drawing import draw_losses
 from dragoman.lab.experiment import Effort, Verdict
-from dragoman.lab.toys import Learned, accuracy, copying, summary
+from dragoman.lab.tasks import Learned, accuracy, copying, summary
 from dragoman.model.transformer import Transformer
 
 MODULES = [

@@ -12,8 +12,8 @@ import torch
 
 from dragoman.cli import main
 from dragoman.config import TransformerConfig
-from dragoman.evaluation import Group
-from dragoman.inspection.figures import pyplot
+from dragoman.evaluation.metrics import Group
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, comparisons
 from dragoman.lab.comparisons import BASE, CELLS, Runs, Trained, Variant
 from dragoman.lab.experiment import Effort

@@ -12,7 +12,8 @@ import torch
 from conftest import gap
 from torch import nn
 
-from dragoman.inspection.figures import pyplot
+from dragoman.data.tokenizer import SPECIAL
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import (
     EXPERIMENTS,
     activations,
@@ -33,7 +34,6 @@ from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TOYS, s
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.recurrent import PlainRNN
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import SPECIAL
 
 NAMES = ("long-range", "recall", "activations", "parallel", "self-focus", "retrieval", "shared-projections")
 TINY = Effort((1,), 0.01)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dragoman.batches import Batch, Ids, source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
+from dragoman.data.batches import Batch, Ids, source_batch
+from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import greedy_search
 from dragoman.model import Model, build
-from dragoman.tokenizer import BOS, EOS
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.optimizer import paper_rate
-from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner
 
 SYMBOLS, LONGEST = 30, 10
@@ -39,7 +39,7 @@ def learn(task: Callable[[Ids], Ids], good_enough: float) -> tuple[Model, float]
     """Train until the accuracy on unseen sentences is good enough, for so many steps at most."""
     torch.manual_seed(1)
     model, settings = build(CONFIG, SYMBOLS), TrainingConfig(label_smoothing=0.1, precision="float32")
-    learner = Learner(model, settings, Ranks(torch.device("cpu")))
+    learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))
     reached, step = 0.0, 0
     while reached < good_enough and step < STEPS:
         step += 1

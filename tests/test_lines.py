@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.lines import DEEPEST, Line, blocks, read, written
-from dragoman.translator import Translation
+from dragoman.commands.translate.lines import DEEPEST, Line, blocks, read, written
+from dragoman.translation.translator import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
 
@@ -54,7 +54,7 @@ def test_a_line_break_in_a_text_makes_no_second_row():
 
 def test_what_was_said_of_another_translation_does_not_pass_through():
     """Our own output, translated again."""
-    before = Translation("x", -1.0, flags=("loop",), parts=2, again=True, others=(Translation("y", -2.0),))
+    before = Translation("x", -1.0, flags=("loop",), segments=2, retried=True, alternatives=(Translation("y", -2.0),))
     (row,) = written(Line(1, "The dog", fields={"text": "The dog", "id": 7}), before, "jsonl", "text", {"words": []})
     (line,) = lines_of(row.encode() + b"\n", "jsonl")
     (row,) = written(line, Translation("Der Hund", -0.5), "jsonl", "text")
@@ -102,7 +102,7 @@ def test_half_a_character_in_a_field_is_still_json_in_utf_8():
 
 
 def test_all_translations_are_written_as_moses_writes_them():
-    found = Translation("one", -1.0, others=(Translation("two", -2.0),))
+    found = Translation("one", -1.0, alternatives=(Translation("two", -2.0),))
     assert list(written(Line(3, "x"), found, "nbest", "text")) == [
         "2 ||| one ||| F0= -1.0000 ||| -1.0000",
         "2 ||| two ||| F0= -2.0000 ||| -2.0000",
@@ -110,7 +110,9 @@ def test_all_translations_are_written_as_moses_writes_them():
 
 
 def test_what_is_wrong_stands_in_the_record():
-    (row,) = written(Line(1, "x"), Translation("y", 0.0, flags=("loop",), again=True, met=("dog",)), "jsonl", "text")
+    (row,) = written(
+        Line(1, "x"), Translation("y", 0.0, flags=("loop",), retried=True, terms_met=("dog",)), "jsonl", "text"
+    )
     found = json.loads(row)
     assert (found["flags"], found["again"], found["met"]) == (["loop"], True, ["dog"])
 

@@ -21,10 +21,11 @@ from torch import Tensor
 
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
-from dragoman.corpus import read_corpus
+from dragoman.data.corpus import read_corpus
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import UsageError
-from dragoman.folder import new_folder, write_model
-from dragoman.inspection.figures import (
+from dragoman.files import new_folder
+from dragoman.inspection.figure import (
     FORMATS,
     Picture,
     labelled_map,
@@ -36,14 +37,14 @@ from dragoman.inspection.figures import (
     wrapped,
 )
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.look import KINDS, Inspection, inspect
+from dragoman.inspection.inspection import KINDS, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.picture import STATISTICS, View, attention_grid, attention_map, head_table, picture
-from dragoman.inspection.pictures import maps, positions, tables, trees
+from dragoman.inspection.plots import maps, positions, tables, trees
+from dragoman.inspection.views import STATISTICS, View, attention_grid, attention_map, head_table, picture
 from dragoman.model import Model, build
 from dragoman.model.positions import sinusoids
-from dragoman.tokenizer import Tokenizer
-from dragoman.translator import Translator
+from dragoman.model_folder import write_model
+from dragoman.translation.translator import Translator
 
 SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2, attention=AttentionConfig(heads=2))

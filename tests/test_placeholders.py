@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.placeholders import Taken, compare, find, put_back, without
+from dragoman.text.placeholders import Removed, compare, find, remove, restore
 
 FOUND = [
     ("Hello {name}, {0} of {}!", "{name} {0} {}"),
@@ -41,7 +41,7 @@ NUMBERS = [
     ("100 %ige 5 Minuten, in 2020, 300 times, v1.2.3", ""),
 ]
 
-# Taken out, and put back by an alignment of each character with itself: the same.
+# Removed out, and put back by an alignment of each character with itself: the same.
 SAME = [
     "Hello {name}!",
     "{n} files in %s were deleted.",
@@ -170,13 +170,13 @@ def test_lost_and_invented_placeholders_are_counted():
 
 @pytest.mark.parametrize(("text", "plain"), PLAIN)
 def test_a_text_reads_well_without_its_placeholders(text: str, plain: str):
-    assert without(text)[0] == plain
+    assert remove(text)[0] == plain
 
 
 @settings(max_examples=150)
 @given(sources, st.booleans())
 def test_only_placeholders_are_taken_out_and_all_of_them(text: str, numbers: bool):
-    plain, taken = without(text, numbers)
+    plain, taken = remove(text, numbers)
     found = find(text, numbers)
     rest = list(text)
     for placeholder in found:
@@ -189,27 +189,27 @@ def test_only_placeholders_are_taken_out_and_all_of_them(text: str, numbers: boo
 
 @pytest.mark.parametrize("text", SAME)
 def test_taken_out_and_put_back_is_the_same(text: str):
-    plain, taken = without(text)
-    assert put_back(plain, plain, taken, characters(plain)) == text
-    assert put_back(plain, plain, taken) == text
+    plain, taken = remove(text)
+    assert restore(plain, plain, taken, characters(plain)) == text
+    assert restore(plain, plain, taken) == text
 
 
 def test_without_a_place_the_text_would_not_be_the_same():
     """The control for the test above."""
-    away = [text for text in SAME for plain, taken in [without(text)] if put_back(plain, plain, moved(taken)) != text]
+    away = [text for text in SAME for plain, taken in [remove(text)] if restore(plain, plain, moved(taken)) != text]
     assert len(away) > len(SAME) / 2
 
 
-def moved(taken: list[Taken]) -> list[Taken]:
-    return [Taken(item.text, item.kind, 0) for item in taken]
+def moved(taken: list[Removed]) -> list[Removed]:
+    return [Removed(item.text, item.kind, 0) for item in taken]
 
 
 @pytest.mark.parametrize(("source", "translation", "words", "text"), ALIGNED)
 def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, translation: str, words: str, text: str):
-    plain, taken = without(source)
+    plain, taken = remove(source)
     pairs = [word.split("=") for word in words.split()]
     alignment = [(plain.index(one), translation.index(other)) for one, other in pairs]
-    assert put_back(translation, plain, taken, alignment) == text
+    assert restore(translation, plain, taken, alignment) == text
 
 
 @settings(max_examples=400, deadline=None)
@@ -217,10 +217,10 @@ def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, transla
 def test_whatever_the_translation_each_placeholder_is_there_once(
     source: str, translation: str, alignment: list[tuple[int, int]] | None, numbers: bool
 ):
-    plain, taken = without(source, numbers)
-    text = put_back(translation, plain, taken, alignment, numbers)
+    plain, taken = remove(source, numbers)
+    text = restore(translation, plain, taken, alignment, numbers)
     assert Counter(p.text for p in find(text, numbers)) == Counter(item.text for item in taken)
-    assert unspaced(without(text, numbers)[0]) == unspaced(translation)
+    assert unspaced(remove(text, numbers)[0]) == unspaced(translation)
 
 
 @settings(max_examples=150, deadline=None)
@@ -228,8 +228,8 @@ def test_whatever_the_translation_each_placeholder_is_there_once(
 def test_placeholders_that_the_translation_has_stay(
     source: str, translation: str, alignment: list[tuple[int, int]] | None
 ):
-    plain, taken = without(source)
-    text = put_back(translation, plain, taken, alignment)
+    plain, taken = remove(source)
+    text = restore(translation, plain, taken, alignment)
     there = [p.text for p in find(translation)] + [item.text for item in taken]
     assert Counter(p.text for p in find(text)) == Counter(there)
 
@@ -245,8 +245,8 @@ def test_placeholders_put_anywhere_are_not_all_there():
 def test_tags_that_were_well_nested_are_so_again(
     source: str, words: list[str], alignment: list[tuple[int, int]] | None
 ):
-    plain, taken = without(source)
-    text = put_back(" ".join(words), plain, taken, alignment)
+    plain, taken = remove(source)
+    text = restore(" ".join(words), plain, taken, alignment)
     assert well_nested(source)
     assert well_nested(text)
 
@@ -264,8 +264,8 @@ def test_tags_in_the_order_of_their_words_would_cross():
     alignments,
 )
 def test_no_word_is_split(source: str, words: list[str], alignment: list[tuple[int, int]] | None):
-    plain, taken = without(source)
-    text = put_back(" ".join(words), plain, taken, alignment)
+    plain, taken = remove(source)
+    text = restore(" ".join(words), plain, taken, alignment)
     for placeholder in reversed(find(text)):
         text = f"{text[: placeholder.start]} {text[placeholder.end :]}"
     assert text.split() == words
@@ -296,12 +296,12 @@ def test_a_megabyte_of_all_is_searched_in_seconds():
 def test_thousands_of_placeholders_are_put_back_in_linear_time(unit: str):
     text = unit * 2000
     began = time.process_time()
-    plain, taken = without(text, numbers=True)
-    assert compare(text, put_back(plain, plain, taken, numbers=True), numbers=True) == ([], [])
+    plain, taken = remove(text, numbers=True)
+    assert compare(text, restore(plain, plain, taken, numbers=True), numbers=True) == ([], [])
     assert time.process_time() - began < 4
 
 
 def test_tags_may_be_nested_as_deep_as_they_like():
     text = "<b>" * 4000 + "word" + "</b>" * 4000
-    plain, taken = without(text)
-    assert put_back("Wort", plain, taken, [(0, 0)]) == text.replace("word", "Wort")
+    plain, taken = remove(text)
+    assert restore("Wort", plain, taken, [(0, 0)]) == text.replace("word", "Wort")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dragoman.cli import main
-from dragoman.inspection.curves import Against, draw_curves, names_of, read_metrics, scale, style
+from dragoman.inspection.plots.training import Against, draw_curves, names_of, read_metrics, scale, style
 from dragoman.training.journal import Journal
 
 

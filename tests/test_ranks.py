@@ -32,8 +32,8 @@ from processes import (
 )
 from safetensors.torch import load_file
 
-from dragoman.batches import Batch
 from dragoman.config import RunConfig, read_toml
+from dragoman.data.batches import Batch
 from dragoman.training import loop
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.step import Learner

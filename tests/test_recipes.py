@@ -9,8 +9,8 @@ import pytest
 from dragoman.cli import main
 from dragoman.commands.train import defaults
 from dragoman.config import RunConfig, SearchConfig, TrainingConfig
+from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))

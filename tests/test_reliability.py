@@ -39,18 +39,19 @@ from processes import (
 )
 from safetensors.torch import save_file
 
-from dragoman.batches import plan
 from dragoman.config import RunConfig
+from dragoman.data.batches import plan
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.folder import MANIFEST, fingerprint, verify, write_model
+from dragoman.files import MANIFEST, fingerprint
 from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
+from dragoman.model_folder import verify, write_model
 from dragoman.training import loop, run
-from dragoman.training.checkpoint import Progress, checkpoints, newest_checkpoint, save_checkpoint
+from dragoman.training.checkpoint import TrainingProgress, checkpoints, newest_checkpoint, save_checkpoint
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
-from dragoman.training.ranks import Ranks
-from dragoman.training.step import Learner, Outcome
-from dragoman.training.stop import SAME
+from dragoman.training.signals import SAME
+from dragoman.training.step import Learner, StepResult
 
 Corpus = tuple[str, str]
 
@@ -231,7 +232,7 @@ def save(out: Path, step: int) -> None:
     model, tokenizer, moments = parts_of_a_checkpoint()
     for tensor in (*model.parameters(), *moments.values()):
         tensor.detach().fill_(step)
-    save_checkpoint(out, model, tokenizer, moments, Progress(step=step, best_step=step), "", keep=2)
+    save_checkpoint(out, model, tokenizer, moments, TrainingProgress(step=step, best_step=step), "", keep=2)
 
 
 def save_in_place(out: Path, step: int) -> None:
@@ -546,7 +547,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(
 
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
-    [("dragoman.evaluation:Scores", "__str__", 3), ("dragoman.training.journal:Journal", "record", 2)],
+    [("dragoman.evaluation.metrics:Scores", "__str__", 3), ("dragoman.training.journal:Journal", "record", 2)],
     ids=["the last one noted", "the first one told"],
 )
 def test_sigterm_after_a_validation_was_made_does_not_tear_it_apart(
@@ -626,16 +627,18 @@ class FakeLearner:
     def __init__(self, seen: list[list[int]]):
         self.seen = seen
 
-    def update(self, parts: list[list[int] | None], _: int, rate: float, seeds: tuple[int, ...], __: bool) -> Outcome:
+    def update(
+        self, parts: list[list[int] | None], _: int, rate: float, seeds: tuple[int, ...], __: bool
+    ) -> StepResult:
         self.seen.append([index for part in parts if part for index in part])
-        return Outcome(1.0, 1, 1.0, skipped="" if sum(seeds) % 5 else "the loss is nan")
+        return StepResult(1.0, 1, 1.0, skipped="" if sum(seeds) % 5 else "the loss is nan")
 
 
 SILENT = Notebook(Path("run"), active=False)
 EPOCHS = 2
 
 
-def sitting(progress: Progress, lengths: np.ndarray, ranks: Ranks, seen: list[list[int]]) -> loop.Loop:
+def sitting(progress: TrainingProgress, lengths: np.ndarray, ranks: ProcessGroup, seen: list[list[int]]) -> loop.Loop:
     config = run_config(("", ""), Path("run"), batch_tokens=40, max_steps=None, epochs=EPOCHS, micro_batches=3)
     pairs, learner = FakePairs(lengths), FakeLearner(seen)
     run = SimpleNamespace(
@@ -652,10 +655,10 @@ def learned(lengths: np.ndarray, kills: Kills, forgets: bool = False) -> list[li
     shared by so many processes; the last one comes to the end.
     """
     found: list[list[int]] = []
-    saved = Progress()
+    saved = TrainingProgress()
     for batches, save_every, size in [*kills, (10_000, 10_000, 1)]:
         seen: list[list[list[int]]] = [[] for _ in range(size)]
-        all_ = [Ranks(torch.device("cpu"), rank, size) for rank in range(size)]
+        all_ = [ProcessGroup(torch.device("cpu"), rank, size) for rank in range(size)]
         loops = [sitting(replace(saved), lengths, ranks, seen[ranks.rank]) for ranks in all_]
         kept = done = 0
         while done < batches and not loops[0].limit_reached():

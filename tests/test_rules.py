@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_search import BOS, EOS, LIMITS, SENTENCES, WIDE, WORDS, all_outputs, log_probability, make, sources
 
-from dragoman.decoding.rules import Forbidden, MinimumLength, NoRepeat, Prefix, Rule
+from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def has(tokens: tuple[int, ...], sequence: tuple[int, ...]) -> bool:
     return any(tokens[start : start + size] == sequence for start in range(len(tokens) - size + 1))
 
 
-CASES: dict[str, tuple[Rule, Allowed]] = {
+CASES: dict[str, tuple[Processor, Allowed]] = {
     "minimum length": (MinimumLength(2, EOS), lambda tokens: len(tokens) >= 2),
     "no token twice": (NoRepeat(1), lambda tokens: not repeats(tokens, 1)),
     "no pair twice": (NoRepeat(2), lambda tokens: not repeats(tokens, 2)),
@@ -244,7 +244,7 @@ def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search: str, 
     """The control: as rules of equal rank, they end the output where the prefix goes against the other."""
     prefixes = [[A, A, A, A], [], [B, A, B, A], []]
     limits = torch.tensor([6, 6, 6, 6])
-    others: dict[str, Rule] = {
+    others: dict[str, Processor] = {
         "repetitions": NoRepeat(1),
         "words": Forbidden([[[A]]] * 4, CPU),
         "ends": MinimumLength(5, EOS),

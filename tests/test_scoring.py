@@ -14,16 +14,16 @@ from conftest import TINY, TINY_RECURRENT, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman import scoring
-from dragoman.batches import Ids, source_batch
 from dragoman.cli import main
 from dragoman.config import RecurrentConfig, TransformerConfig
-from dragoman.corpus import Pair
+from dragoman.data.batches import Ids, source_batch
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import BOS, EOS
+from dragoman.decoding import forced
+from dragoman.decoding.forced import Likelihood, max_positions, perplexity, score
 from dragoman.decoding.search import Hypothesis, beam_search, greedy_search
-from dragoman.folder import read_model
 from dragoman.model import Model, build
-from dragoman.scoring import Likelihood, longest, perplexity, score
-from dragoman.tokenizer import BOS, EOS
+from dragoman.model_folder import read_model
 
 WORDS = 7
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -158,7 +158,7 @@ def test_many_pairs_come_back_in_their_order():
 def test_logits_that_are_made_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch):
     model, many = make(), crowd(random.Random(1), 20)
     whole = score(model, *zip(*many, strict=True))
-    monkeypatch.setattr(scoring, "LOGITS", 3 * WORDS)
+    monkeypatch.setattr(forced, "LOGITS", 3 * WORDS)
     for one, two in zip(whole, score(model, *zip(*many, strict=True)), strict=True):
         assert one.log_p == pytest.approx(two.log_p, abs=1e-6)
 
@@ -177,9 +177,9 @@ def test_perplexity_of_words_drawn_evenly_is_their_number():
 
 
 def test_what_a_model_takes_is_what_its_positions_reach():
-    assert longest(make()) == scoring.LONGEST
+    assert max_positions(make()) == forced.LONGEST
     learned = build(dataclasses.replace(TINY, positions="learned", max_length=9), WORDS).eval()
-    assert longest(learned) == 9
+    assert max_positions(learned) == 9
     assert len(score(learned, [[3] * 8], [[4] * 8])[0].log_p) == 9
     with pytest.raises(ValueError, match="positions end at 9"):
         score(learned, [[3] * 9], [[4]])

@@ -9,7 +9,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.sentences import pieces, sentences
+from dragoman.text.segmentation import pieces, sentences
 
 MARKED = [
     # No mark here is the end of a sentence unless a bar says so.

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from dragoman.commands.lab import GROUPS
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config.presets import BASE
 from dragoman.inspection.attention import attention_maps
 from dragoman.lab import COMPARISONS, EXPERIMENTS, scaling
 from dragoman.model.attention import Additive, Kernel, MultiHeadAttention, causal_mask, explicit, fused
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
-from dragoman.presets import BASE
 
 ROOT = Path(__file__).parent.parent
 SOURCE, TARGET = torch.tensor([[5, 6, 7, 8, 2]]), torch.tensor([[1, 3, 4]])

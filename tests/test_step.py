@@ -13,16 +13,16 @@ import torch.nn.functional as F
 from conftest import TINY, TINY_RECURRENT, gap
 from torch import Tensor, nn
 
-from dragoman.batches import Batch, split
 from dragoman.config import ModelConfig, TrainingConfig
-from dragoman.corpus import Pair
+from dragoman.data.batches import Batch, split
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, build
-from dragoman.tokenizer import Tokenizer
 from dragoman.training import step as module
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.optimizer import adam
-from dragoman.training.ranks import Ranks
-from dragoman.training.step import Learner, Outcome, out_of_memory
+from dragoman.training.step import Learner, StepResult, out_of_memory
 
 CPU = torch.device("cpu")
 PLAIN = TrainingConfig(precision="float32", micro_batches=1)
@@ -41,7 +41,7 @@ def ids(pairs: list[Pair]) -> Ids:
 
 def learner(model: ModelConfig = TINY, dtype: torch.dtype = torch.float32, **settings: Any) -> Learner:
     torch.manual_seed(0)
-    return Learner(build(model, WORDS).to(dtype), replace(PLAIN, **settings), Ranks(CPU))
+    return Learner(build(model, WORDS).to(dtype), replace(PLAIN, **settings), ProcessGroup(CPU))
 
 
 def parts_of(ids: Ids, count: int = 1) -> tuple[list[Batch | None], int]:
@@ -55,14 +55,14 @@ def flat(model: nn.Module) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def gradient(learner: Learner, ids: Ids, count: int = 1, seed: int = 1) -> tuple[Tensor, Outcome]:
+def gradient(learner: Learner, ids: Ids, count: int = 1, seed: int = 1) -> tuple[Tensor, StepResult]:
     outcome = learner.gradients(*parts_of(ids, count), (seed,))
     found = torch.cat([p.grad.flatten().clone() for p in learner.model.parameters()])  # type: ignore[union-attr]
     learner.layout.clear()
     return found, outcome
 
 
-def steps(learner: Learner, ids: Ids, numbers: range, count: int = 1) -> list[Outcome]:
+def steps(learner: Learner, ids: Ids, numbers: range, count: int = 1) -> list[StepResult]:
     return [learner.update(*parts_of(ids, count), RATE, (1, number)) for number in numbers]
 
 
@@ -198,7 +198,7 @@ def test_the_length_of_the_gradient_is_that_of_the_batch_however_it_is_cut(ids: 
 def test_weights_decay_and_vectors_do_not(share: str):
     one = learner(replace(TINY, share=share, output_bias=True), weight_decay=0.5)
     before = {name: parameter.detach().clone() for name, parameter in one.model.named_parameters()}
-    one.step(Outcome(loss=0.0, tokens=1, norm=0.0), rate=0.1)  # the gradient is zero: what changes has decayed
+    one.step(StepResult(loss=0.0, tokens=1, norm=0.0), rate=0.1)  # the gradient is zero: what changes has decayed
     for name, parameter in one.model.named_parameters():
         expected = before[name] * (1 - 0.1 * 0.5) if parameter.dim() > 1 else before[name]
         assert gap(parameter, expected) < 1e-7, name

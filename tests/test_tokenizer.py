@@ -17,10 +17,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman import tokenizer as module
-from dragoman.corpus import Pair
+from dragoman.data import tokenizer as module
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise, sample
 from dragoman.errors import DragomanError, UsageError
-from dragoman.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise, sample
 
 LITERALS = [*SPECIAL, "<0x41>", "<0x0A>", "<0xFF>", "<unk>", "a</s>b", " </s>", "<s><pad></s>"]
 ODD = [

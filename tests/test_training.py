@@ -28,22 +28,23 @@ from conftest import (
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from dragoman.batches import Batch
 from dragoman.config import RecurrentConfig, RunConfig, SearchConfig, read_toml
-from dragoman.corpus import Pair
-from dragoman.dataset import Pairs
+from dragoman.data.batches import Batch
+from dragoman.data.corpus import Pair
+from dragoman.data.dataset import Pairs
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.evaluation import evaluate
-from dragoman.folder import MANIFEST, fingerprint, read_model, verify
+from dragoman.evaluation.metrics import evaluate
+from dragoman.files import MANIFEST, fingerprint
 from dragoman.model import build
-from dragoman.tokenizer import Tokenizer
-from dragoman.training import fit, stop
-from dragoman.training.checkpoint import Progress, checkpoints, save_checkpoint
+from dragoman.model_folder import read_model, verify
+from dragoman.training import batch_size, signals
+from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
-from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner
 from dragoman.training.validation import Validation, better
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 Corpus = tuple[str, str]
 
@@ -144,7 +145,7 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
 def test_a_second_ctrl_c_stops_at_once_and_leaves_the_checkpoint_before(
     corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stop, "SAME", 0.0)
+    monkeypatch.setattr(signals, "SAME", 0.0)
     run_training(run_config(corpus, tmp_path / "run", max_steps=5))
     before = state(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt), ctrl_c_at(3, times=2):
@@ -335,8 +336,8 @@ def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_
 
 
 def test_pairs_are_joined_for_training_and_not_for_validating(corpus: Corpus, tmp_path: Path):
-    notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=1, joined=1.0))
-    assert "380 pairs, joined ones included" in "\n".join(notebook.said)
+    notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=1, concatenate=1.0))
+    assert "380 pairs, concatenated ones included" in "\n".join(notebook.said)
     assert len(Pairs.open(tmp_path / "run" / "data" / "train.arrow")) == 380
     assert len(Pairs.open(tmp_path / "run" / "data" / "dev.arrow")) == 10
 
@@ -370,7 +371,7 @@ def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path,
 def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer: Tokenizer, keep: int):
     model, saved = build(TINY, len(tokenizer)), []
     for step, best in ((1, 1), (2, 1), (3, 1), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)):
-        save_checkpoint(tmp_path, model, tokenizer, {}, Progress(step=step, best_step=best), "", keep)
+        save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=best), "", keep)
         saved.append(step)
         kept = {f"step-{number:08d}" for number in {best, *saved[-keep:]}}
         assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == kept
@@ -382,7 +383,7 @@ def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path
     """A run that goes on from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
     for step, keep in ((2, 2), (4, 2), (3, 1)):
-        save_checkpoint(tmp_path, model, tokenizer, {}, Progress(step=step, best_step=2), "", keep)
+        save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=2), "", keep)
         if step == 4:
             (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
     assert (tmp_path / "last").resolve().name == "step-00000003"
@@ -611,10 +612,10 @@ def test_a_batch_is_doubled_while_that_pays(
         tried.append(tokens)
         return rates[len(tried) - 1]
 
-    monkeypatch.setattr(fit, "tokens_per_second", rate)
+    monkeypatch.setattr(batch_size, "tokens_per_second", rate)
     config = run_config(corpus, tmp_path)
     with Notebook(tmp_path) as notebook:
-        assert fit.batch_tokens_that_fit(config, 400, Ranks(torch.device("cpu")), notebook) == expected
+        assert batch_size.batch_tokens_that_fit(config, 400, ProcessGroup(torch.device("cpu")), notebook) == expected
     assert tried == [1024 * 2**power for power in range(len(tried))]
     assert max(tried) <= 2**17
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config.presets import BASE, BIG
 from dragoman.errors import UsageError
 from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
@@ -21,15 +22,7 @@ from dragoman.model.attention import explicit, fused
 from dragoman.model.dropout import Dropout
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions, Relative, sinusoids
-from dragoman.model.transformer import (
-    ACTIVATIONS,
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    Residual,
-    Transformer,
-)
-from dragoman.presets import BASE, BIG
+from dragoman.model.transformer import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
 PAD, WORDS = 0, 11
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [5, 3, 2, 0, 0], [7, 2, 0, 0, 0]])

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig, TransformerConfig
-from dragoman.corpus import Pair
-from dragoman.decoding.native import SEARCH_TOKENS
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
+from dragoman.decoding.forced import score
+from dragoman.decoding.torch_engine import SEARCH_TOKENS
 from dragoman.model import build
-from dragoman.scoring import score
-from dragoman.sentences import pieces
-from dragoman.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
-from dragoman.translator import LONGEST, NO_CARE, Translation, Translator
+from dragoman.text.segmentation import pieces
+from dragoman.translation.translator import LONGEST, NO_SAFEGUARDS, Translation, Translator
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 
@@ -55,7 +55,7 @@ def with_favourite(tokenizer: Tokenizer, favourite: int, config: TransformerConf
     with torch.no_grad():
         model.output.bias[favourite] = 9.0  # type: ignore[index]
         model.output.bias[EOS] += 3.0  # type: ignore[index]
-    return Translator(model, tokenizer, SHORT, NO_CARE)
+    return Translator(model, tokenizer, SHORT, NO_SAFEGUARDS)
 
 
 texts = st.lists(st.sampled_from(BLANK + ODD) | st.text(st.characters(codec="utf-8"), max_size=12), max_size=8)
@@ -114,7 +114,7 @@ def test_a_text_is_translated_in_a_crowd_as_alone(translator: Translator, pairs:
     for alone, together in in_crowds(Translator(translator.model, translator.tokenizer, SearchConfig(beam)), pairs):
         assert together.text == alone.text
         assert together.score == pytest.approx(alone.score, abs=1e-5)
-        assert (together.parts, together.finished) == (alone.parts, alone.finished)
+        assert (together.segments, together.finished) == (alone.segments, alone.finished)
 
 
 def test_a_model_that_looks_at_padding_translates_differently_in_a_crowd(translator: Translator, pairs: list[Pair]):
@@ -159,18 +159,18 @@ def test_a_word_of_100_kilobytes_is_translated_in_parts(tokenizer: Tokenizer):
     translator = with_favourite(tokenizer, EOS)
     word = "x" * 100_000
     short, long, after = translator.translate(["The dog", word, "The cat"])
-    assert (short.parts, after.parts) == (1, 1)
-    assert long.parts == -(-len(tokenizer.encode(word)) // LONGEST) > 1
+    assert (short.segments, after.segments) == (1, 1)
+    assert long.segments == -(-len(tokenizer.encode(word)) // LONGEST) > 1
     assert long.finished
 
 
 def test_sentences_of_a_long_text_are_translated_as_texts_and_joined(translator: Translator, pairs: list[Pair]):
     sentences = [source for source, _ in pairs[:40]] * 5
-    translator = Translator(translator.model, translator.tokenizer, SHORT, NO_CARE)
+    translator = Translator(translator.model, translator.tokenizer, SHORT, NO_SAFEGUARDS)
     text = " ".join(sentences)
     (whole,) = translator.translate([text])
     found = translator.translate(list(pieces(text, lambda piece: len(translator.tokenizer.encode(piece)) <= LONGEST)))
-    assert whole.parts == len(found) > 1
+    assert whole.segments == len(found) > 1
     assert whole.text == " ".join(one.text for one in found)
     assert whole.score == pytest.approx(sum(one.score for one in found), abs=1e-4)
     assert whole.finished == all(one.finished for one in found)
@@ -183,7 +183,7 @@ def test_a_text_is_one_part_up_to_the_longest(tokenizer: Tokenizer):
         unit *= 2
     for text in (unit, unit + unit):
         ids = tokenizer.encode(text)
-        assert translator.translate([text])[0].parts == (1 if len(ids) <= LONGEST else -(-len(ids) // LONGEST))
+        assert translator.translate([text])[0].segments == (1 if len(ids) <= LONGEST else -(-len(ids) // LONGEST))
 
 
 def test_a_translation_that_was_cut_off_is_not_finished(tokenizer: Tokenizer):
@@ -201,7 +201,7 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     translator = Translator(translator.model, tokenizer, SearchConfig(beam=beam))
     found = translator.translate(["The dog sees 5 red horses.", "The dog " * 40, ""])
     assert len(found) == 3
-    assert found[1].parts > 1
+    assert found[1].segments > 1
 
 
 def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
@@ -235,7 +235,7 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
 
 def test_the_scores_of_words_add_up_to_that_of_the_translation(trained: Path, pairs: list[Pair]):
     sources = [source for source, _ in pairs[:10]] + ["", "x" * 5000]
-    translator = Translator.load(trained, SearchConfig(beam=2, length_penalty=0.0), NO_CARE)
+    translator = Translator.load(trained, SearchConfig(beam=2, length_penalty=0.0), NO_SAFEGUARDS)
     outputs = translator.translate(sources)
     words = translator.annotator.word_scores(sources, [found.text for found in outputs])
     for found, scores in zip(outputs[:10], words, strict=False):
@@ -248,7 +248,7 @@ def test_the_scores_of_words_add_up_to_that_of_the_translation(trained: Path, pa
 
 def test_every_word_that_was_said_is_aligned_with_a_word_of_its_source(trained: Path, pairs: list[Pair]):
     sources = [source for source, _ in pairs[:10]] + [""]
-    translator = Translator.load(trained, SearchConfig(beam=2), NO_CARE)
+    translator = Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS)
     outputs = [found.text for found in translator.translate(sources)]
     *links, blank = translator.annotator.alignments(sources, outputs)
     assert blank == ""
@@ -284,11 +284,11 @@ def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_ta
 @pytest.mark.parametrize("space", [" ", "\n", "\u3000"])
 def test_wide_space_in_a_long_text_is_no_text(trained: Path, space: str):
     """Nothing is made up for it, and it stays a space between the parts."""
-    translator = Translator.load(trained, SHORT, NO_CARE)
+    translator = Translator.load(trained, SHORT, NO_SAFEGUARDS)
     engine, seen = translator.engine, list[list[int]]()
 
     class Watched:
-        longest = engine.longest
+        longest = engine.max_positions
 
         def search(self, sources: list[list[int]], *others: Any) -> Any:
             seen.extend(sources)
@@ -299,4 +299,4 @@ def test_wide_space_in_a_long_text_is_no_text(trained: Path, space: str):
     texts = [translator.tokenizer.decode(ids) for ids in seen]
     assert " ".join(" ".join(texts).split()) == "The dog sees 5 cats. The man sees it."
     assert max(len(text) - len(text.strip()) for text in texts) <= 2
-    assert found.parts == len(seen)
+    assert found.segments == len(seen)

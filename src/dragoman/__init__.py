@@ -9,17 +9,17 @@ __version__ = "0.1.0"
 _WHERE = {
     "AttentionConfig": "config",
     "DragomanError": "errors",
-    "Inspection": "inspection.look",
+    "Inspection": "inspection.inspection",
     "RecurrentConfig": "config",
     "RunConfig": "config",
     "SearchConfig": "config",
-    "Tokenizer": "tokenizer",
+    "Tokenizer": "data.tokenizer",
     "Transformer": "model",
     "TransformerConfig": "config",
-    "Translation": "translator",
-    "Translator": "translator",
-    "evaluate": "evaluation",
-    "inspect": "inspection.look",
+    "Translation": "translation.translator",
+    "Translator": "translation.translator",
+    "evaluate": "evaluation.metrics",
+    "inspect": "inspection.inspection",
 }
 
 __all__ = sorted(_WHERE)

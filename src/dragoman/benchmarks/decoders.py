@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from dragoman.batches import Ids
-from dragoman.benchmarks import worker
+from dragoman.benchmarks import peer_decoder
 from dragoman.benchmarks.programs import Task, installed, joeynmt, marian_model
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model.positions import sinusoids_in_halves
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import EOS, PAD
 
 Decode = Callable[[Sequence[Ids], int], list[Ids]]  # sources of one length, beams -> outputs as long as these with ends
 
@@ -122,7 +122,7 @@ def decoding(name: str, model: Transformer, threads: int, folder: Path) -> Itera
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(
-            [python, "-I", worker.__file__, name, str(threads), *flags],
+            [python, "-I", peer_decoder.__file__, name, str(threads), *flags],
             cwd=folder,
             env=os.environ | {"OMP_NUM_THREADS": str(threads)},
             stdin=subprocess.PIPE,

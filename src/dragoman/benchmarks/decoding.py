@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.batches import Ids, source_batch
-from dragoman.benchmarks import Contender, compete, machine, markdown
 from dragoman.benchmarks.decoders import Decode, decoding
 from dragoman.benchmarks.peers import MarianMT
 from dragoman.config import SearchConfig
-from dragoman.decoding.native import Native
+from dragoman.config.presets import SMALL
+from dragoman.data.batches import Ids, source_batch
+from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
+from dragoman.evaluation.timing import Contender, compete, machine, markdown
 from dragoman.model.transformer import Transformer
-from dragoman.presets import SMALL
-from dragoman.tokenizer import BOS, EOS, PAD
 
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, the end included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
@@ -106,9 +106,9 @@ def opened(
     except ImportError:
         notes.append("Hugging Face is left out: pip install 'dragoman[benchmark]' installs it.")
     try:
-        for compute, name in CTRANSLATE2.items():
+        for compute_type, name in CTRANSLATE2.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            yield name, ctranslate2(model, compute, threads, folder)
+            yield name, ctranslate2(model, compute_type, threads, folder)
     except ImportError:
         notes.append("CTranslate2 is left out: pip install 'dragoman[fast]' installs it.")
     for program, name in PROGRAMS.items():
@@ -120,7 +120,7 @@ def opened(
 
 
 def native(model: Transformer) -> Decode:
-    engine = Native(model)
+    engine = TorchEngine(model)
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         config = SearchConfig(beam=beam, extra_length=1)
@@ -148,14 +148,16 @@ def hugging_face(model: Transformer) -> Decode:
     return decode
 
 
-def ctranslate2(model: Transformer, compute: str, threads: int, folder: Path) -> Decode:
+def ctranslate2(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
     import ctranslate2 as library
 
     from dragoman.interop.conversion import convert
 
     pieces = [f"w{id}" for id in range(model.output.out_features)]
-    convert(model, pieces, folder / "model", compute)
-    engine = library.Translator(str(folder / "model"), compute_type=compute, intra_threads=threads, inter_threads=1)
+    convert(model, pieces, folder / "model", compute_type)
+    engine = library.Translator(
+        str(folder / "model"), compute_type=compute_type, intra_threads=threads, inter_threads=1
+    )
     end = pieces[EOS]
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:

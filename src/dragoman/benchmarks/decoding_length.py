@@ -4,10 +4,10 @@ import time
 
 import torch
 
-from dragoman.benchmarks import machine, markdown
+from dragoman.config.presets import SMALL
 from dragoman.decoding.search import beam_search, greedy_search
+from dragoman.evaluation.timing import machine, markdown
 from dragoman.model import build
-from dragoman.presets import SMALL
 
 VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30
 LENGTHS = (25, 50, 100, 200)

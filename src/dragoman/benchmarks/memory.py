@@ -12,14 +12,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from dragoman.batches import plan
-from dragoman.benchmarks import machine, markdown
-from dragoman.corpus import Origin, stream
-from dragoman.dataset import Pairs, tokenise
+from dragoman.config.presets import SMALL
+from dragoman.data.batches import plan
+from dragoman.data.corpus import stream
+from dragoman.data.dataset import Pairs, tokenise
+from dragoman.data.spec import CorpusSpec
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.folder import read_model
-from dragoman.presets import SMALL
-from dragoman.tokenizer import Tokenizer
+from dragoman.evaluation.timing import machine, markdown
+from dragoman.model_folder import read_model
 
 WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # words there are; subwords; words of a sentence on average
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -69,7 +70,7 @@ def measured(count: int, threads: int, steps: int, folder: Path) -> Row:
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)
-    origin = Origin((str(train),))
+    origin = CorpusSpec((str(train),))
     tokenizer = Tokenizer.train((text for row in stream(origin) for text in row[1:]), VOCABULARY)
     began = time.perf_counter()
     found, _ = tokenise((origin,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")

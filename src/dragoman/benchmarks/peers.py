@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dragoman.batches import Batch
 from dragoman.config import TransformerConfig
+from dragoman.data.batches import Batch
+from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import BOS, EOS, PAD
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
 LONGEST = 512  # places in the tables of positions

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from dragoman.benchmarks import Contender, compete, machine, markdown
 from dragoman.config import SearchConfig
-from dragoman.corpus import read_corpus
+from dragoman.data.corpus import read_corpus
+from dragoman.data.tokenizer import EOS
+from dragoman.evaluation.timing import Contender, compete, machine, markdown
 from dragoman.interop.ctranslate2 import CTranslate2
-from dragoman.tokenizer import EOS
-from dragoman.translator import NO_CARE, Care, Translator, one_line
+from dragoman.translation.translator import NO_SAFEGUARDS, Safeguards, Translator, one_line
 
 # With a patience of 1 the search of our engine is as short as CTranslate2's own.
 SEARCHES = {
@@ -38,10 +38,10 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
     corpus = read_corpus([test])
     texts = [source for source, _ in corpus.pairs]
     rows = []
-    for compute in COMPUTE:
-        engine = CTranslate2.open(model, compute, threads)
+    for compute_type in COMPUTE:
+        engine = CTranslate2.open(model, compute_type, threads)
         for name, search in SEARCHES.items():
-            rows.append([f"{compute}, {name}", *row(model, engine, search, texts, corpus.tags, rounds)])
+            rows.append([f"{compute_type}, {name}", *row(model, engine, search, texts, corpus.tags, rounds)])
     return "\n".join(
         [
             f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
@@ -60,9 +60,9 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
 def row(
     model: str, engine: CTranslate2, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
-    careful, careless = (opened(model, search, care, engine) for care in (Care(), NO_CARE))
+    careful, careless = (opened(model, search, safeguards, engine) for safeguards in (Safeguards(), NO_SAFEGUARDS))
     ids = [
-        (careful.tokenizer.front(tag) + of_text)[: careful.longest]
+        (careful.tokenizer.front(tag) + of_text)[: careful.max_source_tokens]
         for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
     ]
     subwords = [engine.spelled([*of_text, EOS]) for of_text in ids]
@@ -76,14 +76,14 @@ def row(
     contenders = {name: Contender(name, counted(way)) for name, way in ways.items()}
     compete(list(contenders.values()), rounds)
     ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, CARELESS, IDS)]
-    twice = sum(translation.again for translation in careful.translate(texts, tags))
+    twice = sum(translation.retried for translation in careful.translate(texts, tags))
     theirs = [one_line(careless.tokenizer.decode([engine.ids[word] for word in words])) for words in bare()]
     same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
     return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
 
 
-def opened(model: str, search: SearchConfig, care: Care, engine: CTranslate2) -> Translator:
-    translator = Translator.load(model, search, care, device="cpu")
+def opened(model: str, search: SearchConfig, safeguards: Safeguards, engine: CTranslate2) -> Translator:
+    translator = Translator.load(model, search, safeguards, device="cpu")
     translator.engine = engine
     return translator
 
@@ -97,7 +97,7 @@ def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, ba
         max_batch_size=batch,
         batch_type="tokens",
         max_input_length=0,
-        max_decoding_length=min(longest, engine.longest or longest),
+        max_decoding_length=min(longest, engine.max_positions or longest),
     )
     return [one.hypotheses[0] for one in found]
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from dragoman.batches import Batch
+from dragoman.data.batches import Batch
+from dragoman.data.tokenizer import PAD
 from dragoman.inspection.cost import cost
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import PAD
 
 TRIAL = 3e10  # operations that a product is tried for, but from 3 to 50 times
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.batches import Ids
 from dragoman.benchmarks.peers import CLIP, RATE, SMOOTHING
 from dragoman.config import TransformerConfig
+from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError
 
 PEERS = Path(sys.prefix) / "peers"

@@ -10,20 +10,20 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from dragoman.batches import Batch, Ids, source_batch
-from dragoman.benchmarks import machine, markdown
 from dragoman.benchmarks.peers import MarianMT, padded_step
 from dragoman.benchmarks.training import LONGEST, PRECISIONS, grouped
 from dragoman.config import PresetName, RunConfig, TransformerConfig, read_toml
-from dragoman.corpus import Pair, read_corpus
+from dragoman.config.presets import LSTM, run_of
+from dragoman.data.batches import Batch, Ids, source_batch
+from dragoman.data.corpus import Pair, read_corpus
+from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import UsageError
-from dragoman.evaluation import evaluate
-from dragoman.presets import LSTM, run_of
-from dragoman.tokenizer import PAD, Tokenizer
+from dragoman.evaluation.metrics import evaluate
+from dragoman.evaluation.timing import machine, markdown
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
 from dragoman.training.step import best_precision
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 HIGHEST_RATE, WARMUP = 1e-3, 800
 BEAM, SENTENCES = 4, 32

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.batches import Batch, Ids, plan
-from dragoman.benchmarks import Contender, compete, machine, markdown
 from dragoman.benchmarks.peers import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
 from dragoman.benchmarks.profile import OTHER, PARTS, operations, product_rate, shares
 from dragoman.benchmarks.programs import PROGRAMS, Task, training
 from dragoman.config import TrainingConfig, TransformerConfig
-from dragoman.corpus import read_corpus
+from dragoman.config.presets import BASE, SMALL, TINY
+from dragoman.data.batches import Batch, Ids, plan
+from dragoman.data.corpus import read_corpus
+from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
+from dragoman.evaluation.timing import Contender, compete, machine, markdown
 from dragoman.model.transformer import Transformer
-from dragoman.presets import BASE, SMALL, TINY
-from dragoman.tokenizer import PAD, Tokenizer
-from dragoman.training.ranks import Ranks
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.step import Learner
 
 BATCH_TOKENS = 2048  # padding included
@@ -232,7 +232,7 @@ def measure(work: Work, precision: str, threads: int, rounds: int, peers: Sequen
 def ours(shape: Shape, precision: str) -> tuple[Transformer, Step]:
     model = Transformer(shape.model, shape.vocabulary, pad=PAD)
     settings = TrainingConfig(label_smoothing=SMOOTHING, clip=CLIP, precision=precision)  # type: ignore[arg-type]
-    learner = Learner(model, settings, Ranks(torch.device("cpu")))
+    learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))
 
     def step(batch: Batch) -> int:
         learner.update([batch], batch.tokens, RATE, seeds=(1,))

@@ -20,7 +20,7 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
     return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
 
 
-def check_compute(engine: str, compute: str) -> None:
+def check_compute(engine: str, compute_type: str) -> None:
     """Raises UsageError for numbers that only CTranslate2 computes in."""
-    if compute != "float32" and engine == "native":
-        raise UsageError(f"--compute {compute} needs --engine ctranslate2")
+    if compute_type != "float32" and engine == "native":
+        raise UsageError(f"--compute-type {compute_type} needs --engine ctranslate2")

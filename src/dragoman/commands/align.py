@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from dragoman.alignment import Alignment, Words
-    from dragoman.corpus import Origin
+    from dragoman.data.spec import CorpusSpec
+    from dragoman.data.tokenizer import Tokenizer
     from dragoman.model import Model as Loaded
-    from dragoman.tokenizer import Tokenizer
 
 BLOCK = 1024  # pairs in memory
 MEASURED = 10_000  # pairs of a corpus that --measure reads at most
@@ -58,14 +58,15 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "align", arguments)
     refuse_contradictions(options)
     from dragoman.alignment import attention, by_word, subwords, words
-    from dragoman.corpus import LeftOut, corpora, stream
-    from dragoman.folder import read_model
-    from dragoman.scoring import longest
+    from dragoman.data.corpus import LeftOut, stream
+    from dragoman.data.spec import parse_corpora
+    from dragoman.decoding.forced import max_positions
+    from dragoman.model_folder import read_model
 
-    origins = corpora(options.pairs)
+    origins = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
     which = chosen(options, model, tokenizer, origins)
-    most, split = longest(model), subwords if options.pieces else words
+    most, split = max_positions(model), subwords if options.pieces else words
     for origin in origins:
         left_out, front = LeftOut(origin), tokenizer.front(origin.tag)
         rows = stream(origin, left_out)
@@ -98,7 +99,7 @@ def refuse_contradictions(options: Options) -> None:
         raise UsageError("--measure finds the layer and head: give it or --layer and --head, not both")
 
 
-def chosen(options: Options, model: "Loaded", tokenizer: "Tokenizer", origins: "tuple[Origin, ...]") -> "Alignment":
+def chosen(options: Options, model: "Loaded", tokenizer: "Tokenizer", origins: "tuple[CorpusSpec, ...]") -> "Alignment":
     """The layer and head to align with. Where nobody chose and nothing was measured, that is told."""
     from dragoman.alignment import Alignment, measure, unmeasured
 
@@ -114,9 +115,9 @@ def chosen(options: Options, model: "Loaded", tokenizer: "Tokenizer", origins: "
     return which
 
 
-def some_ids(origins: "tuple[Origin, ...]", tokenizer: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
+def some_ids(origins: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
     """The first pairs of each corpus."""
-    from dragoman.corpus import stream
+    from dragoman.data.corpus import stream
 
     sources: list[list[int]] = []
     targets: list[list[int]] = []

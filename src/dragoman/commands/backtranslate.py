@@ -44,7 +44,7 @@ class Options:
     "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
     "what searches: our own decoder, or CTranslate2, which is faster on processors"
-    compute: str = "float32"
+    compute_type: str = "float32"
     "what CTranslate2 computes in; int8 is fastest"
     device: Device = "auto"
     "where to compute"
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--text is missing: files with text in the target language")
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: what is drawn at random needs no noise")
-    from dragoman.corpus.origin import OF_PAIRS, Origin, suffix_of
+    from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
     from dragoman.synthesis.shard import check_shares, shard_of
 
     if options.out.suffix != ".tsv":
@@ -69,21 +69,21 @@ def main(arguments: list[str]) -> None:
     for file in options.text:
         if suffix_of(file) in OF_PAIRS:
             raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
-    result = Origin((str(options.out),), tag=options.tag)
+    result = CorpusSpec((str(options.out),), tag=options.tag)
     shard = shard_of(options.shard, options.ray)
     check_shares(options.block, options.search)
-    check_compute(options.engine, options.compute)
+    check_compute(options.engine, options.compute_type)
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 
     from dragoman.device import device_of
-    from dragoman.folder import find_model
+    from dragoman.model_folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
+    from dragoman.synthesis.jobs import Job, synthesise, words
     from dragoman.synthesis.meter import Meter
-    from dragoman.synthesis.work import Task, synthesise, words
 
     torch.set_num_threads(settings.threads or torch.get_num_threads())
-    task = Task(
+    task = Job(
         model=find_model(Path(options.model)),
         text=options.text,
         out=options.out,
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
         noise=options.search.seed if options.noise else None,
         block=options.block,
         engine=options.engine,
-        compute=options.compute,
+        compute_type=options.compute_type,
     )
     meter, device = Meter(options.quiet), device_of(settings.device)
     record = synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter)

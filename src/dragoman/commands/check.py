@@ -12,8 +12,8 @@ from dragoman.commands import parse
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.corpus import Origin
-    from dragoman.corpus.check import Finding, Report
+    from dragoman.data.check.check import CheckReport, Finding
+    from dragoman.data.spec import CorpusSpec
 
 Words = tyro.conf.arg(metavar="CORPUS...")
 
@@ -49,12 +49,12 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
-    from dragoman.corpus import corpora
-    from dragoman.corpus.check import check, check_and_clean
-    from dragoman.corpus.judge import Limits
+    from dragoman.data.check.check import check, check_and_clean
+    from dragoman.data.check.judge import Limits
+    from dragoman.data.spec import parse_corpora
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
-    sets = {name: corpora(given) for name, given in words.items() if given or name == "train"}
+    sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}
     if not sets["train"]:
         raise UsageError("name a corpus: a file of pairs, or a source file and a target file")
     files = [Path(file) for origins in sets.values() for origin in origins for file in origin.files]
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
         raise DragomanError(f"found {number(errors, 'error')} and {number(warnings, 'warning')}")
 
 
-def refuse_output(out: Path, files: list[Path], origins: "tuple[Origin, ...]") -> None:
+def refuse_output(out: Path, files: list[Path], origins: "tuple[CorpusSpec, ...]") -> None:
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
     if not out.parent.is_dir():
@@ -91,8 +91,8 @@ def refuse_output(out: Path, files: list[Path], origins: "tuple[Origin, ...]") -
         raise UsageError("corpora of different tags or weights would become one file: clean them one at a time")
 
 
-def as_json(report: "Report", clean: Path | None, written: int | None) -> dict[str, Any]:
-    from dragoman.corpus.rules import RULES
+def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:
+    from dragoman.data.check.rules import RULES
 
     return {
         "corpora": [
@@ -124,12 +124,12 @@ def as_json(report: "Report", clean: Path | None, written: int | None) -> dict[s
     }
 
 
-def show(report: "Report", clean: Path | None, written: int | None) -> None:
+def show(report: "CheckReport", clean: Path | None, written: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from dragoman.corpus.rules import RULES
+    from dragoman.data.check.rules import RULES
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))

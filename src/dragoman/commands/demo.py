@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import tyro
 
 from dragoman.commands import parse
+from dragoman.config.presets import DEMO
 from dragoman.errors import DragomanError, UsageError
-from dragoman.presets import DEMO
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,6 @@ def main(arguments: list[str]) -> None:
             raise DragomanError(f"the demo needs {name}: pip install 'dragoman[demo]'")
     if options.minutes <= 0:
         raise UsageError(f"minutes must be above 0, not {options.minutes}")
-    from dragoman.demo.walk import walk
+    from dragoman.demo.run import walk
 
     walk(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)

@@ -11,12 +11,12 @@ import tyro
 from dragoman.commands import Search, check_compute, parse
 from dragoman.commands.train import flag
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
+from dragoman.config.presets import PRESETS, SMALL
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS, SMALL
 
 if TYPE_CHECKING:
-    from dragoman.corpus import Origin
-    from dragoman.synthesis.work import Task
+    from dragoman.data.spec import CorpusSpec
+    from dragoman.synthesis.jobs import Job
 
 ENCODER_LAYERS, DECODER_LAYERS = 6, 1  # of a student, where nobody says: depth costs most where it is paid per word
 
@@ -53,7 +53,7 @@ class Options:
     "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
     "what translates: our own decoder, or CTranslate2, which is faster on processors"
-    compute: str = "float32"
+    compute_type: str = "float32"
     "what CTranslate2 computes in; int8 is fastest"
     preset: PresetName = "small"
     "where the settings of training start from"
@@ -75,25 +75,27 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("distill runs in one process: share the translation with --shard, train with dragoman train")
-    from dragoman.corpus import corpora, read_corpus
+    from dragoman.data.corpus import read_corpus
+    from dragoman.data.spec import parse_corpora
     from dragoman.synthesis.shard import check_shares, shard_of
 
     shard = shard_of(options.shard, options.ray)
     check_shares(options.block, options.search)
-    check_compute(options.engine, options.compute)
-    origins, test = corpora(options.train), options.test or options.dev
+    check_compute(options.engine, options.compute_type)
+    origins, test = parse_corpora(options.train), options.test or options.dev
     for corpus in () if options.shard else (options.dev, test):
         read_corpus(corpus)  # what is wrong with it is told before, not after, hours of work
     import torch
     from rich.console import Console
 
-    from dragoman.benchmarks.students import side_by_side
     from dragoman.device import device_of
-    from dragoman.folder import find_model, replace_file
+    from dragoman.evaluation.compare import side_by_side
+    from dragoman.files import replace_file
+    from dragoman.model_folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
+    from dragoman.synthesis.jobs import synthesise
     from dragoman.synthesis.meter import Meter
     from dragoman.synthesis.student import prepare
-    from dragoman.synthesis.work import synthesise
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
@@ -128,7 +130,7 @@ def defaults(arguments: list[str]) -> Options:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     start = Options(preset=name, training=PRESETS[name].training)
     if teacher := flag(arguments, "--teacher"):
-        from dragoman.folder import read_model
+        from dragoman.model_folder import read_model
 
         config = read_model(Path(teacher))[0].config
         if isinstance(config, TransformerConfig):
@@ -139,10 +141,10 @@ def defaults(arguments: list[str]) -> Options:
     return replace(start, model=model)
 
 
-def task_of(options: Options, number: int, origin: "Origin", teacher: Path) -> "Task":
-    from dragoman.synthesis.work import Task
+def task_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -> "Job":
+    from dragoman.synthesis.jobs import Job
 
-    return Task(
+    return Job(
         model=teacher,
         text=origin,
         out=Path(options.out) / "synthetic" / f"{number}.tsv",
@@ -151,13 +153,13 @@ def task_of(options: Options, number: int, origin: "Origin", teacher: Path) -> "
         longest=options.training.max_tokens,
         block=options.block,
         engine=options.engine,
-        compute=options.compute,
+        compute_type=options.compute_type,
     )
 
 
-def run_of(options: Options, tasks: list["Task"], origins: tuple["Origin", ...]) -> RunConfig:
+def run_of(options: Options, tasks: list["Job"], origins: tuple["CorpusSpec", ...]) -> RunConfig:
     """The training of the student: from the teacher's translations, and the original pairs if they are wanted."""
-    from dragoman.synthesis.work import words
+    from dragoman.synthesis.jobs import words
 
     pairs = [replace(origin, files=(str(task.out),), columns=None) for task, origin in zip(tasks, origins, strict=True)]
     if options.originals:

@@ -13,7 +13,7 @@ from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.corpus import Corpus
+    from dragoman.data.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> None:
         raise UsageError("name a test set: a file with sentence pairs, or a source file and a target file")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
-    from dragoman.corpus import read_corpus
-    from dragoman.evaluation import MOST_RESAMPLED, evaluate
-    from dragoman.translator import Translator
+    from dragoman.data.corpus import read_corpus
+    from dragoman.evaluation.metrics import MOST_RESAMPLED, evaluate
+    from dragoman.translation.translator import Translator
 
     refuse_outputs(options)
     corpus = read_corpus(options.test)
@@ -90,9 +90,9 @@ def main(arguments: list[str]) -> None:
 
 def refuse_outputs(options: Options) -> None:
     """Raises UsageError where a file to write cannot be, or is one that is read."""
-    from dragoman.corpus import corpora
+    from dragoman.data.spec import parse_corpora
 
-    read = [Path(file) for origin in corpora(options.test) for file in origin.files]
+    read = [Path(file) for origin in parse_corpora(options.test) for file in origin.files]
     read += [options.against_file] if options.against_file else []
     outputs = [file for file in (options.output, options.sentences) if file]
     for output in outputs:
@@ -106,10 +106,10 @@ def refuse_outputs(options: Options) -> None:
 
 def lines_of(path: Path, expected: int) -> list[str]:
     """The translations in a file. Raises DragomanError where they are not as many as the sentences."""
-    from dragoman.corpus.lines import STOPS, Fault, lines
-    from dragoman.tokenizer import normalise
+    from dragoman.data.lines import STOPS, Problem, lines
+    from dragoman.data.tokenizer import normalise
 
-    def tell(fault: Fault) -> None:
+    def tell(fault: Problem) -> None:
         if fault.kind in STOPS:
             raise DragomanError(str(fault))
 
@@ -121,7 +121,7 @@ def lines_of(path: Path, expected: int) -> list[str]:
 
 def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:
     """TSV with a heading; a tab inside a text becomes a space."""
-    from dragoman.evaluation import by_sentence
+    from dragoman.evaluation.metrics import by_sentence
 
     sources, references = (list(side) for side in zip(*corpus.pairs, strict=True))
     columns = [["source", *sources], ["reference", *references]]
@@ -144,7 +144,7 @@ def add_details(
     text: list[str],
 ) -> None:
     """Intervals, groups by length and the comparison, for the JSON record and for the text."""
-    from dragoman.evaluation import LONGEST_FOR_TER, RESAMPLES, by_length, estimates, in_words
+    from dragoman.evaluation.metrics import LONGEST_FOR_TER, RESAMPLES, by_length, estimates, in_words
 
     sources, references = zip(*corpus.pairs, strict=True)
     first, *others = estimates([translations, theirs] if theirs else [translations], references, options.tokenize)

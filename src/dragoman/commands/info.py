@@ -9,8 +9,8 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.config import LARGEST_SIZE, PresetName
+from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
-from dragoman.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
     from dragoman.inspection.architecture import architecture
     from dragoman.inspection.cost import cost
-    from dragoman.inspection.figures import check_format, save
+    from dragoman.inspection.figure import check_format, save
     from dragoman.model import outline
 
     if options.diagram:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"vocabulary must be from 1 to {LARGEST_SIZE:,}, not {options.vocabulary}")
         model = outline(preset.model, options.vocabulary or preset.vocabulary)
     else:
-        from dragoman.folder import find_model, read_model
+        from dragoman.model_folder import find_model, read_model
 
         if options.vocabulary is not None:
             raise UsageError("--vocabulary goes with --preset; a model has its own")

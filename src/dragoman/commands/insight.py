@@ -37,9 +37,9 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "insight", arguments)
-    from dragoman.corpus import read_corpus
-    from dragoman.inspection.figures import FORMATS, save
-    from dragoman.inspection.insight import look_back, picture, write_page
+    from dragoman.data.corpus import read_corpus
+    from dragoman.inspection.figure import FORMATS, save
+    from dragoman.inspection.history import look_back, picture, write_page
     from dragoman.training.checkpoint import checkpoints
 
     page = options.out.suffix.lower() == ".html"

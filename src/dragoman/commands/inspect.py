@@ -14,9 +14,9 @@ from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.inspection.figures import Picture
-    from dragoman.inspection.look import Kind
-    from dragoman.translator import Translator
+    from dragoman.inspection.figure import Picture
+    from dragoman.inspection.inspection import Kind
+    from dragoman.translation.translator import Translator
 
 OUT = Path("attention.svg")
 SAMPLED = 200  # sentence pairs
@@ -72,9 +72,9 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
     check(options, out)
-    from dragoman.inspection.figures import check_format, save, write_whole
-    from dragoman.inspection.look import inspect
-    from dragoman.translator import Translator
+    from dragoman.inspection.figure import check_format, save, write_whole
+    from dragoman.inspection.inspection import inspect
+    from dragoman.translation.translator import Translator
 
     if out:
         check_format(out)
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> None:
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []
     if out:
-        from dragoman.inspection.picture import attention_map, picture
+        from dragoman.inspection.views import attention_map, picture
 
         if options.view == "map":
             which = options.kind, options.layer, options.head, options.aggregate
@@ -114,12 +114,12 @@ def main(arguments: list[str]) -> None:
 
 def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind", name: str) -> "Picture":
     from dragoman import __version__
-    from dragoman.corpus import read_corpus
-    from dragoman.inspection.look import inspect
-    from dragoman.inspection.picture import head_table
-    from dragoman.scoring import longest
+    from dragoman.data.corpus import read_corpus
+    from dragoman.decoding.forced import max_positions
+    from dragoman.inspection.inspection import inspect
+    from dragoman.inspection.views import head_table
 
-    most, encode = min(longest(translator.model) - 1, translator.longest), translator.tokenizer.encode
+    most, encode = min(max_positions(translator.model) - 1, translator.max_source_tokens), translator.tokenizer.encode
     corpus = read_corpus(sample)
     short = (
         (source, target, tag)

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
     effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
-    from dragoman.inspection.figures import pyplot
+    from dragoman.inspection.figure import pyplot
     from dragoman.lab.report import duration, perform, write_report
     from dragoman.training.checkpoint import only_one
 
@@ -102,9 +102,10 @@ def files(options: Options, names: list[str]) -> Sentences | None:
         raise UsageError("only comparisons train on sentence pairs of yours; 'dragoman lab' lists them")
     if not compared:
         return None
-    from dragoman.corpus import check_present, corpora, read_corpus
+    from dragoman.data.corpus import read_corpus
+    from dragoman.data.spec import check_present, parse_corpora
 
-    check_present(file for origin in corpora(options.train) for file in origin.files)
+    check_present(file for origin in parse_corpora(options.train) for file in origin.files)
     for paths in (options.dev, options.test):
         read_corpus(paths)  # what is wrong with them is told before, not after, the first training
     return Sentences(options.train, options.dev, options.test, options.out / "runs")

@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "plot", arguments)
     if not options.runs:
         raise UsageError("name a run folder: dragoman plot runs/mine")
-    from dragoman.corpus import some_lines
-    from dragoman.inspection.curves import draw_curves, names_of, read_metrics
+    from dragoman.data.corpus import some_lines
+    from dragoman.inspection.plots.training import draw_curves, names_of, read_metrics
 
     folders = list(dict.fromkeys(options.runs))
     runs = {name: read_metrics(folder) for name, folder in zip(names_of(folders), folders, strict=True)}

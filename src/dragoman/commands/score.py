@@ -13,9 +13,9 @@ from dragoman.commands import Model, parse
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.corpus import Row
-    from dragoman.scoring import Likelihood
-    from dragoman.tokenizer import Tokenizer
+    from dragoman.data.lines import Row
+    from dragoman.data.tokenizer import Tokenizer
+    from dragoman.decoding.forced import Likelihood
 
 BLOCK = 1024  # pairs in memory
 
@@ -43,13 +43,14 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "score", arguments)
     if not options.pairs:
         raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
-    from dragoman.corpus import LeftOut, corpora, stream
-    from dragoman.folder import read_model
-    from dragoman.scoring import longest, perplexity, score
+    from dragoman.data.corpus import LeftOut, stream
+    from dragoman.data.spec import parse_corpora
+    from dragoman.decoding.forced import max_positions, perplexity, score
+    from dragoman.model_folder import read_model
 
-    origins = corpora(options.pairs)
+    origins = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
-    most = longest(model)
+    most = max_positions(model)
     total, tokens, pairs = 0.0, 0, 0
     for origin in origins:
         left_out, front = LeftOut(origin), tokenizer.front(origin.tag)

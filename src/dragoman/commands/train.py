@@ -9,8 +9,8 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.config import RunConfig, read_toml
+from dragoman.config.presets import run_of
 from dragoman.errors import UsageError
-from dragoman.presets import run_of
 
 
 @dataclass(frozen=True)

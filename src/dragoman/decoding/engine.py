@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dragoman.batches import Ids
 from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
 from dragoman.decoding.search import Hypothesis
 
 Term = tuple[tuple[int, ...], ...]
@@ -13,7 +13,7 @@ Term = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Demands:
+class Constraints:
     """What the output for one source must and must not be."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
@@ -21,20 +21,20 @@ class Demands:
     forbidden: tuple[tuple[int, ...], ...] = ()  # it has none of these sequences of tokens
 
 
-FREE = Demands()
+UNCONSTRAINED = Constraints()
 
 
 class Engine(Protocol):
-    longest: int | None
+    max_positions: int | None
     "the most source tokens that it takes, the end included; None: any number"
 
     def search(
-        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
         """For each source (ids without an end) the best `config.n_best` hypotheses, the best first.
 
-        `demands`: one for each source. What one source gets does not depend on the others. Raises UsageError naming a
-        setting or demand that this engine does not know.
+        `constraints`: one for each source. What one source gets does not depend on the others. Raises UsageError naming
+        a setting or constraint that this engine does not know.
         """
         ...
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.decoding.rules import Rule, ruled
+from dragoman.decoding.processors import Processor, apply_processors
 from dragoman.model import Seq2Seq
 
 
@@ -41,13 +41,13 @@ def greedy_search(
     eos: int,
     max_lengths: Tensor,
     alpha: float = 0.0,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[Processor] = (),
 ) -> list[Hypothesis]:
     """The most probable token, one after the other.
 
     source (B, S); max_lengths (B,): tokens that each output may have, end included. One hypothesis per sentence.
     """
-    return word_by_word(model, source, lambda log_p, *_: top(log_p, 1)[1][:, 0], bos, eos, max_lengths, alpha, rules)
+    return generate(model, source, lambda log_p, *_: top(log_p, 1)[1][:, 0], bos, eos, max_lengths, alpha, rules)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def sample(
     eos: int,
     max_lengths: Tensor,
     alpha: float = 0.0,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[Processor] = (),
 ) -> list[Hypothesis]:
     """A token drawn at random, one after the other; scores are the model's, whatever the temperature.
 
@@ -90,11 +90,11 @@ def sample(
         drawn = torch.searchsorted(bounds, draws[row, step - 1 : step] * bounds[:, -1:], right=True)
         return token.gather(1, drawn.minimum(kept.sum(-1, keepdim=True) - 1))[:, 0]
 
-    return word_by_word(model, source, choose, bos, eos, max_lengths, alpha, rules)
+    return generate(model, source, choose, bos, eos, max_lengths, alpha, rules)
 
 
 @torch.inference_mode()
-def word_by_word(
+def generate(
     model: Seq2Seq,
     source: Tensor,
     choose: Choose,
@@ -102,7 +102,7 @@ def word_by_word(
     eos: int,
     max_lengths: Tensor,
     alpha: float,
-    rules: Sequence[Rule],
+    rules: Sequence[Processor],
 ) -> list[Hypothesis]:
     sentences, longest, device = source.size(0), int(max_lengths.max()), source.device
     state = model.start(source)
@@ -112,7 +112,7 @@ def word_by_word(
     lengths, ended = max_lengths.clone(), torch.zeros_like(max_lengths, dtype=torch.bool)
     for step in range(1, longest + 1):
         log_p = model.step(tokens[row, step - 1 : step], state)[:, -1].log_softmax(-1)
-        log_p = ruled(rules, log_p, tokens[row, :step], row, eos)
+        log_p = apply_processors(rules, log_p, tokens[row, :step], row, eos)
         token = choose(log_p, row, step)
         tokens[row, step] = token
         score[row] += log_p.gather(1, token[:, None])[:, 0]
@@ -146,7 +146,7 @@ def beam_search(
     patience: float | None = None,
     groups: int = 1,
     diversity: float = 0.0,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[Processor] = (),
 ) -> list[list[Hypothesis]]:
     """The best `n_best` hypotheses of every sentence (default: as many as beams), best first.
 
@@ -163,18 +163,18 @@ def beam_search(
     tokens = source.new_full((sentences * beams, 1), bos)
     score = torch.full((sentences, groups, each), -math.inf, device=device)
     score[:, :, 0] = 0  # all beams start equal: keep one
-    best = Best(sentences, n_best or beams, int(max_lengths.max()), source, distinct=groups > 1)
+    best = FinishedPool(sentences, n_best or beams, int(max_lengths.max()), source, distinct=groups > 1)
     while len(sentence):
         live, length = len(sentence), tokens.size(1)
         log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
-        log_p = ruled(rules, log_p, tokens, sentence.repeat_interleave(beams), eos)
+        log_p = apply_processors(rules, log_p, tokens, sentence.repeat_interleave(beams), eos)
         log_p = log_p.view(live, groups, each, -1)
-        found = [Expansion.of(score[:, 0], log_p[:, 0], eos)]
+        found = [BeamStep.of(score[:, 0], log_p[:, 0], eos)]
         for group in range(1, groups):
             taken = log_p.new_zeros(live, log_p.size(-1))
             for earlier in found:
                 taken.scatter_add_(1, earlier.token, taken.new_full((), diversity).expand(earlier.token.shape))
-            found.append(Expansion.of(score[:, group], log_p[:, group], eos, taken))
+            found.append(BeamStep.of(score[:, group], log_p[:, group], eos, taken))
         first = torch.arange(live, device=device)[:, None] * beams
         places = [first + group * each for group in range(groups)]
         for place, expansion in zip(places, found, strict=True):
@@ -227,7 +227,7 @@ def top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Expansion:
+class BeamStep:
     """How k hypotheses of each sentence go on, all (B, k), the most probable first."""
 
     score: Tensor  # of those that go on
@@ -237,7 +237,7 @@ class Expansion:
     end_beam: Tensor
 
     @classmethod
-    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "Expansion":
+    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
         """so_far (B, k), log_p (B, k, V) of each next token; cost (B, V): what a token costs when they are compared."""
         beams, words = log_p.shape[1:]
         # Twice as many as needed: k of them may end here, and k must go on. No hypothesis has more of them than that.
@@ -260,7 +260,7 @@ class Expansion:
         return bool((self.end_score > -math.inf).any())
 
 
-class Best:
+class FinishedPool:
     """The best finished hypotheses of each sentence so far, the best first."""
 
     def __init__(self, sentences: int, wanted: int, longest: int, like: Tensor, distinct: bool = False):

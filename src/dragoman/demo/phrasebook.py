@@ -15,7 +15,7 @@ from babel.dates import format_date, format_skeleton, format_time
 from babel.numbers import format_currency, format_decimal
 from babel.units import format_unit
 
-from dragoman.corpus import Pair
+from dragoman.data.corpus import Pair
 
 LANGUAGES = {"en": "English", "ko": "Korean", "de": "German", "es": "Spanish"}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from dragoman.inspection.figures import Picture
+from dragoman.inspection.figure import Picture
 from dragoman.model import Model
 from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused
 from dragoman.model.positions import POSITIONS, Positions

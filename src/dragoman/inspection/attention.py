@@ -11,10 +11,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from dragoman.batches import Ids
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import BOS, EOS, SPECIAL, Tokenizer
 from dragoman.model.attention import Kernel
-from dragoman.tokenizer import BOS, EOS, SPECIAL, Tokenizer
-from dragoman.watching import weights_of
+from dragoman.model.capture import attention_weights
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
         def watched(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
             with torch.no_grad():
-                maps[name].append(weights_of(kernel, query, key, value, mask))
+                maps[name].append(attention_weights(kernel, query, key, value, mask))
             return kernel(query, key, value, mask, dropout)
 
         return watched

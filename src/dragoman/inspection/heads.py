@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.inspection.look import KINDS, Inspection, Kind
+from dragoman.inspection.inspection import KINDS, Inspection, Kind
 
 HABIT = 0.5  # a head has one where more than this share of its weight goes there
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.inspection.look import Inspection
+from dragoman.decoding.forced import score
+from dragoman.inspection.inspection import Inspection
 from dragoman.model import Model
-from dragoman.scoring import score
 
 
 @dataclass(frozen=True)

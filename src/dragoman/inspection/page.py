@@ -11,9 +11,9 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from dragoman.inspection.look import KINDS, Inspection, Kind
+from dragoman.inspection.inspection import KINDS, Inspection, Kind
 from dragoman.inspection.occlusion import Occlusion, occlusion
-from dragoman.inspection.pictures.positions import Encoding, added
+from dragoman.inspection.plots.positions import Encoding, added
 from dragoman.inspection.record import record
 from dragoman.model import Model
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.look import Inspection, Side
+from dragoman.inspection.inspection import Inspection, Sentence
 
 
 def record(inspection: Inspection) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def record(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def side(found: Side) -> dict[str, Any]:
+def side(found: Sentence) -> dict[str, Any]:
     """The tokens of each word are given by the first one and the one after the last."""
     return {
         "text": found.text,

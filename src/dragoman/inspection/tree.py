@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dragoman.batches import Ids
 from dragoman.config import SearchConfig
-from dragoman.decoding.engine import FREE, Demands, Engine
-from dragoman.decoding.native import Native
-from dragoman.decoding.rules import Rule, ruled
-from dragoman.decoding.search import Expansion, Hypothesis, length_penalty, top
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine
+from dragoman.decoding.processors import Processor, apply_processors
+from dragoman.decoding.search import BeamStep, Hypothesis, length_penalty, top
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.inspection.attention import piece
-from dragoman.tokenizer import BOS, EOS, Tokenizer
 
 Fate = Literal["kept", "finished", "pruned"]
 
@@ -69,21 +69,26 @@ class BeamTree:
 class Recording:
     """A search engine, recorded from outside for one source: what it finds is the same to the bit.
 
-    `demands` are those of the source. What an engine does that is not ours, or that draws at random, searches in groups
-    or brings in terms, is not recorded.
+    `constraints` are those of the source. What an engine does that is not ours, or that draws at random, searches in
+    groups or brings in terms, is not recorded.
     """
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, demands: Demands = FREE):
-        self.engine, self.tokenizer, self.demands = engine, tokenizer, demands
-        self.longest = engine.longest
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, constraints: Constraints = UNCONSTRAINED):
+        self.engine, self.tokenizer, self.constraints = engine, tokenizer, constraints
+        self.max_positions = engine.max_positions
         self.watch: Watch | None = None
 
     def search(
-        self, sources: Sequence[Ids], config: SearchConfig, demands: Sequence[Demands] | None = None
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
         """As the engine does it, for one source."""
-        engine, own = self.engine, list(demands or [self.demands])
-        if isinstance(engine, Native) and config.temperature is None and config.groups == 1 and not own[0].terms:
+        engine, own = self.engine, list(constraints or [self.constraints])
+        if (
+            isinstance(engine, TorchEngine)
+            and config.temperature is None
+            and config.beam_groups == 1
+            and not own[0].terms
+        ):
             watch = Watch(engine.rules(config, own, engine.device), config, self.tokenizer)
             engine, self.watch = copy.copy(engine), watch
             engine.rules = lambda *_: [watch]  # type: ignore[method-assign]
@@ -110,7 +115,7 @@ class Watch:
     What the search then makes of it is worked out once more, with the search's own functions.
     """
 
-    def __init__(self, rules: Sequence[Rule], config: SearchConfig, tokenizer: Tokenizer):
+    def __init__(self, rules: Sequence[Processor], config: SearchConfig, tokenizer: Tokenizer):
         self.rules, self.tokenizer, self.alpha = rules, tokenizer, config.length_penalty
         self.nodes = [Node(None, 0, BOS, piece(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
         self.beams = config.beam
@@ -119,7 +124,7 @@ class Watch:
         self.score[0] = 0
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        log_p = ruled(self.rules, log_p, tokens, sentence, EOS)
+        log_p = apply_processors(self.rules, log_p, tokens, sentence, EOS)
         self.weigh(log_p, tokens.size(1))
         return log_p
 
@@ -133,7 +138,7 @@ class Watch:
             kept, finished = ([], [best]) if best == EOS else ([best], [])
             self.score = total[kept]
         else:
-            going = Expansion.of(so_far[None], log_p[None], EOS)
+            going = BeamStep.of(so_far[None], log_p[None], EOS)
             self.score = going.score[0]  # -inf: one that is there only to fill up the beam
             places = going.beam[0] * words + going.token[0]
             kept = places.masked_fill(self.score == -math.inf, NOWHERE).tolist()

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
 from dragoman.model.transformer import DecoderLayer, Residual, Transformer
-from dragoman.tokenizer import BOS, EOS, PAD
 
 PLACES = 4096  # of the table of positions, where those are a formula: source and output end there
 MOST_HEADS = 2**15 - 1
@@ -27,12 +27,12 @@ def library() -> ModuleType:
     return ctranslate2
 
 
-def convert(model: Model, pieces: Sequence[str], folder: Path, compute: str = "float32") -> None:
+def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str = "float32") -> None:
     """Write `model` into `folder` as CTranslate2 reads it.
 
-    pieces: the subwords, by id; compute: how weights are stored, such as float32 or int8. CTranslate2 adds no end to a
-    source: whoever uses the folder without this engine has to. Raises DragomanError naming the settings of the model
-    that CTranslate2 does not know.
+    pieces: the subwords, by id; compute_type: how weights are stored, such as float32 or int8. CTranslate2 adds no
+    EOS to a source: whoever uses the folder without this engine has to. Raises DragomanError naming the settings of
+    the model that CTranslate2 does not know.
     """
     if not isinstance(model, Transformer):
         raise DragomanError("CTranslate2 knows no recurrent models: use the native engine")
@@ -49,7 +49,7 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute: str = "f
     places = position_table(model.encoder_positions, model.config.d_model)
     spec.config.add_attribute("longest", None if places is None else len(places))
     spec.validate()
-    spec.optimize(compute)
+    spec.optimize(compute_type)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 

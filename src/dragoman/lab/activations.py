@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.long_range import even_start
 from dragoman.model.recurrent import ACTIVATIONS, PlainRNN

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.reversal import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
-from dragoman.lab.toys import learn
+from dragoman.lab.reversal_setup import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
+from dragoman.lab.tasks import learn
 from dragoman.model.attention import Additive, Kernel, explicit, fused
 from dragoman.model.transformer import Transformer
 

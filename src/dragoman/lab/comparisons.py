@@ -15,15 +15,15 @@ from typing import Any
 from rich.console import Console
 
 from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, RunConfig, TrainingConfig
-from dragoman.corpus import read_corpus
+from dragoman.config.presets import TINY
+from dragoman.data.corpus import read_corpus
 from dragoman.errors import DragomanError
-from dragoman.evaluation import Group, by_length, evaluate
-from dragoman.inspection.curves import COLOURS, MARKS, read_metrics, style
+from dragoman.evaluation.metrics import Group, by_length, evaluate
+from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics, style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Sentences, Table, Verdict
-from dragoman.presets import TINY
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
-from dragoman.translator import Translator
+from dragoman.translation.translator import Translator
 
 STEPS = 1500  # of full effort
 CLEARLY = 1.0  # BLEU by which one is better than another

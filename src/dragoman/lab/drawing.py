@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Figure
-from dragoman.lab.toys import Learned
+from dragoman.lab.tasks import Learned
 
 
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:

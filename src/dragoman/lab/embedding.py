@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.config import TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.data.tokenizer import PAD
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model.embedding import embedding
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import PAD
 
 WORDS, D_MODEL, PUPPY = 10_000, 512, 7_000  # note 004: "강아지" (puppy) is number 7,000 of 10,000 words
 VOCABULARIES = (64, 1_000, WORDS)

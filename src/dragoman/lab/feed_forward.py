@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import learn, reversing
+from dragoman.lab.tasks import learn, reversing
 from dragoman.model import build
 from dragoman.model.transformer import FeedForward
 from dragoman.training.optimizer import paper_rate

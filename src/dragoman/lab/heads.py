@@ -13,18 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.batches import Batch
 from dragoman.config import AttentionConfig
+from dragoman.config.presets import BASE
+from dragoman.data.batches import Batch
 from dragoman.inspection.attention import attention_maps
-from dragoman.inspection.curves import COLOURS, style
 from dragoman.inspection.heads import diversity
+from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.drawing import draw_learning
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.reversal import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
-from dragoman.lab.toys import Learned, learn, reversing
+from dragoman.lab.reversal_setup import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
+from dragoman.lab.tasks import Learned, learn, reversing
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
-from dragoman.presets import BASE
 
 HEADS = (1, 4, 8, 16, 32)
 LAYERS = 2

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.batches import Batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.data.batches import Batch
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Pair, copying, words
+from dragoman.lab.tasks import Pair, copying, words
 from dragoman.model.transformer import Transformer
 from dragoman.training.loss import output_loss
 from dragoman.training.optimizer import adam, paper_rate

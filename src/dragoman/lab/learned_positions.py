@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned as Trained
-from dragoman.lab.toys import accuracy, copying, learn, summary
+from dragoman.lab.tasks import Learned as Trained
+from dragoman.lab.tasks import accuracy, copying, learn, summary
 from dragoman.model.positions import POSITIONS, Learned, Positions
 from dragoman.model.transformer import Transformer
 

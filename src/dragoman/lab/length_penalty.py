@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.batches import Ids, source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.data.batches import Ids, source_batch
+from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import beam_search, length_penalty
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Pair, Task, copying, learn, words
+from dragoman.lab.tasks import Pair, Task, copying, learn, words
 from dragoman.model import Model, build
-from dragoman.tokenizer import BOS, EOS
 
 PAPER = 0.6
 ALPHAS = (0.0, 0.3, 0.6, 1.0, 1.5)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, RecurrentConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, Pair, copying, judged, learn, summary
+from dragoman.lab.tasks import Learned, Pair, copying, judged, learn, summary
 from dragoman.model.transformer import Transformer
 
 LAYER, BATCH = "layer norm", "batch norm"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import COLOURS
+from dragoman.inspection.plots.training import COLOURS
 from dragoman.lab.drawing import draw_matrix
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model.positions import Relative

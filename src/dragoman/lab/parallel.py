@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from dragoman.config import RecurrentConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.long_range import SelfAttention
 from dragoman.model.recurrent import Recurrence

@@ -7,13 +7,13 @@ from statistics import mean
 import torch
 from torch import nn
 
-from dragoman.batches import source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.drawing import draw_layers, losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.residuals import gradients, networks
-from dragoman.lab.toys import Learned, copying, learn, summary
+from dragoman.lab.tasks import Learned, copying, learn, summary
 from dragoman.model.transformer import Transformer
 
 PRE, POST = "pre-norm", "post-norm"

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, RecurrentConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.data.tokenizer import SPECIAL
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Task, exact, learn, recalling
+from dragoman.lab.tasks import Task, exact, learn, recalling
 from dragoman.model import build
-from dragoman.tokenizer import SPECIAL
 
 DISTANCES = (2, 10, 30)
 WORDS = 10

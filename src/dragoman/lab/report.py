@@ -19,9 +19,9 @@ import jinja2
 import numpy as np
 
 from dragoman import __version__
-from dragoman.benchmarks import machine
 from dragoman.errors import DragomanError
-from dragoman.inspection.figures import pyplot, write_whole
+from dragoman.evaluation.timing import machine
+from dragoman.inspection.figure import pyplot, write_whole
 from dragoman.lab import COMPARISONS, EXPERIMENTS
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.batches import source_batch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.drawing import draw_layers, losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, Pair, copying, judged, learn, summary
+from dragoman.lab.tasks import Learned, Pair, copying, judged, learn, summary
 from dragoman.model import Model
 from dragoman.model.attention import unrotated
 from dragoman.model.packing import Packing

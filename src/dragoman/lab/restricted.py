@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.data.tokenizer import SPECIAL
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model.attention import Kernel, fused, masked_softmax, unrotated
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, Transformer
-from dragoman.tokenizer import SPECIAL
 from dragoman.training.optimizer import adam
 
 PLACES, WORDS, BATCH = 16, 20, 32  # of a sentence of the toy; of its vocabulary, special ones included; sentences

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.inspection.curves import COLOURS, style
+from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024)

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Rate, copying, learn
+from dragoman.lab.tasks import Rate, copying, learn
 from dragoman.model import build
 from dragoman.training.optimizer import paper_rate
 

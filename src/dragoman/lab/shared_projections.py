@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.data.tokenizer import SPECIAL
 from dragoman.inspection.cost import cost
-from dragoman.inspection.curves import style
+from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, learn, reversing
+from dragoman.lab.tasks import Learned, learn, reversing
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import SPECIAL
 from dragoman.training.optimizer import adam
 
 WORDS, PLACES = 30, 12  # of the vocabulary, special ones included; of a sentence whose words name the one before

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.curves import COLOURS
+from dragoman.inspection.plots.training import COLOURS
 from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.toys import Learned, copying, learn, summary
+from dragoman.lab.tasks import Learned, copying, learn, summary
 from dragoman.model.positions import Positions, Sinusoidal
 from dragoman.model.transformer import Transformer
 

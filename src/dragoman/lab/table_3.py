@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
-from dragoman.inspection.curves import COLOURS, MARKS
+from dragoman.inspection.plots.training import COLOURS, MARKS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.model import outline
-from dragoman.presets import BASE, BIG
 
 VOCABULARY = BASE.vocabulary  # "about 37000": the paper gives no exact size
 AGREES = 0.08  # how far from the paper's rounded sizes a count may be, as a share

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from dragoman.batches import Batch
 from dragoman.config import AttentionConfig
+from dragoman.data.batches import Batch
 from dragoman.inspection.attention import attention_maps
 from dragoman.lab.drawing import draw_learning
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.reversal import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
-from dragoman.lab.toys import Learned, judged, learn
+from dragoman.lab.reversal_setup import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
+from dragoman.lab.tasks import Learned, judged, learn
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from dragoman.config import ModelConfig, RecurrentConfig
@@ -41,6 +41,11 @@ def outline(config: ModelConfig, vocabulary: int) -> Model:
     """The same with shapes and without numbers, of any size: nothing is allocated."""
     with torch.device("meta"), _Undrawn():
         return build(config, vocabulary)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Count the trained numbers of a model; a shared matrix counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 class _Undrawn(TorchFunctionMode):

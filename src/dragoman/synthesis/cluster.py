@@ -9,21 +9,21 @@ from typing import Any
 
 import torch
 
-from dragoman.corpus import Origin
+from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
+from dragoman.synthesis.jobs import Job, begin, blocks_of, finished, synthesise
 from dragoman.synthesis.meter import Meter
 from dragoman.synthesis.shard import Shard
-from dragoman.synthesis.work import Task, begin, blocks_of, finished, synthesise
 from dragoman.training.journal import PLAIN_EVERY
 
 RETRIES = 10  # of a share whose machine has gone away; what it had saved stays
 
 
-def share(task: Task, shard: Shard, device: str) -> None:
+def share(task: Job, shard: Shard, device: str) -> None:
     synthesise(task, shard, torch.device(device), Meter(quiet=True))
 
 
-def synthesise_on_ray(task: Task, meter: Meter) -> dict[str, Any] | None:
+def synthesise_on_ray(task: Job, meter: Meter) -> dict[str, Any] | None:
     """As `synthesise`, a share for each GPU of the cluster, or for each core where it has none.
 
     The cluster is the one of RAY_ADDRESS, or else the cores of this machine. Raises DragomanError where a share fails.
@@ -64,8 +64,8 @@ def synthesise_on_ray(task: Task, meter: Meter) -> dict[str, Any] | None:
     return synthesise(task, Shard(), torch.device("cpu"), meter)
 
 
-def anywhere(task: Task) -> Task:
+def anywhere(task: Job) -> Job:
     """The task with the names of its files as they are from every folder."""
     files = tuple(str(Path(file).absolute()) for file in task.files)
-    text = replace(task.text, files=files) if isinstance(task.text, Origin) else files
+    text = replace(task.text, files=files) if isinstance(task.text, CorpusSpec) else files
     return replace(task, model=task.model.absolute(), text=text, out=task.out.absolute())

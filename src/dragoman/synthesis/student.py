@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 
 from dragoman.config import RunConfig
-from dragoman.folder import load_model, new_folder, write_model
-from dragoman.model import Model, build
+from dragoman.data.tokenizer import PAD
+from dragoman.files import new_folder
+from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
-from dragoman.tokenizer import PAD
-from dragoman.training.run import size
+from dragoman.model_folder import load_model, write_model
 
 
 def prepare(run: RunConfig, teacher: Path) -> str:
@@ -23,7 +23,7 @@ def prepare(run: RunConfig, teacher: Path) -> str:
     parent, tokenizer = load_model(teacher)
     torch.manual_seed(run.training.seed)
     model = build(run.model, len(tokenizer), pad=PAD)
-    weights, theirs, inherited = size(model), size(parent), inherit(model, parent)
+    weights, theirs, inherited = parameter_count(model), parameter_count(parent), inherit(model, parent)
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
         card = f"# start\n\nOf {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.\n"

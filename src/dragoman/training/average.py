@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 
-from dragoman import guards
 from dragoman.alignment import Alignment
 from dragoman.config import as_dict
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import new_folder, read_model, weights, write_model
+from dragoman.files import new_folder
 from dragoman.model import Model
-from dragoman.tokenizer import Tokenizer
+from dragoman.model_folder import read_model, weights, write_model
+from dragoman.text import faults
 
 
 def average(folders: Sequence[Path], out: Path) -> None:
@@ -43,7 +44,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card(out, folders))
-        for name in (Alignment.RECORD, guards.RECORD):  # as true of the mean as of each of them
+        for name in (Alignment.RECORD, faults.RECORD):  # as true of the mean as of each of them
             if (record := folders[-1] / name).is_file():
                 shutil.copyfile(record, draft / name)
 

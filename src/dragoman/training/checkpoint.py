@@ -21,17 +21,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.folder import load_model, new_folder, sync, verify, write_model
+from dragoman.files import new_folder, sync
 from dragoman.model import Model
-from dragoman.tokenizer import Tokenizer
+from dragoman.model_folder import load_model, verify, write_model
 
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run has come; with the weights and the moments, all that a run is."""
 
     step: int = 0  # updates of the weights
@@ -70,7 +71,7 @@ def save_checkpoint(
     model: Model,
     tokenizer: Tokenizer,
     state: dict[str, Tensor],
-    progress: Progress,
+    progress: TrainingProgress,
     card: str,
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
@@ -107,7 +108,7 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-[0-9]*"), reverse=True)
 
 
-def point_to_best(run: Path, progress: Progress) -> None:
+def point_to_best(run: Path, progress: TrainingProgress) -> None:
     """Let `best` lead to the best checkpoint that a run knows of; a kill while saving may have left it behind."""
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
@@ -133,7 +134,7 @@ class Checkpoint:
     model: Model
     tokenizer: Tokenizer
     state: dict[str, Tensor]
-    progress: Progress
+    progress: TrainingProgress
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -141,7 +142,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     verify(folder)
     model, tokenizer = load_model(folder)
     try:
-        progress = Progress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
+        progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         state = load_file(folder / "state.safetensors")
     except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint cannot be gone on from: {error}") from None

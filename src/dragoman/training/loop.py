@@ -6,30 +6,31 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.batches import Batch, plan, split
 from dragoman.config import RunConfig, TrainingConfig
+from dragoman.data.batches import Batch, plan, split
 from dragoman.errors import DragomanError
-from dragoman.training.checkpoint import Progress, only_one
+from dragoman.model import parameter_count
+from dragoman.training.checkpoint import TrainingProgress, only_one
+from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, duration, perplexity
 from dragoman.training.optimizer import learning_rate
-from dragoman.training.ranks import together
-from dragoman.training.run import Run, open_run, size
-from dragoman.training.step import Outcome, out_of_memory
-from dragoman.training.stop import Stop, asked_to_stop, ended_by
+from dragoman.training.run import Run, open_run
+from dragoman.training.signals import GracefulStop, asked_to_stop, ended_by
+from dragoman.training.step import StepResult, out_of_memory
 from dragoman.training.validation import better, validate
 
 MOST_SKIPPED = 10  # batches in a row that change nothing
 NAMED = 3  # pairs of a batch that a message names
 
 
-def train(config: RunConfig, journal: Journal) -> Progress:
+def train(config: RunConfig, journal: Journal) -> TrainingProgress:
     """Train as `config` says, into the folder `config.out`; go on where an earlier run into that folder stopped.
 
     Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143,
     is raised. Started by torchrun, all processes do this together, and the first one writes. Raises DragomanError for
     corpora and folders that cannot be used, where training diverges, and where another process is gone.
     """
-    with together(config.training) as ranks, contextlib.ExitStack() as stack:
+    with init_distributed(config.training) as ranks, contextlib.ExitStack() as stack:
         if ranks.first:
             stack.enter_context(only_one(Path(config.out)))
         loop = Loop(open_run(config, ranks, journal))
@@ -50,7 +51,7 @@ class Loop:
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
         self.earlier, self.began = self.progress.seconds, time.monotonic()
 
-    def go(self, stop: Stop) -> None:
+    def go(self, stop: GracefulStop) -> None:
         progress, journal = self.progress, self.journal
         progress.finished = self.limit_reached()
         if not progress.finished:
@@ -84,7 +85,7 @@ class Loop:
             f"{self.best()}; the model is {self.run.folder / 'best'}"
         )
 
-    def advance(self, stop: Stop) -> Outcome:
+    def advance(self, stop: GracefulStop) -> StepResult:
         """One batch: an update, or a batch skipped and told."""
         progress, settings, learner = self.progress, self.settings, self.run.learner
         indices = self.batches[progress.batch]
@@ -153,13 +154,13 @@ class Loop:
                 f"choose more training.micro_batches than {settings.micro_batches}"
             )
         seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
-        weights = 16 * size(run.learner.model) / 1e6  # weights, gradients, two moments
+        weights = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
         self.journal.say(
             f"{weights:,.0f} MB of weights, gradients and moments; the largest batch fits; "
             f"{len(self.batches):,} batches in an epoch, about {duration(seconds)}"
         )
 
-    def tell_skipped(self, indices: np.ndarray, outcome: Outcome) -> None:
+    def tell_skipped(self, indices: np.ndarray, outcome: StepResult) -> None:
         progress, pairs = self.progress, self.run.pairs
         longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:NAMED]
         places = ", ".join(pairs.place(int(index)) for index in longest)
@@ -190,7 +191,7 @@ class Loop:
         due = bool(progress.finished) or self.is_due(self.validate_every)
         return due and 0 < progress.step != progress.validated
 
-    def validate(self, stop: Stop) -> bool:
+    def validate(self, stop: GracefulStop) -> bool:
         """Loss and scores on the dev pairs, told and recorded; whether they are the best, and patience.
 
         False where a process was asked to stop meanwhile: then nothing has changed.

@@ -13,22 +13,30 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from dragoman import guards
 from dragoman.alignment import Alignment, measure
 from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
-from dragoman.corpus import Corpus, Origin, check_present, corpora, read_corpus, stream
-from dragoman.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
+from dragoman.config.presets import PRESETS
+from dragoman.data.corpus import Corpus, read_corpus, stream
+from dragoman.data.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
+from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
+from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.folder import find_model, fingerprint, read_model, replace_file
-from dragoman.model import Model, build
-from dragoman.presets import PRESETS
-from dragoman.tokenizer import PAD, Tokenizer
-from dragoman.training.checkpoint import Checkpoint, Progress, newest_checkpoint, point, point_to_best, save_checkpoint
-from dragoman.training.fit import batch_tokens_that_fit
+from dragoman.files import fingerprint, replace_file
+from dragoman.model import Model, build, parameter_count
+from dragoman.model_folder import find_model, read_model
+from dragoman.text import faults
+from dragoman.training.batch_size import batch_tokens_that_fit
+from dragoman.training.checkpoint import (
+    Checkpoint,
+    TrainingProgress,
+    newest_checkpoint,
+    point,
+    point_to_best,
+    save_checkpoint,
+)
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal, duration
-from dragoman.training.ranks import Ranks
 from dragoman.training.step import Learner, best_precision
 from dragoman.training.validation import LOSS_TOKENS
 
@@ -48,13 +56,13 @@ class Run:
     """Everything a training run works on."""
 
     config: RunConfig
-    ranks: Ranks
+    ranks: ProcessGroup
     pairs: Pairs
     dev: Pairs
     dev_corpus: Corpus
     tokenizer: Tokenizer
     learner: Learner
-    progress: Progress
+    progress: TrainingProgress
     journal: Journal
     saved: int = -1  # the step of the last checkpoint
 
@@ -64,7 +72,7 @@ class Run:
 
     @cached_property
     def scripts(self) -> list[str]:
-        return guards.usual_scripts(target for _, target in self.dev_corpus.pairs)
+        return faults.usual_scripts(target for _, target in self.dev_corpus.pairs)
 
     def save(self) -> None:
         """Called on all processes; the first one writes."""
@@ -74,14 +82,14 @@ class Run:
             alignment = aligned(model.eval(), self.dev) if self.progress.best_step == self.progress.step else None
             text = card(self.config, self.pairs, self.progress, alignment)
             keep = self.config.training.keep
-            records = {guards.RECORD: json.dumps(self.scripts)}
+            records = {faults.RECORD: json.dumps(self.scripts)}
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, text, keep, records)
         self.saved = self.progress.step
 
 
-def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
+def open_run(config: RunConfig, ranks: ProcessGroup, journal: Journal) -> Run:
     """Read and tokenise the corpora; build the model, or load the newest checkpoint of the folder.
 
     The first process reads and writes; then the others find everything in the run folder, which all must see.
@@ -107,7 +115,7 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     dev_corpus = read_corpus(config.dev)
     tokenizer = Tokenizer.load(folder / "data" / "tokenizer.json")
     learner = Learner(first_model(config, tokenizer, "" if checkpoint else config.init_from), settings, ranks)
-    progress = Progress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
+    progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
     if checkpoint:
         progress = resume(checkpoint, learner, config, journal)
     if len(set(ranks.gather((progress.step, pairs.fingerprint)))) > 1:
@@ -118,7 +126,7 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
             point(folder / "last", checkpoint.folder)
     else:
         journal.say(
-            f"{counted(pairs, settings)}, {len(tokenizer):,} subwords, {size(learner.model):,} parameters, "
+            f"{counted(pairs, settings)}, {len(tokenizer):,} subwords, {parameter_count(learner.model):,} parameters, "
             f"{settings.precision}, {place(ranks)}"
         )
     return Run(
@@ -135,7 +143,7 @@ def open_run(config: RunConfig, ranks: Ranks, journal: Journal) -> Run:
     )
 
 
-def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
+def prepare(config: RunConfig, ranks: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
     """Check the settings against an earlier part of the run, and tokenise what is not yet. Returns the settings with
     nothing left open, and the tokenised corpora.
     """
@@ -150,7 +158,7 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfi
     if earlier:
         check_same_run(config, earlier, journal)
     settings, data = config.training, folder / "data"
-    train, dev = corpora(config.train), corpora(config.dev)
+    train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for origin in (*train, *dev) for file in origin.files)
     if any(origin.weight != 1 for origin in dev):
         raise UsageError("weight= is for --train; every dev pair is translated once")
@@ -158,9 +166,9 @@ def prepare(config: RunConfig, ranks: Ranks, journal: Journal) -> tuple[RunConfi
     if settings.batch_tokens == "auto":
         settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), ranks, journal))
         config = replace(config, training=settings)
-    longest = config.model.longest
+    longest = config.model.max_positions
     most = min(settings.max_tokens, int(settings.batch_tokens), longest or settings.max_tokens)
-    pairs = once(train, tokenizer, most, data / "train.arrow", journal, settings.joined)
+    pairs = once(train, tokenizer, most, data / "train.arrow", journal, settings.concatenate)
     dev_pairs = once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
     if earlier is None:
         for note in repeated(pairs, dev_pairs):
@@ -176,7 +184,7 @@ def earlier_config(folder: Path) -> RunConfig | None:
     return update(RunConfig(), read_toml(file), str(file))
 
 
-def settled(settings: TrainingConfig, earlier: RunConfig | None, ranks: Ranks) -> TrainingConfig:
+def settled(settings: TrainingConfig, earlier: RunConfig | None, ranks: ProcessGroup) -> TrainingConfig:
     """What was left to us: as the earlier part of the run had it, or what suits this machine."""
     before = earlier.training if earlier else None
     precision = settings.precision
@@ -194,13 +202,13 @@ def settled(settings: TrainingConfig, earlier: RunConfig | None, ranks: Ranks) -
     )
 
 
-def parts(settings: TrainingConfig, ranks: Ranks) -> int:
+def parts(settings: TrainingConfig, ranks: ProcessGroup) -> int:
     """How many parts a batch is cut into, where nobody says: for the same bits on 1, 2 or 4 processes, always four."""
     return max(4, ranks.size) if settings.deterministic else ranks.size
 
 
 def subwords(
-    config: RunConfig, train: tuple[Origin, ...], dev: tuple[Origin, ...], file: Path, fresh: bool
+    config: RunConfig, train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...], file: Path, fresh: bool
 ) -> Tokenizer:
     """The tokenizer of the run: an earlier part's, that of the model to start from, or one learned from the corpora."""
     if not fresh and file.exists():
@@ -219,7 +227,7 @@ def subwords(
 
 
 def once(
-    origins: tuple[Origin, ...],
+    origins: tuple[CorpusSpec, ...],
     tokenizer: Tokenizer,
     longest: int | None,
     file: Path,
@@ -271,7 +279,7 @@ def start_from(model: Model, old: Model) -> None:
         parameter[: len(value)].copy_(value)
 
 
-def resume(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> Progress:
+def resume(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
     progress = checkpoint.progress
     try:
         learner.load(checkpoint.model, checkpoint.state)
@@ -301,7 +309,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def place(ranks: Ranks) -> str:
+def place(ranks: ProcessGroup) -> str:
     where = f"{torch.get_num_threads()} threads"
     if ranks.device.type == "cuda":
         where = torch.cuda.get_device_name(ranks.device)
@@ -309,14 +317,10 @@ def place(ranks: Ranks) -> str:
 
 
 def counted(pairs: Pairs, settings: TrainingConfig) -> str:
-    return f"{len(pairs):,} pairs" + ", joined ones included" * bool(settings.joined)
+    return f"{len(pairs):,} pairs" + ", concatenated ones included" * bool(settings.concatenate)
 
 
-def size(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def check_same_text(progress: Progress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
+def check_same_text(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
     """Raises DragomanError where the run in that folder works on other texts than these."""
     for words, known, found, use in (
         (config.train, progress.data, pairs.fingerprint, "trained"),
@@ -359,7 +363,7 @@ def aligned(model: Model, dev: Pairs) -> Alignment | None:
         return None
 
 
-def card(config: RunConfig, pairs: Pairs, progress: Progress, alignment: Alignment | None) -> str:
+def card(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: Alignment | None) -> str:
     """The model card: what this is, learned from what, and how good."""
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     lines = [

@@ -19,15 +19,15 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
-from dragoman.batches import Batch
 from dragoman.config import TrainingConfig
+from dragoman.data.batches import Batch
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, build
 from dragoman.model.recurrent import Recurrent
 from dragoman.model.transformer import Cache, Transformer
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import output_loss
 from dragoman.training.optimizer import adam
-from dragoman.training.ranks import Ranks
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FIRST_SCALE, LARGEST_SCALE, SCALE_UP_AFTER = 2.0**14, 2.0**20, 1000  # float16: keeps small gradients above zero
@@ -55,7 +55,7 @@ class Objective(nn.Module):
         return output_loss(vectors, output.weight, output.bias, batch.labels[batch.real], self.smoothing)
 
 
-class Figures(NamedTuple):
+class LocalStats(NamedTuple):
     """What one process found on its parts of a batch."""
 
     losses: list[float]  # summed over target tokens, one for each part
@@ -65,7 +65,7 @@ class Figures(NamedTuple):
 
 
 @dataclass
-class Totals:
+class GlobalStats:
     """What all processes found on one batch, before the weights change."""
 
     loss: float
@@ -75,7 +75,7 @@ class Totals:
     stop: bool
 
 
-class Layout(Protocol):
+class GradientSync(Protocol):
     """How weights and gradients lie on the processes."""
 
     every_part: bool  # all processes must go through the same number of parts
@@ -83,7 +83,7 @@ class Layout(Protocol):
     def done(self) -> None:
         """A part has been worked off."""
 
-    def totals(self, own: Figures, parts: int) -> Totals:
+    def totals(self, own: LocalStats, parts: int) -> GlobalStats:
         """Add up gradients and figures of all processes, for a batch of `parts` parts."""
 
     def scale(self, factor: float) -> None:
@@ -93,7 +93,7 @@ class Layout(Protocol):
         """Forget the gradient."""
 
 
-class Replicas:
+class DataParallel:
     """Every process holds the whole model; the gradient is one long vector, of which each parameter sees its piece.
 
     With `ordered`, the gradient of each part is kept apart and all are added in the order of the parts, so that the sum
@@ -102,7 +102,7 @@ class Replicas:
 
     every_part = False
 
-    def __init__(self, model: Model, ranks: Ranks, ordered: bool = False):
+    def __init__(self, model: Model, ranks: ProcessGroup, ordered: bool = False):
         self.ranks, self.ordered = ranks, ordered
         parameters = list(model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
@@ -118,20 +118,20 @@ class Replicas:
             self.parts.append(self.gradient.clone())
             self.gradient.zero_()
 
-    def totals(self, own: Figures, parts: int) -> Totals:
+    def totals(self, own: LocalStats, parts: int) -> GlobalStats:
         if self.ordered:
             return self.ordered_totals(own, parts)
         for place, value in enumerate((sum(own.losses), *own[1:])):
             self.figures[place] = value
         self.ranks.sum(self.all)
         loss, tokens, failures, stops = self.figures.tolist()
-        return Totals(loss, int(tokens), float(self.gradient.norm()), failures > 0, stops > 0)
+        return GlobalStats(loss, int(tokens), float(self.gradient.norm()), failures > 0, stops > 0)
 
-    def ordered_totals(self, own: Figures, parts: int) -> Totals:
+    def ordered_totals(self, own: LocalStats, parts: int) -> GlobalStats:
         self.add_in_order(parts)
         losses, tokens, failures, stops = zip(*self.ranks.gather(tuple(own)), strict=True)
         loss = math.fsum(itertools.chain(*losses))  # exact, so that the order is of no matter
-        return Totals(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
+        return GlobalStats(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
 
     def add_in_order(self, parts: int) -> None:
         size, own = self.ranks.size, self.parts
@@ -149,12 +149,12 @@ class Replicas:
         self.parts.clear()
 
 
-class Shards:
+class FullyShardedParallel:
     """Every process holds a piece of each matrix, gradient and moment (FSDP2) and borrows the rest, layer by layer."""
 
     every_part = True
 
-    def __init__(self, objective: Objective, ranks: Ranks):
+    def __init__(self, objective: Objective, ranks: ProcessGroup):
         self.model, self.ranks = objective.model, ranks
         if isinstance(self.model, Transformer):
             for layer in (*self.model.encoder, *self.model.decoder):
@@ -167,12 +167,12 @@ class Shards:
 
     def done(self) -> None: ...
 
-    def totals(self, own: Figures, parts: int) -> Totals:
+    def totals(self, own: LocalStats, parts: int) -> GlobalStats:
         figures = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.ranks.device)
         self.ranks.sum(figures)
         total, tokens, failures, stops = figures.tolist()
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        return Totals(total, int(tokens), float(full(norm)), failures > 0, stops > 0)
+        return GlobalStats(total, int(tokens), float(full(norm)), failures > 0, stops > 0)
 
     def scale(self, factor: float) -> None:
         for parameter in self.model.parameters():
@@ -185,7 +185,7 @@ class Shards:
 
 
 @dataclass
-class Outcome:
+class StepResult:
     """What came of one update. `skipped` says in words why the weights did not change; empty: they did."""
 
     loss: float  # summed over target tokens, in nats
@@ -200,7 +200,7 @@ class Outcome:
 class Learner:
     """A model, its optimizer, and everything about them that a checkpoint holds."""
 
-    def __init__(self, model: Model, settings: TrainingConfig, ranks: Ranks):
+    def __init__(self, model: Model, settings: TrainingConfig, ranks: ProcessGroup):
         self.settings, self.ranks = settings, ranks
         if settings.precision == "float16" and ranks.device.type == "cpu" and isinstance(model, Recurrent):
             raise UsageError("PyTorch has no float16 recurrent layers for CPUs: choose training.precision bfloat16")
@@ -208,11 +208,11 @@ class Learner:
         self.objective = Objective(model, settings.label_smoothing)
         if settings.checkpoint_activations:
             compute_twice(model)
-        self.layout: Layout
+        self.layout: GradientSync
         if settings.shard and ranks.size > 1:
-            self.layout = Shards(self.objective, ranks)
+            self.layout = FullyShardedParallel(self.objective, ranks)
         else:
-            self.layout = Replicas(model, ranks, settings.deterministic)
+            self.layout = DataParallel(model, ranks, settings.deterministic)
         self.model = model
         self.optimizer = adam(model, settings.beta2, settings.weight_decay)
         for parameter in model.parameters():  # now and not at the first step, so that what fits now fits later
@@ -233,7 +233,7 @@ class Learner:
 
     def update(
         self, parts: Sequence[Batch | None], tokens: int, rate: float, seeds: tuple[int, ...], stop: bool = False
-    ) -> Outcome:
+    ) -> StepResult:
         """One step of Adam with learning rate `rate` on a batch; the other arguments are those of `gradients`.
 
         The weights stay as they are where loss or gradient are not finite, or where memory runs out, on any process.
@@ -248,7 +248,7 @@ class Learner:
 
     def gradients(
         self, parts: Sequence[Batch | None], tokens: int, seeds: tuple[int, ...], stop: bool = False
-    ) -> Outcome:
+    ) -> StepResult:
         """The gradient of the mean loss of a batch of `tokens` target tokens, cut into `parts`, on all processes.
 
         A process works off the parts whose number modulo the processes is its own; the others may be None. `seeds`,
@@ -279,10 +279,10 @@ class Learner:
             if failed:  # outside of `except`, which holds on to what is to be given up
                 release(self.ranks.device)
                 break
-        totals = self.layout.totals(Figures(losses, count, failed, stop), len(parts))
+        totals = self.layout.totals(LocalStats(losses, count, failed, stop), len(parts))
         # BPE-dropout makes more tokens than were counted before.
         norm = totals.norm / self.loss_scale * tokens / max(totals.tokens, 1)
-        outcome = Outcome(
+        outcome = StepResult(
             totals.loss, totals.tokens, norm, tokens / max(totals.tokens, 1), "", totals.failed, totals.stop
         )
         if totals.failed:
@@ -293,7 +293,7 @@ class Learner:
             outcome.skipped = f"the gradient is {totals.norm}"
         return outcome
 
-    def step(self, outcome: Outcome, rate: float) -> None:
+    def step(self, outcome: StepResult, rate: float) -> None:
         clip, factor = self.settings.clip, outcome.correction / self.loss_scale
         if clip and outcome.norm > clip:
             factor *= clip / outcome.norm
@@ -314,7 +314,7 @@ class Learner:
     @torch.no_grad()
     def whole(self) -> Model:
         """The model to validate and to save, on every process: the moving average where there is one."""
-        if not self.average and isinstance(self.layout, Replicas):
+        if not self.average and isinstance(self.layout, DataParallel):
             return self.model
         model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
         model.to(self.ranks.device)

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import torch
 
-from dragoman.batches import plan
 from dragoman.config import SearchConfig
-from dragoman.corpus import Corpus
-from dragoman.dataset import Pairs
-from dragoman.evaluation import Scores, evaluate
+from dragoman.data.batches import plan
+from dragoman.data.corpus import Corpus
+from dragoman.data.dataset import Pairs
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
-from dragoman.tokenizer import Tokenizer
-from dragoman.training.ranks import Ranks
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.signals import GracefulStop
 from dragoman.training.step import Objective
-from dragoman.training.stop import Stop
-from dragoman.translator import NO_CARE, Translator
+from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
 BLOCK = 64  # sentences that one process translates at a time
 LOSS_TOKENS = 4096  # tokens in a batch, and in a sentence
@@ -30,7 +30,7 @@ class Validation:
 
 @torch.inference_mode()
 def validate(
-    model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, ranks: Ranks, stop: Stop
+    model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, ranks: ProcessGroup, stop: GracefulStop
 ) -> Validation | None:
     """The dev pairs in fixed blocks, shared out among the processes: any number of them finds the same.
 
@@ -44,7 +44,7 @@ def validate(
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
 
 
-def mean_loss(model: Model, pairs: Pairs, ranks: Ranks, stop: Stop) -> float:
+def mean_loss(model: Model, pairs: Pairs, ranks: ProcessGroup, stop: GracefulStop) -> float:
     objective = Objective(model, 0.0)
     batches = plan(pairs.lengths, LOSS_TOKENS, 0, 0)
     mine: list[float] = []
@@ -56,8 +56,10 @@ def mean_loss(model: Model, pairs: Pairs, ranks: Ranks, stop: Stop) -> float:
     return total / int(pairs.lengths[:, 1].sum())
 
 
-def translated(model: Model, tokenizer: Tokenizer, corpus: Corpus, ranks: Ranks, stop: Stop) -> list[str]:
-    translator = Translator(model, tokenizer, SearchConfig(beam=1), NO_CARE)
+def translated(
+    model: Model, tokenizer: Tokenizer, corpus: Corpus, ranks: ProcessGroup, stop: GracefulStop
+) -> list[str]:
+    translator = Translator(model, tokenizer, SearchConfig(beam=1), NO_SAFEGUARDS)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]

@@ -1,0 +1,258 @@
+"""dragoman translate"""
+
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from dragoman.commands import Model, Search, check_compute, parse
+from dragoman.config import Device, SearchConfig
+from dragoman.errors import DragomanError, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.console import Lines
+    from dragoman.translation.translator import Translation, Translator
+
+BLOCK = 1024  # lines translated together
+SHOWN = 60  # characters of a text in a remark
+
+
+@dataclass(frozen=True)
+class Options:
+    """Translate lines of text: one line out for each line in, in the same order, whatever is in them.
+
+    $ dragoman translate -m runs/en-ko "See you on Monday."
+    $ dragoman translate -m runs/en-ko < source.txt > translation.txt
+    $ dragoman translate -m runs/en-ko --input-format jsonl --output-format jsonl < posts.jsonl
+    $ dragoman translate -m runs/en-ko -i page.html -o page.ko.html
+    """
+
+    model: Model
+    "model folder or run folder"
+    ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
+    "a further model with the same tokenizer: the mean of the probabilities of all counts"
+    text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
+    "text to translate; without it, or with -, lines of the input"
+    input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
+    "file to read; default: standard input"
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
+    "file to write; default: standard output"
+    input_format: Literal["text", "tsv", "jsonl"] | None = None
+    "how to read a line: as text, as columns (the first is translated) or as an object (--text-key); default: by suffix"
+    output_format: Literal["text", "tsv", "jsonl", "nbest"] = "text"
+    "translations alone; source, translation, score and other columns; objects; or all --n-best as Moses writes them"
+    word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --output-format jsonl: each word of the translation with its log-probability"
+    alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --output-format jsonl: which word of the source goes with which of the translation, as 0-0 1-2"
+    text_key: str = "text"
+    "where JSONL has the text"
+    translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    "of a JSON document: translate the values of this key; default: all strings"
+    as_lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "take --input as lines, also where its name ends like that of a document (docs/documents.md)"
+    tag: str = ""
+    "the tag that goes in front of every text, for models that were trained with tags"
+    prefix: str = ""
+    "how every translation begins"
+    glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
+    "source terms and the target terms that have to stand for them (docs/glossary.md)"
+    forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
+    "a word that no translation may have"
+    placeholders: bool = True
+    "placeholders, tags, addresses and code come back as they are, once each (docs/placeholders.md)"
+    keep_numbers: bool = False
+    "so do numbers with units and times of day"
+    detect_faults: bool = True
+    "search again, more carefully, where a translation is empty, a copy, a loop, or far too long or short"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "what searches; ctranslate2 is the fastest on CPUs: it converts the model once, keeps it, and proves it equal"
+    compute_type: Literal["float32", "int8"] = "float32"
+    "what ctranslate2 computes in"
+    device: Device = "auto"
+    "where the native engine computes"
+    threads: int | None = None
+    "CPU threads"
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "say nothing on standard error, not even how far it is"
+    search: Search = SearchConfig()
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Options, "translate", arguments)
+    if options.text == ("-",):
+        options = replace(options, text=())
+    check(options)
+    from dragoman.console import Lines
+
+    translator = opened(options)
+    interactive = not options.text and options.input is None and sys.stdin.isatty()
+    with Lines(options.quiet, interactive) as progress:
+        if options.input and is_document(options):
+            translate_document(translator, options, progress)
+        else:
+            translate_lines(translator, options, progress, interactive)
+
+
+def check(options: Options) -> None:
+    """Raises UsageError for what does not go together."""
+    if options.text and options.input:
+        raise UsageError("give text or --input, not both")
+    if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
+        raise UsageError(f"{options.output}: input and output are the same file")
+    if options.search.n_best > 1 and options.output_format in ("text", "tsv"):
+        raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
+    if (options.word_scores or options.alignment) and options.output_format != "jsonl":
+        raise UsageError("--word-scores and --alignment need --output-format jsonl")
+    if options.threads is not None and options.threads < 1:
+        raise UsageError(f"--threads must be at least 1, not {options.threads}")
+    check_compute(options.engine, options.compute_type)
+    for flag, given in (("--ensemble", options.ensemble), ("--glossary", options.glossary)):
+        if given and options.engine != "native":
+            raise UsageError(f"{flag} needs --engine native")
+    if options.ensemble and options.word_scores:
+        raise UsageError("--word-scores tells the log-probabilities of one model: leave out --ensemble")
+    if options.glossary and (options.search.temperature is not None or options.search.beam_groups > 1):
+        raise UsageError("--glossary needs a plain beam search: no --temperature, no --beam-groups")
+    if options.translate_key and not (
+        options.input and options.input.suffix.lower() == ".json" and is_document(options)
+    ):
+        raise UsageError("--translate-key is for --input FILE.json as a document")
+    if not options.text and options.input is None and sys.stdin is None:
+        raise UsageError("there is no standard input: give text or --input")
+
+
+def opened(options: Options) -> "Translator":
+    import torch
+
+    from dragoman.text.glossary import Glossary
+    from dragoman.translation.translator import Safeguards, Translator
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    safeguards = Safeguards(
+        placeholders=options.placeholders,
+        numbers=options.keep_numbers,
+        faults=options.detect_faults,
+        glossary=Glossary.read(options.glossary) if options.glossary else None,
+        forbidden=options.forbid,
+    )
+    translator = Translator.load(options.model, options.search, safeguards, options.ensemble, options.device)
+    if options.engine == "ctranslate2":
+        from dragoman.interop.ctranslate2 import CTranslate2
+
+        threads = options.threads or torch.get_num_threads()
+        engine = CTranslate2.open(options.model, options.compute_type, threads)
+        engine.check([], options.search, [])
+        translator.engine = engine
+    return translator
+
+
+def form(options: Options) -> Literal["text", "tsv", "jsonl"]:
+    """What a line of the input is."""
+    if options.input_format:
+        return options.input_format
+    by_name: dict[str, Literal["tsv", "jsonl"]] = {".tsv": "tsv", ".jsonl": "jsonl"}
+    return by_name.get(suffix(options), "text")
+
+
+def suffix(options: Options) -> str:
+    """How the name of the input ends; '' without one."""
+    return options.input.suffix.lower() if options.input else ""
+
+
+def is_document(options: Options) -> bool:
+    from dragoman.documents import SUFFIXES
+
+    plain = suffix(options) == ".txt" or options.as_lines or (form(options), options.output_format) != ("text", "text")
+    return suffix(options) in SUFFIXES and not plain
+
+
+def translate_document(translator: "Translator", options: Options, progress: "Lines") -> None:
+    from dragoman.documents import read_document
+
+    assert options.input is not None
+    document = read_document(options.input.read_bytes(), options.input.suffix, options.translate_key)
+    if options.output:
+        options.output.open("ab").close()  # where nothing can be written, that is told before the work
+    for line, fault in document.faults:
+        progress.say(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
+    texts, translations, marks = document.texts, [], Counter[str]()
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        count = len(block)
+        found = translator.translate(block, [options.tag] * count, [options.prefix] * count)
+        for text, translation in zip(block, found, strict=True):
+            count_marks(marks, translation)
+            tell(f"'{text[:SHOWN]}'", translation, translator.max_source_tokens, progress)
+        translations += [translation.text for translation in found]
+        progress.done(count, sum(map(len, block)))
+    data = document.filled(translations)
+    with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
+        target.write(data)
+        target.flush()
+    tell_marks(marks, progress)
+
+
+def translate_lines(translator: "Translator", options: Options, progress: "Lines", interactive: bool) -> None:
+    from dragoman.commands.translate.lines import Line, blocks, read, written
+
+    faults, marks = 0, Counter[str]()
+    with (
+        options.input.open("rb")
+        if options.input
+        else nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
+        options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
+    ):
+        if options.text:
+            groups = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
+        else:
+            lines = read(source, form(options), options.text_key, progress.say)
+            groups = blocks(lines, source, interactive, BLOCK)
+        for block in groups:
+            texts, tags, count = [line.text for line in block], [options.tag] * len(block), len(block)
+            found = translator.translate(texts, tags, [options.prefix] * count)
+            outputs = [translation.text for translation in found]
+            more: list[dict] = [{} for _ in block]
+            if options.word_scores:
+                for record, scores in zip(more, translator.annotator.word_scores(texts, outputs, tags), strict=True):
+                    record["words"] = [[word, round(log_p, 4)] for word, log_p in scores]
+            if options.alignment:
+                for record, links in zip(more, translator.annotator.alignments(texts, outputs, tags), strict=True):
+                    record["alignment"] = links
+            for line, translation, record in zip(block, found, more, strict=True):
+                for row in written(line, translation, options.output_format, options.text_key, record):
+                    target.write(row.encode("utf-8", "replace") + b"\n")
+                count_marks(marks, translation)
+                if line.fault:
+                    faults += 1
+                    progress.say(f"line {line.number}: {line.fault}")
+                tell(f"line {line.number}", translation, translator.max_source_tokens, progress)
+            target.flush()
+            progress.done(count, sum(map(len, texts)))
+    tell_marks(marks, progress)
+    if faults:
+        raise DragomanError(f"{faults:,} lines could not be read; they were told above, the others are translated")
+
+
+def tell(place: str, translation: "Translation", longest: int, progress: "Lines") -> None:
+    if translation.flags:
+        progress.say(f"{place}: {', '.join(translation.flags)}")
+    if translation.segments > 1:
+        progress.say(f"{place}: longer than {longest} tokens, translated in {translation.segments} parts")
+
+
+def count_marks(marks: "Counter[str]", translation: "Translation") -> None:
+    marks["translated again, more carefully"] += translation.retried
+    marks["still flagged"] += bool(translation.flags)
+    marks["terms met"] += len(translation.terms_met)
+
+
+def tell_marks(marks: "Counter[str]", progress: "Lines") -> None:
+    if told := [f"{count:,} {name}" for name, count in marks.items() if count]:
+        progress.say(", ".join(told))

@@ -1,0 +1,1 @@
+"""Sentence pairs: files in many formats, subwords, the tokenised corpus on disk, batches."""

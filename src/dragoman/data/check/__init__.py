@@ -1,0 +1,1 @@
+"""Find what is wrong with sentence pairs before anything is learned from them (`dragoman check`)."""

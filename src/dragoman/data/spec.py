@@ -1,0 +1,131 @@
+"""Where pairs come from, as a user names it: the words of `--train`, `--dev` and `dragoman check`, and TOML lists."""
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import DragomanError, UsageError
+
+COMPRESSED = (".gz", ".zst")
+OF_PAIRS = (".tsv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
+WITH_COLUMNS = (".jsonl", ".parquet", ".tmx")
+OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
+TAG = re.compile(r"[\w.-]{1,40}")
+
+
+@dataclass(frozen=True)
+class CorpusSpec:
+    """One corpus: its file, or its source file and target file, and how it is used."""
+
+    files: tuple[str, ...]
+    weight: float = 1.0
+    "how often each pair comes in an epoch"
+    tag: str = ""
+    "put in front of the source, as a token of its own"
+    columns: tuple[str, str] | None = None
+    "keys of JSON lines (dotted: translation.en), columns of Parquet, languages of TMX (en is also en-US)"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise UsageError(f"{self.name}: weight must be a number above 0, not {self.weight}")
+        if self.tag and not TAG.fullmatch(self.tag):
+            raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {self.tag!r}")
+        if self.columns and self.format not in WITH_COLUMNS:
+            raise UsageError(f"{self.name}: columns= goes with {', '.join(WITH_COLUMNS)}; other files have two sides")
+
+    @property
+    def name(self) -> str:
+        return " and ".join(display_path(file) for file in self.files)
+
+    @property
+    def format(self) -> str:
+        """The suffix that tells how to read it; '' for two files of plain text."""
+        if len(self.files) == 2:
+            return ""
+        suffix = suffix_of(self.files[0])
+        return suffix if suffix in OF_PAIRS else ".tsv"
+
+
+def display_path(file: str) -> str:
+    """A file's name as text, also where the name is not UTF-8."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")
+
+
+def check_present(files: Iterable[str]) -> None:
+    """Raises DragomanError naming the first that is not there: told before the work, not in the middle of it."""
+    for file in files:
+        if not Path(file).is_file():
+            raise DragomanError(f"{display_path(file)}: no such file")
+
+
+def suffix_of(file: str) -> str:
+    """'.tsv' of 'news.tsv.gz'."""
+    path = Path(file)
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
+
+
+def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
+    """The corpora that a list of words names.
+
+    A word is a file, or an option of the corpus before it: `weight=2`, `tag=news`, `columns=en,de`. Two files of plain
+    text in a row are a source file and a target file; any other file is a corpus by itself. Raises UsageError.
+    """
+    runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
+    options: list[dict[str, Any]] = []
+    open_run = False  # may the next plain file still belong to the last run?
+    for word in words:
+        option = OPTION.fullmatch(word)
+        if option:
+            if not runs:
+                raise UsageError(f"{word}: an option comes after the corpus that it is for")
+            name, value = parsed(word, option[1], option[2])
+            if name in options[-1]:
+                raise UsageError(f"{word}: {' '.join(runs[-1])} has a {name} already")
+            options[-1][name] = value
+            open_run = False
+        elif suffix_of(word) in OF_PAIRS:
+            runs.append([word])
+            options.append({})
+            open_run = False
+        elif open_run:
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+            options.append({})
+            open_run = True
+    found: list[CorpusSpec] = []
+    for files, given in zip(runs, options, strict=True):
+        if len(files) > 1 and len(files) % 2:
+            raise UsageError(
+                f"a corpus is one file of pairs, or a source file and a target file, "
+                f"not {len(files)} files: {' '.join(display_path(file) for file in files)}"
+            )
+        sides = [tuple(files[i : i + 2]) for i in range(0, len(files), 2)]
+        found += [CorpusSpec(side) for side in sides[:-1]]
+        found.append(CorpusSpec(sides[-1], **given))
+    return tuple(found)
+
+
+def parsed(word: str, name: str, value: str) -> tuple[str, Any]:
+    if name == "weight":
+        try:
+            return name, float(value)
+        except ValueError:
+            raise UsageError(f"{word}: weight must be a number above 0, not '{value}'") from None
+    if name == "tag":
+        if not value:
+            raise UsageError(f"{word}: the tag is missing")
+        return name, value
+    if name == "columns":
+        columns = tuple(value.split(","))
+        if len(columns) != 2 or not all(columns):
+            raise UsageError(f"{word}: name two, the source first: columns=en,de")
+        return name, columns
+    near = difflib.get_close_matches(name, ("weight", "tag", "columns"), n=1)
+    hint = f"did you mean {near[0]}=?" if near else "there are weight=, tag= and columns="
+    raise UsageError(f"{word}: unknown option, {hint} (a file of that name is written ./{word})")

@@ -1,0 +1,125 @@
+"""Translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from defusedxml import DefusedXmlException, DTDForbidden
+from defusedxml.ElementTree import DefusedXMLParser, ParseError
+
+from dragoman.data.lines import LONGEST_LINE, Problem, Row, Tell, blocks, unbroken
+from dragoman.data.spec import display_path
+from dragoman.errors import DragomanError
+
+DEEPEST = 100  # elements inside each other; TMX needs seven
+NATIVE_CODE = {"bpt", "ept", "ph", "it", "ut"}  # what these hold is markup of the original document
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+STEP = 1 << 16  # bytes that are parsed between two looks at what is held
+MANY = 20  # languages that a message names at most
+
+
+def translation_memory(path: str, columns: tuple[str, str] | None, tell: Tell) -> Iterator[Row]:
+    """A row for each unit; the side of a language that it lacks is empty.
+
+    Without `columns` the first unit must have two languages; the header's srclang, or else the first, is the source.
+    """
+    units = Units()
+    parser = TmxParser(target=units)
+    number = since = 0
+    seen: set[str] = set()
+    met = [False, False]  # is there text in the languages that are asked for?
+    try:
+        for block in blocks(path):
+            for start in range(0, len(block), STEP):
+                parser.feed(block[start : start + STEP])
+                since = 0 if units.complete else since + STEP
+                if since > LONGEST_LINE:
+                    raise ValueError(f"a unit of more than {LONGEST_LINE >> 20} MiB")
+                for unit in units.complete:
+                    number += 1
+                    columns = columns or two_languages(unit, units.source)
+                    if len(seen) < MANY:
+                        seen |= {language for language, _ in unit}
+                    texts = [[text for language, text in unit if speaks(language, column)] for column in columns]
+                    for which, side in enumerate(texts):
+                        met[which] |= bool(side)
+                        if len(side) > 1:
+                            tell(Problem("variant", path, number))
+                    source, target = (unbroken(side[0], path, number, tell) if side else "" for side in texts)
+                    yield Row(number, source, target)
+                units.complete.clear()
+        parser.close()
+    except DefusedXmlException:
+        raise DragomanError(
+            f"{display_path(path)}: declares XML entities, which a translation memory does not need"
+        ) from None
+    except (ParseError, ValueError, LookupError) as error:
+        raise DragomanError(f"{display_path(path)}: not a TMX file that can be read: {error}") from None
+    for column, found in zip(columns or (), met, strict=False):
+        if not found:
+            raise DragomanError(
+                f"{display_path(path)}: nothing in '{column}'; its languages are {', '.join(sorted(seen)) or 'none'}"
+            )
+
+
+class TmxParser(DefusedXMLParser):
+    """No entities, nothing from outside. A plain DOCTYPE is let pass, since many memories name tmx14.dtd."""
+
+    def __init__(self, target: Any):
+        super().__init__(target=target, forbid_dtd=True)
+
+    def defused_start_doctype_decl(self, name: str, sysid: str, pubid: str, has_internal_subset: bool) -> None:
+        if has_internal_subset:
+            raise DTDForbidden(name, sysid, pubid)
+
+
+class Units:
+    """What the parser calls; collects each unit as [(language, text), ...]."""
+
+    def __init__(self) -> None:
+        self.complete: list[list[tuple[str, str]]] = []
+        self.source = ""
+        self.unit: list[tuple[str, str]] = []
+        self.language = ""
+        self.open: list[str] = []  # elements
+        self.text: list[str] | None = None  # of the segment
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.open.append(tag)
+        if len(self.open) > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} elements inside each other")
+        if tag == "header":
+            self.source = attributes.get("srclang", "")
+        elif tag == "tu":
+            self.unit = []
+        elif tag == "tuv":
+            self.language = attributes.get(LANGUAGE) or attributes.get("lang", "")
+        elif tag == "seg":
+            self.text = []
+
+    def data(self, text: str) -> None:
+        if self.text is not None and not NATIVE_CODE.intersection(self.open):
+            self.text.append(text)
+
+    def end(self, tag: str) -> None:
+        self.open.pop()
+        if tag == "seg" and self.text is not None:
+            self.unit.append((self.language, "".join(self.text)))
+            self.text = None
+        elif tag == "tu":
+            self.complete.append(self.unit)
+
+
+def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
+    languages = list(dict.fromkeys(language for language, _ in unit))
+    if len(languages) != 2:
+        raise ValueError(
+            f"say which languages it holds, columns=en,de: its first unit has {', '.join(languages[:MANY])}"
+        )
+    first, second = languages
+    return (second, first) if source and speaks(second, source) else (first, second)
+
+
+def speaks(language: str, wanted: str) -> bool:
+    """Is 'en-US' the 'en' that is wanted?"""
+    language, wanted = (code.lower().replace("_", "-") for code in (language, wanted))
+    return language == wanted or language.startswith(f"{wanted}-")

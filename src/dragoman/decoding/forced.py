@@ -1,0 +1,87 @@
+"""How probable a model finds translations that are given to it: forced scoring, token by token.
+
+Shapes: B pairs, T target tokens with the end, N real target tokens of a batch.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.data.batches import Batch, Ids, padded, plan, source_batch
+from dragoman.data.tokenizer import BOS
+from dragoman.model import Model
+
+TOKENS = 4096  # of a batch on either side, padding included
+LOGITS = 2**22  # at a time
+LONGEST = 1024  # tokens of a side, end included, that a command takes: what attention needs grows with the square
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The log-probability of each token of a target, its end included, given the source and the tokens before it."""
+
+    tokens: Ids
+    log_p: list[float]  # nats
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self.log_p)
+
+    @property
+    def mean(self) -> float:
+        return self.total / len(self.tokens)
+
+
+def max_positions(model: Model) -> int:
+    """The most tokens that a side may have, the end included, where text comes from outside."""
+    return min(LONGEST, model.config.max_positions or LONGEST)
+
+
+def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
+    """The targets as `model` sees them, in their order; ids without start and end.
+
+    What is found for a pair does not depend on the others. Raises ValueError where a side is longer than learned
+    positions reach.
+    """
+    found: dict[int, Likelihood] = {}
+    for rows, batch in forced_batches(model, sources, targets):
+        log_p = token_log_p(model, batch).split(batch.real.sum(1).tolist())
+        labels = batch.labels[batch.real].split([len(part) for part in log_p])
+        for row, tokens, part in zip(rows, labels, log_p, strict=True):
+            found[row] = Likelihood(tokens.tolist(), part.tolist())
+    return [found[row] for row in range(len(sources))]
+
+
+@torch.inference_mode()
+def token_log_p(model: Model, batch: Batch) -> Tensor:
+    """(N,) of the labels, in nats."""
+    state: Any = model.start(batch.source)
+    vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
+    rows = max(1, LOGITS // model.output.out_features)
+    parts = zip(vectors.split(rows), labels.split(rows), strict=True)
+    return torch.cat([model.output(x).log_softmax(-1).gather(1, right[:, None])[:, 0] for x, right in parts])
+
+
+def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[tuple[list[int], Batch]]:
+    """Pairs of similar length together, on the model's device, with their numbers."""
+    lengths = np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]).reshape(-1, 2)
+    batches, device = plan(lengths, max(TOKENS, lengths.max(initial=1)), 0, 0), next(model.parameters()).device
+    for number in range(len(batches)):
+        rows = batches[number].tolist()
+        labels = padded([targets[row] for row in rows])
+        # By length, not by value: a hypothesis may hold the padding's id, as any other that a model can say.
+        real = np.arange(labels.shape[1]) < lengths[rows, 1:]
+        target = np.concatenate([np.full((len(rows), 1), BOS), labels[:, :-1]], axis=1)
+        source = source_batch([sources[row] for row in rows])
+        yield rows, Batch(source, *map(torch.from_numpy, (target, labels, real))).to(device)
+
+
+def perplexity(total: float, tokens: int) -> float:
+    """Of `tokens` with the log-probability `total`, in nats: among how many words the model wavers."""
+    loss = -total / tokens
+    return math.exp(loss) if loss < 700 else math.inf

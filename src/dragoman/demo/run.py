@@ -1,0 +1,78 @@
+"""The demonstration: corpus, training, scores, translations, pictures."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from dragoman.config import RunConfig
+from dragoman.config.presets import DEMO
+from dragoman.data.corpus import Pair
+from dragoman.demo.phrasebook import LANGUAGES, phrasebook, templates
+from dragoman.evaluation.metrics import evaluate
+from dragoman.inspection.views import draw_cross_attention
+from dragoman.training.journal import Journal
+from dragoman.training.loop import train
+from dragoman.translation.translator import Translator
+
+PER_TEMPLATE, SEED = 32, 1
+
+# Sentences as a visitor might type them; their values are not in the corpus with these templates.
+TYPED = (
+    "I would like to make an appointment for Thursday at 4:20 PM.",
+    "My cousin is arriving from Vietnam on Saturday at 8:35 AM.",
+    "There is an error of €64.50 on this invoice.",
+    "We need 27 seats next to each other, if possible.",
+)
+# In English the verb stands second, in the other languages elsewhere: the picture shows the words change places.
+DRAWN = TYPED[1]
+
+
+def walk(to: str, out: Path, minutes: float) -> None:
+    """Run the whole demonstration into the folder `out`; results go to standard output, progress to standard error."""
+    language = LANGUAGES[to]
+    book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
+    corpus = out / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
+        write_pairs(corpus / f"{name}.tsv", pairs)
+    print(
+        f"1. Corpus: {len(templates())} sentence templates, English to {language}, filled with dates, prices, "
+        f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out.",
+        flush=True,
+    )
+
+    print(f"2. Training for {minutes:g} minutes.", flush=True)
+    config = RunConfig(
+        train=(str(corpus / "train.tsv"),),
+        dev=(str(corpus / "dev.tsv"),),
+        out=str(out),
+        vocabulary=DEMO.vocabulary,
+        model=DEMO.model,
+        training=replace(DEMO.training, minutes=minutes),
+    )
+    with Journal(out, Console(stderr=True)) as journal:
+        train(config, journal)
+
+    translator = Translator.load(out)
+    sources, references = zip(*book.test, strict=True)
+    scores = evaluate([translation.text for translation in translator.translate(sources)], references)
+    print("3. Held-out sentences: known templates with values they never had in training.")
+    print(scores, flush=True)
+
+    print("4. Translations:")
+    for source, translation in zip(TYPED, translator.translate(TYPED), strict=True):
+        print(f"   {source}\n   {translation.text}")
+
+    print("5. What the model looked at, word by word:")
+    for suffix in (".svg", ".png"):
+        picture = out / f"attention{suffix}"
+        draw_cross_attention(translator, DRAWN, picture)
+        print(f"   {picture}")
+    print(f'\nNow yours: dragoman translate -m {out} "{TYPED[0]}"')
+    print("Your own sentence pairs: dragoman train --train pairs.tsv --dev dev.tsv")
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Measure how good translations are, and how fast a model finds them."""

@@ -1,0 +1,58 @@
+"""Measurements that anyone can rerun. Contenders take turns, so that a machine whose speed drifts is fair to all."""
+
+import contextlib
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+
+@dataclass
+class Contender:
+    """One way to do the work: `run` does it once and returns how many units of it were done."""
+
+    name: str
+    run: Callable[[], int]
+    rates: list[float] = field(default_factory=list)  # units per second, one per round
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rates)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance from the slowest to the fastest round, as a share of the median."""
+        return (max(self.rates) - min(self.rates)) / 2 / self.median
+
+    def __str__(self) -> str:
+        return f"{self.median:,.0f} ± {100 * self.spread:.0f} %"
+
+
+def compete(contenders: list[Contender], rounds: int) -> None:
+    """Time every contender once per round, in turn, after one round that does not count."""
+    for turn in range(rounds + 1):
+        for contender in contenders:
+            began = time.perf_counter()
+            done = contender.run()
+            if turn:
+                contender.rates.append(done / (time.perf_counter() - began))
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
+        name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
+    threads = torch.get_num_threads()
+    return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"
+
+
+def markdown(columns: list[str], rows: list[list[str]]) -> str:
+    """A table; the columns after the first hold numbers."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

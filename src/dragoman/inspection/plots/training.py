@@ -1,0 +1,150 @@
+"""The curves of training runs in one figure. Needs the extra `plot`."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dragoman.errors import DragomanError
+from dragoman.inspection.figure import check_format, pyplot
+
+Against = Literal["steps", "time", "tokens"]
+
+# What a row of metrics.jsonl is drawn against.
+PLACES: dict[Against, str] = {"steps": "step", "time": "seconds", "tokens": "target_tokens"}
+MOST_SHOWN = 20.0  # nats: a loss above it is shown as its perplexity here
+
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart, without the yellow. Colours, lines
+# and marks change together, in cycles of 7, 4 and 5: the first 4 runs differ in black and white, too, 140 in colour.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
+LINES = ("-", "--", "-.", ":")
+MARKS = ("o", "s", "^", "D", "v")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One curve per run: a value of the rows of one event."""
+
+    title: str
+    event: str
+    value: str
+
+
+DEV_LOSS = Panel("Dev loss (nats per token); on the right: perplexity", "validation", "loss")
+PANELS = (
+    Panel("Training loss (nats per token, with label smoothing)", "step", "loss"),
+    DEV_LOSS,
+    Panel("Dev BLEU", "validation", "bleu"),
+    Panel("Dev chrF2", "validation", "chrf"),
+    Panel("Learning rate", "step", "rate"),
+    Panel("Target tokens per second", "step", "tokens_per_second"),
+)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a run recorded: its rows by (event, step), numbers only, in the order of steps."""
+
+    rows: dict[tuple[str, int], dict[str, float]]
+    damaged: list[int]  # lines that could not be read, counted from 1
+
+    def points(self, event: str, x: str, y: str) -> list[tuple[float, float]]:
+        """The (x, y) of all rows of that event that have both."""
+        return [(row[x], row[y]) for (kind, _), row in self.rows.items() if kind == event and x in row and y in row]
+
+
+def read_metrics(run: Path) -> Metrics:
+    """The metrics of a run folder. Of a step that was done again after an interruption, the last row counts.
+
+    Raises DragomanError where there is no such run or where it has not recorded anything yet.
+    """
+    file = run / "metrics.jsonl"
+    if not run.is_dir():
+        raise DragomanError(f"{run}: no such run folder")
+    if not (file.exists() or (run / "config.toml").exists()):
+        raise DragomanError(f"{run}: no run folder, as dragoman train makes them")
+    rows: dict[tuple[str, int], dict[str, float]] = {}
+    damaged: list[int] = []
+    if file.exists():
+        with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    row = json.loads(line)
+                    key = str(row["event"]), int(row["step"])
+                    rows[key] = {
+                        name: float(value)
+                        for name, value in row.items()
+                        if isinstance(value, int | float) and math.isfinite(value)
+                    }
+                except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+                    damaged.append(number)
+    if not rows:
+        raise DragomanError(f"{file}: no metrics yet; a run records them every 50 steps and at each validation")
+    return Metrics(dict(sorted(rows.items())), damaged)
+
+
+def names_of(runs: Sequence[Path]) -> list[str]:
+    """The names of the folders; their paths as given where two have the same name."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps") -> None:
+    """Draw the curves of `runs`, by name, to a file whose format is its suffix.
+
+    Raises UsageError for another format, DragomanError for a run that recorded nothing against that axis.
+    """
+    check_format(path)
+    curves = {
+        panel: {name: run.points(panel.event, PLACES[against], panel.value) for name, run in runs.items()}
+        for panel in PANELS
+    }
+    for name in runs:
+        if not any(points[name] for points in curves.values()):
+            raise DragomanError(f"{name}: its metrics have no curve to draw against {against}")
+    shown = {panel: points for panel, points in curves.items() if any(points.values())}
+    furthest = max(x for points in shown.values() for curve in points.values() for x, _ in curve)
+    label, unit = scale(against, furthest)
+    plt = pyplot()
+    height = math.ceil(len(shown) / 2)
+    size = {"figsize": (11, 0.7 + 2.8 * height), "layout": "constrained"}
+    figure, grid = plt.subplots(height, 2, squeeze=False, sharex=True, **size)
+    for axes in grid.flat[len(shown) :]:
+        axes.set_visible(False)
+    for axes, (panel, points) in zip(grid.flat, shown.items(), strict=False):
+        for index, curve in enumerate(points.values()):
+            every = 1 if panel.event == "validation" else len(curve) // 8 + 1  # a mark at each validation, or a few
+            marks = (index * every // len(points), every)  # not all runs at the same steps, on top of each other
+            axes.plot([x / unit for x, _ in curve], [y for _, y in curve], markevery=marks, **style(index))
+        axes.set_title(panel.title, fontsize=10, loc="left")
+        axes.set_xlabel(label, fontsize=9)
+        axes.xaxis.set_major_formatter("{x:,.10g}")
+        axes.tick_params(labelsize=8, labelbottom=True)
+        axes.grid(color="0.9", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        if panel == DEV_LOSS:
+            right = axes.secondary_yaxis("right")
+            right.yaxis.set_major_formatter(lambda loss, _: f"{math.exp(min(loss, MOST_SHOWN)):,.1f}")
+            right.tick_params(labelsize=8)
+    handles = [plt.Line2D([], [], label=name, **style(index)) for index, name in enumerate(runs)]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def style(index: int) -> dict[str, Any]:
+    """How the curves of a run are drawn, the same in every panel."""
+    names = {"color": COLOURS, "linestyle": LINES, "marker": MARKS}
+    return {"linewidth": 1.5, "markersize": 4, **{name: cycle[index % len(cycle)] for name, cycle in names.items()}}
+
+
+def scale(against: Against, furthest: float) -> tuple[str, float]:
+    """The name of the axis, and how much of what was recorded is one of its units."""
+    if against == "steps":
+        return "step", 1.0
+    if against == "tokens":
+        return "target tokens, in millions", 1e6
+    return ("hours of training", 3600.0) if furthest >= 2 * 3600 else ("minutes of training", 60.0)

@@ -1,0 +1,122 @@
+"""Toy tasks whose answers are known, and learning them: the same batches for every model that is compared.
+
+Shapes: B sentences, S source tokens, T target tokens, ends included.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dragoman.data.batches import Batch, Ids, source_batch
+from dragoman.data.tokenizer import BOS, EOS, SPECIAL
+from dragoman.decoding.search import greedy_search
+from dragoman.model import Model
+from dragoman.training.optimizer import adam, paper_rate
+
+Pair = tuple[Ids, Ids]
+Rate = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Pairs drawn at random: `draw` makes one, of words after the special ones and below `vocabulary`."""
+
+    name: str
+    vocabulary: int
+    draw: Callable[[np.random.Generator], Pair]
+
+    def pairs(self, count: int, seed: int) -> list[Pair]:
+        random = np.random.default_rng(seed)
+        return [self.draw(random) for _ in range(count)]
+
+
+def words(random: np.random.Generator, vocabulary: int, length: int) -> Ids:
+    return random.integers(len(SPECIAL), vocabulary, length).tolist()
+
+
+def copying(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
+    """The target is the source."""
+
+    def draw(random: np.random.Generator) -> Pair:
+        ids = words(random, vocabulary, int(random.integers(shortest, longest + 1)))
+        return ids, ids
+
+    return Task("copy", vocabulary, draw)
+
+
+def reversing(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
+    """The target is the source from its end to its beginning."""
+    copy = copying(vocabulary, shortest, longest)
+
+    def draw(random: np.random.Generator) -> Pair:
+        ids, _ = copy.draw(random)
+        return ids, ids[::-1]
+
+    return Task("reverse", vocabulary, draw)
+
+
+def recalling(distance: int, vocabulary: int = 20) -> Task:
+    """The target is the first word of the source, `distance` words before its last one; all others are noise."""
+
+    def draw(random: np.random.Generator) -> Pair:
+        ids = words(random, vocabulary, distance + 1)
+        return ids, ids[:1]
+
+    return Task(f"recall over {distance} words", vocabulary, draw)
+
+
+@dataclass(frozen=True)
+class Learned:
+    losses: list[float]  # nats per target token, one per step
+    accuracy: float  # share of unseen target tokens, ends included, that are right when the words before them are given
+
+
+def learn(
+    model: Model, task: Task, *, steps: int, seed: int, rate: Rate | None = None, batch: int = 64, clip: float = 1.0
+) -> Learned:
+    """Train `model` on fresh pairs of `task`, in place. rate: by step, from 1; default: the paper's, 100 of warm-up."""
+    rate = rate or (lambda step: paper_rate(step, model.config.d_model, 100))
+    optimizer = adam(model)
+    random, losses = np.random.default_rng(seed), []
+    model.train()
+    for step in range(1, steps + 1):
+        loss, _ = judged(model, [task.draw(random) for _ in range(batch)])
+        optimizer.zero_grad()
+        loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return Learned(losses, accuracy(model, task.pairs(256, seed + 1_000_000)))
+
+
+def judged(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """The mean cross-entropy of the target tokens, and for each of them whether it was the most probable one."""
+    batch = Batch.of(*map(list, zip(*pairs, strict=True)))
+    logits, labels = model(batch.source, batch.target, batch.real), batch.labels[batch.real]
+    return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
+
+
+@torch.no_grad()
+def accuracy(model: Model, pairs: Sequence[Pair]) -> float:
+    return float(judged(model.eval(), pairs)[1].double().mean())
+
+
+def exact(model: Model, pairs: Sequence[Pair]) -> float:
+    """The share of targets that greedy search finds word for word."""
+    sources = [source for source, _ in pairs]
+    limits = torch.tensor([len(target) + 5 for _, target in pairs])
+    found = greedy_search(model.eval(), source_batch(sources), bos=BOS, eos=EOS, max_lengths=limits)
+    return sum(h.finished and h.tokens == target for h, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
+
+
+def summary(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, the lowest and the highest, of one value per seed."""
+    return fmean(values), min(values), max(values)

@@ -1,0 +1,103 @@
+"""The processes that train together. `torchrun` starts them; without it there is one, and nothing is exchanged."""
+
+import datetime
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from dragoman.config import TrainingConfig
+from dragoman.device import device_of
+from dragoman.errors import DragomanError
+
+# For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
+# their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
+
+PREPARATION = datetime.timedelta(days=1)  # how long the others wait while the first one reads the corpora
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """This process among `size` of them: its number, from 0, and where it computes."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+    prompt: Any = None  # a group of the processes that waits as long as `rank_timeout` says
+    patient: Any = None  # and one that waits as long as the preparation takes
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Go on when all are here."""
+        if self.size > 1:
+            dist.barrier(group=self.patient)
+
+    def sum(self, tensor: Tensor) -> None:
+        """Replace `tensor` by its sum over all processes."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+
+    def each(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all processes, in order."""
+        if self.size == 1:
+            return [tensor]
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(found, tensor)
+        return found
+
+    def gather(self, value: Any) -> list[Any]:
+        """What all processes have found, in order: numbers, text, lists of them."""
+        if self.size == 1:
+            return [value]
+        found = [None] * self.size
+        dist.all_gather_object(found, value, group=self.prompt)
+        return found
+
+
+@contextmanager
+def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun has started. Raises DragomanError where one of them is gone or hangs."""
+    device = device_of(settings.device)
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if size == 1:
+        yield ProcessGroup(device)
+        return
+    timeout = datetime.timedelta(minutes=settings.rank_timeout)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        # After a restart torchrun keeps its store, and in it the addresses of processes that are gone.
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        prompt, patient = (dist.new_group(backend="gloo", timeout=time) for time in (timeout, PREPARATION))
+        yield ProcessGroup(device, rank, size, prompt, patient)
+    except dist.DistError as error:
+        raise gone(error) from None
+    except RuntimeError as error:  # gloo reports a lost connection as a plain one
+        if "gloo" not in str(error).lower() and "connection" not in str(error).lower():
+            raise
+        raise gone(error) from None
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def gone(error: Exception) -> DragomanError:
+    reason = " ".join(str(error).split())
+    return DragomanError(
+        f"another process of this run is gone or does not answer; the last checkpoint is kept ({reason[:300]})"
+    )
