@@ -38,13 +38,14 @@ torch.set_num_threads(1)
 settings.register_profile("dragoman", derandomize=True, deadline=None, database=None, print_blob=False)
 settings.load_profile("dragoman")
 
-TINY = TransformerConfig(
-    d_model=16,
-    encoder_layers=1,
-    decoder_layers=1,
-    attention=AttentionConfig(heads=2),
-    feed_forward=FeedForwardConfig(d_ff=32),
-)
+
+def tiny_transformer(*, heads: int = 2, d_ff: int = 32, **changes: Any) -> TransformerConfig:
+    """Describe a Transformer of one layer and 16 dimensions, with `changes` to any of its settings."""
+    small = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention": AttentionConfig(heads=heads)}
+    return TransformerConfig(**{**small, "feed_forward": FeedForwardConfig(d_ff=d_ff), **changes})
+
+
+TINY = tiny_transformer()
 TINY_RECURRENT = RecurrentConfig(cell="gru", d_model=16)
 
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}

@@ -288,7 +288,7 @@ def test_wide_space_in_a_long_text_is_no_text(trained: Path, space: str):
     engine, seen = translator.engine, list[list[int]]()
 
     class Watched:
-        longest = engine.max_positions
+        max_positions = engine.max_positions
 
         def search(self, sources: list[list[int]], *others: Any) -> Any:
             seen.extend(sources)
