@@ -111,10 +111,24 @@ def test_every_name_is_an_experiment(name: str):
     assert re.search("note|paper", experiment.source)
 
 
+def listed(page: str) -> dict[str, str]:
+    """Return the rows of a page's tables whose first cell names an experiment or a comparison."""
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]*) \|$", page, flags=re.MULTILINE)
+    return {name: purpose for name, purpose in rows if name in EXPERIMENTS | COMPARISONS}
+
+
+def test_the_docs_list_what_the_command_lists():
+    docs = Path(__file__).parents[1] / "docs"
+    (page,) = [path for path in (docs / "lab.md", docs / "course" / "lab.md") if path.exists()]
+    text = page.read_text(encoding="utf-8")
+    assert listed(text) == EXPERIMENTS | COMPARISONS
+    assert listed(text.replace("Gray code", "grey code")) != EXPERIMENTS | COMPARISONS
+
+
 def test_every_module_has_a_name():
     """Except what they share."""
     modules = {file.stem.replace("_", "-") for file in Path(package.__path__[0]).glob("*.py")}
-    shared = {"--init--", "experiment", "toys", "reversal", "drawing", "report", "comparisons"}
+    shared = {"--init--", "experiment", "tasks", "reversal-setup", "drawing", "report", "comparisons"}
     assert modules - shared <= set(EXPERIMENTS)
 
 

@@ -40,7 +40,7 @@ SECTIONS = {
         "complexity": "Table 1: operations, steps in a row, longest path; formulas and measured times",
         "restricted": "self-attention within r neighbours",
         "table-3": "the variants of Table 3: sizes beside the paper's",
-        "schedule": "the learning rate of equation 3, with and without warm-up, at a constant learning rate",
+        "schedule": "the learning rate of equation 3, with and without warm-up",
         "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
         "length-penalty": "beam search and the length penalty",
     },
@@ -51,7 +51,7 @@ EXPERIMENTS = {name: purpose for section in SECTIONS.values() for name, purpose 
 COMPARISONS = {
     "compare-recurrence": "RNN, GRU and LSTM, with and without attention, and the Transformer",
     "compare-positions": "rotary (also in attention over the source), relative, sinusoidal, learned, none",
-    "compare-norms": "the norm before or after each layer, with and without warm-up",
+    "compare-norms": "the norm before or after each layer, with and without warm-up, at a constant learning rate",
     "compare-heads": "1 to 16 heads of equal total size",
     "compare-scores": "scaled and unscaled dot products, additive attention",
     "compare-smoothing": "with and without label smoothing",
