@@ -99,6 +99,17 @@ def signal_before(owner: str, name: str, call: int, number: int, ranks: Sequence
     setattr(there, name, wrapped)
 
 
+def killed_before_operation(number: int, names: tuple[str, ...]) -> None:
+    """A fault: the process is killed before that operation on files, counted from 1 and from now."""
+    so_far = count(1)
+
+    def watch(event: str, _: object) -> None:
+        if event in names and next(so_far) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
 def train(config: str, log: Path, ranks: int = 1, faults: Sequence[Fault] = ()) -> list[Command]:
     """`dragoman train config`, in one process or in several, as torchrun would start them."""
     common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

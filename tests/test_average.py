@@ -18,11 +18,10 @@ from dragoman.config import ModelConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder
+from dragoman.files import new_folder, replace_link
 from dragoman.model import build
 from dragoman.model_folder import read_model, weights, write_model
 from dragoman.training.average import average
-from dragoman.training.checkpoint import point
 from dragoman.translation.translator import Translator
 
 
@@ -154,7 +153,7 @@ def test_models_with_other_subwords_are_refused(tmp_path: Path, tokenizer: Token
 def test_a_folder_named_twice_is_refused(tmp_path: Path, tokenizer: Tokenizer):
     """By whatever name: it would count twice."""
     folder = write(tmp_path / "model", tokenizer)
-    point(tmp_path / "best", folder)
+    replace_link(tmp_path / "best", folder)
     assert "named twice" in refused([tmp_path / "best", folder], tmp_path / "mean", UsageError)
 
 
@@ -181,7 +180,7 @@ def run(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -
     for step in range(1, 8):
         write(Path(f"run/checkpoints/step-{step:08d}"), tokenizer, fill=step)
     for name, step in (("best", 2), ("last", 7)):
-        point(Path("run") / name, Path(f"run/checkpoints/step-{step:08d}"))
+        replace_link(Path("run") / name, Path(f"run/checkpoints/step-{step:08d}"))
     return Path("run")
 
 

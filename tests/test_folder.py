@@ -87,27 +87,6 @@ def test_the_same_model_is_written_as_the_same_bytes(tmp_path: Path, tokenizer: 
     assert len({(tmp_path / str(name) / MANIFEST).read_bytes() for name in range(8)}) == 1
 
 
-def test_a_folder_that_cannot_be_filled_is_not_there(tmp_path: Path):
-    def fill() -> None:
-        with new_folder(tmp_path / "model") as draft:
-            (draft / "half").write_text("")
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        fill()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_filled_leaves_the_one_before(folder: Path):
-    def fill() -> None:
-        with new_folder(folder):
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        fill()
-    verify(folder)
-
-
 def test_a_run_folder_is_read_as_its_best_model(trained: Path):
     one, two = read_model(trained)[0], read_model(trained / "best")[0]
     assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
@@ -403,10 +382,10 @@ def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
 @pytest.mark.parametrize(
     ("load", "compiler"),
     [
-        ("from dragoman.folder import read_model; read_model(Path(sys.argv[1]))", False),
+        ("from dragoman.model_folder import read_model; read_model(Path(sys.argv[1]))", False),
         # The control: the same shapes with numbers that are drawn, though they are none.
         (
-            "import torch; from dragoman.model import build; from dragoman.presets import TINY\n"
+            "import torch; from dragoman.model import build; from dragoman.config.presets import TINY\n"
             "with torch.device('meta'): build(TINY.model, 9)",
             True,
         ),

@@ -33,6 +33,7 @@ from processes import (
     VALIDATION,
     Command,
     Fault,
+    killed_before_operation,
     signal_before,
     train,
     wait_for,
@@ -299,17 +300,6 @@ def test_none_of_many_kills_inside_a_save_loses_anything(tmp_path: Path):
 
 
 WRITES = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree")
-
-
-def killed_before_operation(number: int, names: tuple[str, ...]) -> None:
-    """On the file system, counted from now."""
-    so_far = count(1)
-
-    def watch(event: str, _: object) -> None:
-        if event in names and next(so_far) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(watch)
 
 
 def save_killed_before(number: int, out: Path, step: int) -> None:

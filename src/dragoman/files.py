@@ -1,4 +1,8 @@
-"""Write files and folders whole or not at all, and fingerprint them."""
+"""Write files, folders and links whole or not at all, and fingerprint files.
+
+Whatever interrupts a write (an exception, a full disk, kill -9, a power cut), a reader finds the old state or the new
+one, never something in between: everything is written under a draft's name, synced to the disk, then renamed.
+"""
 
 import contextlib
 import hashlib
@@ -8,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from safetensors import SafetensorError
 
@@ -18,8 +23,11 @@ MANIFEST = "manifest.json"
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A new folder that is there whole or not at all: filled under another name, synced, then renamed to `path`."""
-    draft = path.with_name(f".{path.name}.draft")
+    """Yield an empty folder to fill; it becomes `path`, with a manifest of its files, when the block ends.
+
+    Raises DragomanError where the disk is full; after that or any other exception, `path` is as it was.
+    """
+    draft = draft_of(path)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
@@ -37,20 +45,47 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file so that at every instant the old or the new one is there, whole."""
+@contextlib.contextmanager
+def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
+    """Yield the name of a draft to write; it replaces `path` when the block ends, and is deleted on an exception.
+
+    With `shared`, several processes may write `path` at the same time: each has a draft of its own, and the last one to
+    finish wins. A draft that is left behind by kill -9 is overwritten by the next write, but not if `shared`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
+    draft = draft_of(path, uuid4().hex if shared else "")
     try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        yield draft
         sync(draft)
         draft.replace(path)
+        sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
+def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> None:
+    """Replace the content of a file, or create it, as `atomic_file` does."""
+    with atomic_file(path, shared=shared) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Let the symbolic link `link` point to `target`, relative to where the link is."""
+    draft = draft_of(link)
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(os.path.relpath(target, link.parent))
+    draft.replace(link)
+    sync(link.parent)
+
+
+def draft_of(path: Path, unique: str = "") -> Path:
+    """Return the hidden name beside `path` under which it is written: '.model.draft' for 'model'."""
+    return path.with_name(f".{path.name}{unique and '.'}{unique}.draft")
+
+
 def sync(path: Path) -> None:
+    """Wait until a file or folder has reached the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -59,5 +94,6 @@ def sync(path: Path) -> None:
 
 
 def fingerprint(file: Path) -> dict[str, Any]:
+    """Return the size and the SHA-256 of a file, as a manifest lists them."""
     with file.open("rb") as opened:
         return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import new_folder, sync
+from dragoman.files import new_folder, replace_link
 from dragoman.model import Model
 from dragoman.model_folder import load_model, verify, write_model
 
@@ -93,8 +92,8 @@ def save_checkpoint(
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")
     # `best` first: a run that goes on from `last` believes that `best` is what its state says.
     if progress.best_step in (0, progress.step):  # before the first validation, the newest is the best
-        point(run / "best", folder)
-    point(run / "last", folder)
+        replace_link(run / "best", folder)
+    replace_link(run / "last", folder)
     # The newest of each step. What is newer than this one is damaged, or the run would have gone on from it.
     newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
@@ -114,16 +113,8 @@ def point_to_best(run: Path, progress: TrainingProgress) -> None:
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
             with contextlib.suppress(DragomanError):
                 verify(folder)
-                point(run / "best", folder)
+                replace_link(run / "best", folder)
                 return
-
-
-def point(link: Path, folder: Path) -> None:
-    draft = link.with_name(f".{link.name}.draft")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(os.path.relpath(folder, link.parent))
-    draft.replace(link)
-    sync(link.parent)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dragoman.data.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import fingerprint, replace_file
+from dragoman.files import fingerprint, replace_file, replace_link
 from dragoman.model import Model, build, parameter_count
 from dragoman.model_folder import find_model, read_model
 from dragoman.text import faults
@@ -31,7 +31,6 @@ from dragoman.training.checkpoint import (
     Checkpoint,
     TrainingProgress,
     newest_checkpoint,
-    point,
     point_to_best,
     save_checkpoint,
 )
@@ -123,7 +122,7 @@ def open_run(config: RunConfig, ranks: ProcessGroup, journal: Journal) -> Run:
     if checkpoint:
         if ranks.first:
             point_to_best(folder, progress)
-            point(folder / "last", checkpoint.folder)
+            replace_link(folder / "last", checkpoint.folder)
     else:
         journal.say(
             f"{counted(pairs, settings)}, {len(tokenizer):,} subwords, {parameter_count(learner.model):,} parameters, "

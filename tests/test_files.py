@@ -1,0 +1,116 @@
+"""Files, folders and links that are whole at every instant, also when the process that writes them is killed."""
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from processes import KILLED, Command, killed_before_operation
+
+from dragoman.files import MANIFEST, atomic_file, new_folder, replace_file, replace_link
+
+OLD, NEW = "old", "new" * 10_000
+
+
+def write_file(folder: Path, content: str, shared: bool = False) -> None:
+    replace_file(folder / "file", content, shared=shared)
+
+
+def write_in_pieces(folder: Path, content: str) -> None:
+    with atomic_file(folder / "file") as draft, draft.open("w") as opened:
+        for letter in content:
+            opened.write(letter)
+
+
+def write_link(folder: Path, content: str) -> None:
+    (folder / content[:3]).mkdir(exist_ok=True)
+    (folder / content[:3] / "file").write_text(content)
+    replace_link(folder / "link", folder / content[:3])
+
+
+def killed_while_writing(write: Callable[[Path, str], None], folder: Path, operation: int) -> None:
+    killed_before_operation(operation, ("open", "os.rename", "os.remove", "os.symlink"))
+    write(folder, NEW)
+    os._exit(0)
+
+
+def contents_after_kills(write: Callable[[Path, str], None], file: str, folder: Path) -> list[str]:
+    """Return what a reader finds after a kill before the first operation on files, the second, and so on to the end."""
+    contents: list[str] = []
+    code = KILLED
+    while code == KILLED:
+        own = folder / str(len(contents))
+        own.mkdir()
+        write(own, OLD)
+        fault = partial(killed_while_writing, write, own, len(contents) + 1)
+        code = Command([], folder / "log", faults=[fault]).code()
+        contents.append((own / file).read_text())
+    assert code == 0
+    return contents
+
+
+@pytest.mark.parametrize(
+    ("write", "file"),
+    [
+        (write_file, "file"),
+        (partial(write_file, shared=True), "file"),
+        (write_in_pieces, "file"),
+        (write_link, "link/file"),
+    ],
+    ids=["file", "shared file", "file in pieces", "link"],
+)
+def test_after_a_kill_a_reader_finds_the_old_content_or_the_new(
+    tmp_path: Path, write: Callable[[Path, str], None], file: str
+):
+    contents = contents_after_kills(write, file, tmp_path)
+    assert set(contents) == {OLD, NEW}
+    assert contents == sorted(contents, key=len)
+
+
+def write_in_place_until_killed(folder: Path) -> None:
+    with (folder / "file").open("w") as opened:
+        for letter in NEW:
+            opened.write(letter)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_writer_in_place_that_is_killed_leaves_half_a_file(tmp_path: Path):
+    """The control for the test above."""
+    (tmp_path / "file").write_text(OLD)
+    assert Command([], tmp_path / "log", faults=[partial(write_in_place_until_killed, tmp_path)]).code() == KILLED
+    assert (tmp_path / "file").read_text() not in (OLD, NEW)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: bool):
+    write_file(tmp_path, OLD)
+    with pytest.raises(OSError, match="disk full"), atomic_file(tmp_path / "file", shared=shared) as draft:  # noqa: PT012
+        draft.write_text("half")
+        raise OSError("disk full")
+    assert (tmp_path / "file").read_text() == OLD
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_writers_of_one_file_have_drafts_of_their_own_where_it_is_shared(tmp_path: Path):
+    with atomic_file(tmp_path / "file", shared=True) as one, atomic_file(tmp_path / "file", shared=True) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert (tmp_path / "file").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_filled_leaves_what_was_there(tmp_path: Path):
+    for folder in (tmp_path / "new", tmp_path / "old"):
+        with pytest.raises(OSError, match="disk full"), new_folder(folder) as draft:  # noqa: PT012
+            (draft / "half").write_text("")
+            raise OSError("disk full")
+        assert not folder.exists()
+    with new_folder(tmp_path / "old") as draft:
+        (draft / "whole").write_text("")
+    with pytest.raises(OSError, match="disk full"), new_folder(tmp_path / "old"):
+        raise OSError("disk full")
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == [MANIFEST, "whole"]
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
