@@ -8,7 +8,7 @@ import pytest
 from dragoman.cli import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"(?:^    |`)dragoman (benchmark [a-z-]+|[a-z]+)([^`\n]*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 

@@ -1,4 +1,4 @@
-"""Slips of the study notes that no other test settles; docs/slips.md names the test of each of them."""
+"""Slips of the study notes that no other test settles; docs/course/slips.md names the test of each of them."""
 
 import contextlib
 import io
@@ -22,6 +22,7 @@ from dragoman.model.packing import Packing
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
 
 ROOT = Path(__file__).parent.parent
+COURSE = ROOT / "docs" / "course"
 SOURCE, TARGET = torch.tensor([[5, 6, 7, 8, 2]]), torch.tensor([[1, 3, 4]])
 LITTLE = TransformerConfig(
     d_model=16,
@@ -228,7 +229,7 @@ def missing(page: str) -> list[str]:
 
 
 def test_the_page_settles_33_slips_with_tests_and_experiments_that_exist():
-    page = (ROOT / "docs" / "slips.md").read_text(encoding="utf-8")
+    page = (COURSE / "slips.md").read_text(encoding="utf-8")
     entries = re.split(r"^\*\*(\d+)\. ", page, flags=re.MULTILINE)
     assert [int(number) for number in entries[1::2]] == list(range(1, 34))
     assert all("`tests/" in entry for entry in entries[2::2])
@@ -242,12 +243,12 @@ def test_a_test_that_does_not_exist_would_be_found():
 
 @pytest.mark.parametrize("page", ["tour.md", "tour.ko.md", "lab.md"])
 def test_pages_on_the_lab_name_experiments_and_tests_that_exist(page: str):
-    assert missing((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
+    assert missing((COURSE / page).read_text(encoding="utf-8")) == []
 
 
 def runs(page: str) -> list[tuple[str, str]]:
     """(lines of Python, what is said to be printed) of a page."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (COURSE / page).read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
@@ -262,14 +263,14 @@ def test_the_python_of_the_tour_prints_what_stands_below_it(lines: str, printed:
 
 def test_all_python_of_the_tour_says_what_it_prints():
     for page in ("tour.md", "tour.ko.md"):
-        assert len(runs(page)) == (ROOT / "docs" / page).read_text(encoding="utf-8").count("```python") == 6
+        assert len(runs(page)) == (COURSE / page).read_text(encoding="utf-8").count("```python") == 6
 
 
 def unknown(page: str) -> list[str]:
     """Files and names of code on a page that are not in the package."""
     package = ROOT / "src" / "dragoman"
     code = "\n".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
-    files = re.findall(r"`((?:model|training|decoding|inspection|lab)/\w+\.py|batches\.py)`", page)
+    files = re.findall(r"`((?:model|training|decoding|inspection|lab|data)/\w+\.py)`", page)
     names = re.findall(r"`(?:\w+\.)?([A-Z]\w+[a-z]|[a-z]+_[a-z_]+)`", page)
     lost = [file for file in files if not (package / file).exists()]
     return lost + [name for name in names if not name.startswith("test_") and not re.search(rf"\b{name}\b", code)]
@@ -277,7 +278,7 @@ def unknown(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["tour.md", "tour.ko.md"])
 def test_the_pages_name_code_that_exists(page: str):
-    assert unknown((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
+    assert unknown((COURSE / page).read_text(encoding="utf-8")) == []
 
 
 def test_code_that_does_not_exist_would_be_found():
