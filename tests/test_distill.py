@@ -33,14 +33,14 @@ from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify
 from dragoman.synthesis import jobs
 from dragoman.synthesis.jobs import Job, synthesise, words
-from dragoman.synthesis.meter import Meter
 from dragoman.synthesis.noise import BLANK, FARTHEST, disturbed
+from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 from dragoman.synthesis.student import prepare
 from dragoman.text.faults import faults
 from dragoman.translation.translator import NO_SAFEGUARDS, Translator
 
-CPU, QUIET, FAST = torch.device("cpu"), Meter(quiet=True), SearchConfig(beam=1, extra_length=5)
+CPU, QUIET, FAST = torch.device("cpu"), TextProgress(quiet=True), SearchConfig(beam=1, extra_length=5)
 BLOCK = 7
 HARD = ["", "  ", "\t", "x" * 9000, "a\rb", "\u2028", "e\u0301", "\ufeff", "a\u00a0", "<tag:bt>", "\0"]
 

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dragoman import console as console_module
+from dragoman.console import SECONDS_BETWEEN_LINES
 from dragoman.errors import UsageError
 from dragoman.training import journal as journal_module
-from dragoman.training.journal import CURVE_EVERY, PLAIN_EVERY, Journal, duration, memory, perplexity
+from dragoman.training.journal import CURVE_EVERY, Journal, memory
 
 ROWS = [("A dog.", "개.", "고양이.", "말.")]
 STATEMENT = Path("/proc/self/statm")
@@ -35,7 +37,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(journal_module, "time", SimpleNamespace(monotonic=found))
+    for module in (journal_module, console_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=found))
     return found
 
 
@@ -65,7 +68,7 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.0)
         journal.best("best BLEU 23.1 at step 1,200; 2 of 10 validations without gain")
-        take_steps(journal, clock, 2, PLAIN_EVERY, total=100, next_validation=30)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, total=100, next_validation=30)
     line = text.getvalue()
     assert re.sub(r"[\d,]+ MB", "9 MB", line) == (
         "epoch 3, step 2 of 100: loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s, 9 MB; "
@@ -78,7 +81,7 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
 def test_what_is_not_known_is_not_said(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
-        take_steps(journal, clock, 2, PLAIN_EVERY)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES)
     assert "step 2: " in text.getvalue()
     assert text.getvalue().endswith("; 2 %, validation in 16 min 20 s, end in 16 min 20 s\n")
 
@@ -87,7 +90,7 @@ def test_before_the_first_share_is_done_no_time_is_known(tmp_path: Path, clock: 
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.5)
-        take_steps(journal, clock, 2, PLAIN_EVERY, first=49)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, first=49)
     assert text.getvalue().endswith("validation in ?, end in ?\n")
 
 
@@ -96,14 +99,14 @@ def test_a_run_ends_with_a_validation(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.96)
-        take_steps(journal, clock, 2, PLAIN_EVERY, first=97, total=100, next_validation=30)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, first=97, total=100, next_validation=30)
     assert "98 %, validation in 20 s, end in 20 s" in text.getvalue()
 
 
 def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
-        take_steps(journal, clock, 80, PLAIN_EVERY / 4)
+        take_steps(journal, clock, 80, SECONDS_BETWEEN_LINES / 4)
     assert text.getvalue().count("\n") == 16  # every fifth step is the first one after an interval
 
 
@@ -112,7 +115,7 @@ def test_time_left_is_judged_by_the_speed_of_this_sitting(tmp_path: Path, clock:
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.5, seconds=1e6, target_tokens=10**9)
-        take_steps(journal, clock, 2, PLAIN_EVERY, first=51)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, first=51)
     assert "end in 8 min 00 s" in text.getvalue()
 
 
@@ -123,8 +126,8 @@ def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock
     target, text = console(terminal=True)
     with Journal(tmp_path / "run", target) as journal:
         journal.best("best BLEU 23.1 at step 1,200")
-        take_steps(journal, clock, 3, PLAIN_EVERY, total=100, next_validation=6)
-        journal.bar.refresh()
+        take_steps(journal, clock, 3, SECONDS_BETWEEN_LINES, total=100, next_validation=6)
+        journal.display.bar.refresh()
     shown = text.getvalue()
     for words in [
         "epoch 3, step 3 of 100",
@@ -142,7 +145,7 @@ def test_a_quiet_journal_prints_nothing_but_keeps_its_files(tmp_path: Path, cloc
     for terminal in (False, True):
         target, text = console(terminal)
         with Journal(tmp_path / "run", target, quiet=True) as journal:
-            take_steps(journal, clock, 5, PLAIN_EVERY)
+            take_steps(journal, clock, 5, SECONDS_BETWEEN_LINES)
             journal.say("a word")
         assert text.getvalue() == ""
     log = (tmp_path / "run" / "train.log").read_text()
@@ -155,7 +158,7 @@ def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clo
     for active in (False, True):
         target, text = console()
         with Journal(tmp_path / "run", target, tensorboard=True, active=active) as journal:
-            take_steps(journal, clock, CURVE_EVERY, PLAIN_EVERY)
+            take_steps(journal, clock, CURVE_EVERY, SECONDS_BETWEEN_LINES)
             journal.say("a word")
             journal.record("validation", step=CURVE_EVERY, bleu=1.0)
             journal.samples(CURVE_EVERY, ROWS)
@@ -273,29 +276,6 @@ def test_a_missing_package_is_told_before_anything_is_written(tmp_path: Path, mo
     with pytest.raises(UsageError, match=re.escape("pip install 'dragoman[tensorboard]'")):
         Journal(tmp_path / "run", console()[0], tensorboard=True)
     assert not (tmp_path / "run").exists()
-
-
-# Numbers in words.
-
-
-@pytest.mark.parametrize(("loss", "words"), [(0.0, "1.0"), (2.0, "7.4"), (10.0, "22,026.5"), (1e9, "485,165,195.4")])
-def test_perplexity(loss: float, words: str):
-    assert perplexity(loss) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.4, "0 s"),
-        (59.4, "59 s"),
-        (60, "1 min 00 s"),
-        (3599, "59 min 59 s"),
-        (7500, "2 h 05 min"),
-        (float("inf"), "?"),
-    ],
-)
-def test_duration(seconds: float, words: str):
-    assert duration(seconds) == words
 
 
 @pytest.mark.skipif(not STATEMENT.exists(), reason="needs a system that says how much memory a process holds")

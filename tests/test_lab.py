@@ -25,7 +25,7 @@ from dragoman.errors import DragomanError
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.report import Result, duration, perform, shown, write_figure, write_report
+from dragoman.lab.report import Result, perform, shown, write_figure, write_report
 
 TINY = Effort((7,), 0.02)
 THIRD = 1 / 3
@@ -274,12 +274,6 @@ def test_the_page_says_what_was_done(tmp_path: Path):
 )
 def test_numbers_on_the_page_are_rounded(cell, text: str):
     assert shown(cell) == text
-
-
-def test_times_are_readable():
-    assert [duration(seconds) for seconds in (0.04, 59.4, 59.6, 60, 3601)] == [
-        "0.0 s", "59.4 s", "1 min 0 s", "1 min 0 s", "60 min 1 s"
-    ]  # fmt: skip
 
 
 # The command.

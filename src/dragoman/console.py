@@ -1,56 +1,126 @@
-"""How far a translation is, for whoever watches a terminal; a log gets the remarks alone."""
+"""What a command shows on standard error while it works: a bar with figures on a terminal, plain lines in a log."""
 
+import math
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 
+SECONDS_BETWEEN_LINES = 10.0  # in a log
 PROMPT = "> "
 
 
-class Lines:
-    """Remarks about lines, and how many are done. With `interactive`, a prompt before each line instead."""
+class ProgressDisplay:
+    """A bar with figures that change in place on a terminal, and messages above it; in a log, the messages alone.
 
-    def __init__(self, quiet: bool, interactive: bool):
-        self.quiet, self.interactive = quiet, interactive
-        self.lines = self.characters = 0
-        self.began = time.monotonic()
-        self.shown: Progress | None = None
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+    Use it as a context, or call `start` and `stop`. With `quiet` nothing is shown anywhere.
+    """
+
+    def __init__(self, console: Console | None = None, quiet: bool = False):
+        self.console, self.quiet = console or Console(stderr=True), quiet
+        self.bar = _BarWithLines(
+            TextColumn("{task.fields[left]}", markup=False),
+            BarColumn(bar_width=16),
+            TextColumn("{task.fields[right]}", markup=False),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=1.0, left="", right="")
+        self.last_line = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self.interactive and not self.quiet:
-            print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
-            self.prompt()
-        elif not self.quiet and self.console.is_terminal and not sys.stdout.isatty():
-            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-            self.shown = Progress(*columns, console=self.console, transient=True)
-            self.task = self.shown.add_task("translating")
-            self.shown.start()
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self.shown:
-            self.shown.stop()
+        self.stop()
 
-    def say(self, remark: str) -> None:
+    def start(self) -> None:
+        self.bar.start()
+
+    def stop(self) -> None:
+        self.bar.stop()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the bar is on a screen now, so that plain lines are not needed."""
+        return self.bar.live.is_started
+
+    def log(self, text: str) -> None:
+        """Print a line that stays."""
         if not self.quiet:
-            self.console.print(remark, markup=False)
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, left: str, right: str, share: float | None = None, below: Sequence[str] = ()) -> None:
+        """Change the text on both sides of the bar, its filled share (None: unknown), and the lines below it."""
+        self.bar.below = below
+        total = None if share is None else 1.0
+        self.bar.update(self.task, completed=share or 0.0, total=total, left=left, right=right)
+
+    def line_due(self) -> bool:
+        """Return whether SECONDS_BETWEEN_LINES have passed since this was last true."""
+        now = time.monotonic()
+        if now - self.last_line <= SECONDS_BETWEEN_LINES:
+            return False
+        self.last_line = now
+        return True
+
+
+class _BarWithLines(Progress):
+    below: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield Text("\n".join(line for line in self.below if line))
+
+
+class LineProgress(ProgressDisplay):
+    """How many lines `dragoman translate` has done, and how fast; with `interactive`, a prompt for the next instead."""
+
+    def __init__(self, quiet: bool, interactive: bool):
+        super().__init__(quiet=quiet)
+        self.prompts = interactive and not quiet
+        self.lines = self.characters = 0
+        self.began = time.monotonic()
+
+    def start(self) -> None:
+        if self.prompts:
+            print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
+            self.prompt()
+        elif not sys.stdout.isatty():  # on one terminal, bar and translations would overwrite each other
+            super().start()
 
     def done(self, lines: int, characters: int) -> None:
+        """Count what was translated since the last call."""
         self.lines, self.characters = self.lines + lines, self.characters + characters
-        if self.interactive and not self.quiet:
+        if self.prompts:
             self.prompt()
-        if self.shown:
-            seconds = max(time.monotonic() - self.began, 1e-9)
-            self.shown.update(
-                self.task,
-                description=f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s, "
-                f"{self.characters / seconds:,.0f} characters/s",
-            )
+        seconds = max(time.monotonic() - self.began, 1e-9)
+        figures = f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s, "
+        self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {duration(seconds)}")
 
     def prompt(self) -> None:
         print(PROMPT, end="", file=sys.stderr, flush=True)
+
+
+def time_left(spent: float, start: float, done: float) -> float:
+    """Return the seconds to the end, where `spent` seconds took the work from the share `start` to the share `done`."""
+    return spent * (1 - done) / (done - start) if done > start else math.inf
+
+
+def duration(seconds: float) -> str:
+    """Return '45 s', '3 min 20 s' or '2 h 05 min'; '?' where it is not known."""
+    if not math.isfinite(seconds):
+        return "?"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -43,11 +43,11 @@ def product_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
             work = 2 * tokens * wide * deep
             trials = min(max(3, int(TRIAL / work)), 50)
             done += count * work
-            seconds += count * min(duration(torch.mm, one, other) for _ in range(trials))
+            seconds += count * min(seconds_of(torch.mm, one, other) for _ in range(trials))
     return done / seconds
 
 
-def duration(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+def seconds_of(work: Callable[..., Tensor], *arguments: Tensor) -> float:
     began = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - began

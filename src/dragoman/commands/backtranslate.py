@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.model_folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
     from dragoman.synthesis.jobs import Job, synthesise, words
-    from dragoman.synthesis.meter import Meter
+    from dragoman.synthesis.progress import TextProgress
 
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     task = Job(
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
         engine=options.engine,
         compute_type=options.compute_type,
     )
-    meter, device = Meter(options.quiet), device_of(settings.device)
-    record = synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter)
+    progress, device = TextProgress(options.quiet), device_of(settings.device)
+    record = synthesise_on_ray(task, progress) if options.ray else synthesise(task, shard, device, progress)
     if record:
         print(" ".join(words(result)))

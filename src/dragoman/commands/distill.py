@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -82,9 +83,9 @@ def main(arguments: list[str]) -> None:
     shard = shard_of(options.shard, options.ray)
     check_shares(options.block, options.search)
     check_compute(options.engine, options.compute_type)
-    origins, test = parse_corpora(options.train), options.test or options.dev
-    for corpus in () if options.shard else (options.dev, test):
-        read_corpus(corpus)  # what is wrong with it is told before, not after, hours of work
+    corpora, test = parse_corpora(options.train), options.test or options.dev
+    for words in () if options.shard else (options.dev, test):
+        read_corpus(words)  # what is wrong with it is told before, not after, hours of work
     import torch
     from rich.console import Console
 
@@ -94,7 +95,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.model_folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
     from dragoman.synthesis.jobs import synthesise
-    from dragoman.synthesis.meter import Meter
+    from dragoman.synthesis.progress import TextProgress
     from dragoman.synthesis.student import prepare
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
@@ -103,17 +104,16 @@ def main(arguments: list[str]) -> None:
     threads = options.training.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     teacher = find_model(Path(options.teacher))
-    meter, device = Meter(options.quiet), device_of(options.training.device)
-    tasks = [task_of(options, number, origin, teacher) for number, origin in enumerate(origins, start=1)]
-    records = [
-        synthesise_on_ray(task, meter) if options.ray else synthesise(task, shard, device, meter) for task in tasks
-    ]
+    progress, device = TextProgress(options.quiet), device_of(options.training.device)
+    jobs = [job_of(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
+    make = synthesise_on_ray if options.ray else partial(synthesise, shard=shard, device=device)
+    records = [make(job, progress=progress) for job in jobs]
     if options.shard or not all(records):
         return
-    run = run_of(options, tasks, origins)
+    run = run_of(options, jobs, corpora)
     is_new = not any((out / "checkpoints").glob("step-*"))
     if is_new and (said := prepare(run, teacher)):
-        meter.say(said)
+        progress.log(said)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
@@ -141,7 +141,7 @@ def defaults(arguments: list[str]) -> Options:
     return replace(start, model=model)
 
 
-def task_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -> "Job":
+def job_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -> "Job":
     from dragoman.synthesis.jobs import Job
 
     return Job(
@@ -157,11 +157,11 @@ def task_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) 
     )
 
 
-def run_of(options: Options, tasks: list["Job"], origins: tuple["CorpusSpec", ...]) -> RunConfig:
+def run_of(options: Options, jobs: list["Job"], origins: tuple["CorpusSpec", ...]) -> RunConfig:
     """The training of the student: from the teacher's translations, and the original pairs if they are wanted."""
     from dragoman.synthesis.jobs import words
 
-    pairs = [replace(origin, files=(str(task.out),), columns=None) for task, origin in zip(tasks, origins, strict=True)]
+    pairs = [replace(origin, files=(str(job.out),), columns=None) for job, origin in zip(jobs, origins, strict=True)]
     if options.originals:
         pairs += [replace(origin, weight=origin.weight * options.originals) for origin in origins]
     return RunConfig(

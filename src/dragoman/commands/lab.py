@@ -60,8 +60,9 @@ def main(arguments: list[str]) -> None:
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
     effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
+    from dragoman.console import duration
     from dragoman.inspection.figure import pyplot
-    from dragoman.lab.report import duration, perform, write_report
+    from dragoman.lab.report import perform, write_report
     from dragoman.training.checkpoint import only_one
 
     pyplot()  # where it is missing, that is told at once, and once

@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
         for note in left_out.notes():
             print(note, file=sys.stderr)
     if tokens:
-        mean = f"perplexity {perplexity(total, tokens):.2f} per token"
+        mean = f"perplexity {perplexity(-total / tokens):.2f} per token"
         print(f"{mean}: {pairs:,} pairs with text, {tokens:,} tokens", file=sys.stderr)
 
 

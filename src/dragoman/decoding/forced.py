@@ -81,7 +81,6 @@ def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids])
         yield rows, Batch(source, *map(torch.from_numpy, (target, labels, real))).to(device)
 
 
-def perplexity(total: float, tokens: int) -> float:
-    """Of `tokens` with the log-probability `total`, in nats: among how many words the model wavers."""
-    loss = -total / tokens
+def perplexity(loss: float) -> float:
+    """Return e to the power of a mean loss in nats per token: the number of words the model is choosing between."""
     return math.exp(loss) if loss < 700 else math.inf

@@ -19,6 +19,7 @@ import jinja2
 import numpy as np
 
 from dragoman import __version__
+from dragoman.console import duration
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import machine
 from dragoman.inspection.figure import pyplot, write_whole
@@ -139,11 +140,6 @@ def shown(cell: Cell) -> str:
     size = abs(cell)
     text = f"{cell:.4g}" if size < 1e4 or size >= 1e7 else f"{cell:,.0f}"
     return re.sub(r"e([+-])0*(\d+)", r" × 10^\1\2", text).replace("^+", "^").replace("-", "−")
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
 def again(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:

@@ -9,21 +9,21 @@ from typing import Any
 
 import torch
 
+from dragoman.console import SECONDS_BETWEEN_LINES
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 from dragoman.synthesis.jobs import Job, begin, blocks_of, finished, synthesise
-from dragoman.synthesis.meter import Meter
+from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
-from dragoman.training.journal import PLAIN_EVERY
 
 RETRIES = 10  # of a share whose machine has gone away; what it had saved stays
 
 
 def share(task: Job, shard: Shard, device: str) -> None:
-    synthesise(task, shard, torch.device(device), Meter(quiet=True))
+    synthesise(task, shard, torch.device(device), TextProgress(quiet=True))
 
 
-def synthesise_on_ray(task: Job, meter: Meter) -> dict[str, Any] | None:
+def synthesise_on_ray(task: Job, progress: TextProgress) -> dict[str, Any] | None:
     """As `synthesise`, a share for each GPU of the cluster, or for each core where it has none.
 
     The cluster is the one of RAY_ADDRESS, or else the cores of this machine. Raises DragomanError where a share fails.
@@ -43,25 +43,25 @@ def synthesise_on_ray(task: Job, meter: Meter) -> dict[str, Any] | None:
                 found = ray.cluster_resources()
                 gpus = int(found.get("GPU", 0))
                 count = min(gpus or int(found.get("CPU", 1)), blocks)
-                meter.say(f"Ray: {count} shares on {len(ray.nodes())} machines")
+                progress.log(f"Ray: {count} shares on {len(ray.nodes())} machines")
                 work = ray.remote(share).options(num_cpus=1, num_gpus=1 if gpus else 0, max_retries=RETRIES)
                 everywhere, device = anywhere(task), "cuda" if gpus else "cpu"
                 left = [work.remote(everywhere, Shard(number, count), device) for number in range(1, count + 1)]
-                meter.begin(task.out.name, blocks * task.block)
+                progress.begin(task.out.name, blocks * task.block)
                 while left:
-                    done, left = ray.wait(left, timeout=PLAIN_EVERY)
+                    done, left = ray.wait(left, timeout=SECONDS_BETWEEN_LINES)
                     ray.get(done)
                     if left:  # the last one sweeps up
                         there = sum(task.part(number).exists() for number in range(blocks))
-                        meter.reached(there * task.block)
+                        progress.reached(there * task.block)
         except RayTaskError as error:
             raise DragomanError(str(error.cause)) from None
         except (RayError, ConnectionError) as error:
             raise DragomanError(f"Ray: {error}") from None
         finally:
-            meter.end()
+            progress.stop()
             ray.shutdown()
-    return synthesise(task, Shard(), torch.device("cpu"), meter)
+    return synthesise(task, Shard(), torch.device("cpu"), progress)
 
 
 def anywhere(task: Job) -> Job:

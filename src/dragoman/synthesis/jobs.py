@@ -25,8 +25,8 @@ from dragoman.data.spec import OF_PAIRS, CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, replace_file, sync
 from dragoman.model_folder import find_model, verify
-from dragoman.synthesis.meter import Meter
 from dragoman.synthesis.noise import disturbed
+from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 from dragoman.text.faults import faults
 from dragoman.translation.translator import NO_SAFEGUARDS, Translator
@@ -95,7 +95,7 @@ class Job:
         return json.loads(json.dumps(found))
 
 
-def synthesise(task: Job, shard: Shard, device: torch.device, meter: Meter) -> dict[str, Any] | None:
+def synthesise(task: Job, shard: Shard, device: torch.device, progress: TextProgress) -> dict[str, Any] | None:
     """Do a share of the task, and join the blocks when all are there. Returns the record of the finished file; None
     where blocks of other shards are missing.
 
@@ -103,17 +103,17 @@ def synthesise(task: Job, shard: Shard, device: torch.device, meter: Meter) -> d
     """
     made_of = task.made_of()
     if record := finished(task, made_of):
-        tell(task, record, meter)
+        tell(task, record, progress)
         return record
     try:
         begun = begin(task, made_of)
         blocks = blocks_of(task, begun)
         own = [number for number in range(shard.number - 1, blocks, shard.count) if not task.part(number).exists()]
         if own:
-            translate(task, own, made_of, device, meter)
+            translate(task, own, made_of, device, progress)
         missing = sum(not task.part(number).exists() for number in range(blocks))
         if missing:
-            meter.say(f"{task.out}: {missing:,} of {blocks:,} blocks are left for other shards")
+            progress.log(f"{task.out}: {missing:,} of {blocks:,} blocks are left for other shards")
             return None
         if task.made_of() != made_of:
             raise changed(task)
@@ -122,14 +122,14 @@ def synthesise(task: Job, shard: Shard, device: torch.device, meter: Meter) -> d
         record = finished(task, made_of)
         if not record:
             raise
-    tell(task, record, meter)
+    tell(task, record, progress)
     return record
 
 
-def tell(task: Job, record: dict[str, Any], meter: Meter) -> None:
+def tell(task: Job, record: dict[str, Any], progress: TextProgress) -> None:
     for note in record["notes"]:
-        meter.say(note)
-    meter.say(f"{task.out}: {record['pairs']:,} pairs from {record['texts']:,} texts")
+        progress.log(note)
+    progress.log(f"{task.out}: {record['pairs']:,} pairs from {record['texts']:,} texts")
 
 
 def finished(task: Job, made_of: dict[str, Any]) -> dict[str, Any] | None:
@@ -224,7 +224,7 @@ def texts(task: Job, notes: list[str] | None = None) -> Iterator[Place]:
             yield f"{display_path(file)}:{number}", line or ""
 
 
-def translate(task: Job, own: list[int], made_of: dict[str, Any], device: torch.device, meter: Meter) -> None:
+def translate(task: Job, own: list[int], made_of: dict[str, Any], device: torch.device, progress: TextProgress) -> None:
     """Make the blocks of these numbers."""
     translator = Translator.load(task.model, task.search, NO_SAFEGUARDS)
     if task.engine == "ctranslate2":
@@ -235,16 +235,16 @@ def translate(task: Job, own: list[int], made_of: dict[str, Any], device: torch.
     else:
         translator.model.to(device)
     wanted, source, done = set(own), texts(task), 0
-    meter.begin(task.out.name, len(own) * task.block)
+    progress.begin(task.out.name, len(own) * task.block)
     try:
         for number in range(max(own) + 1):
             block = list(islice(source, task.block))
             if number in wanted:
                 put(task.part(number), as_block(task, made_of, number, block, translator))
                 done += len(block)
-                meter.reached(done)
+                progress.reached(done)
     finally:
-        meter.end()
+        progress.stop()
 
 
 def as_block(task: Job, made_of: dict[str, Any], number: int, block: list[Place], translator: Translator) -> bytes:

@@ -5,19 +5,18 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
+from rich.console import Console
 
+from dragoman.console import ProgressDisplay, duration, time_left
+from dragoman.decoding.forced import perplexity
 from dragoman.training.tensorboard import Board
 
-PLAIN_EVERY = 10.0  # seconds between two plain lines
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
 MOST_SHOWN = 20.0  # nats: a loss above it is shown as its perplexity here
 
@@ -26,16 +25,6 @@ def torn(file: Path) -> bool:
     """Whether its last line has no end: what a full disk or a kill leaves."""
     with file.open("rb") as opened:
         return opened.seek(0, 2) > 0 and opened.seek(-1, 2) >= 0 and opened.read() != b"\n"
-
-
-class Display(Progress):
-    """A bar, and under it lines of text that change in place."""
-
-    below: Sequence[str] = ()
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        yield Text("\n".join(line for line in self.below if line))
 
 
 class Journal:
@@ -51,25 +40,16 @@ class Journal:
         self.run, self.console, self.quiet, self.active = run, console, quiet or not active, active
         self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
         self.board = Board(run / "tensorboard") if tensorboard and active else None
-        self.bar = Display(
-            TextColumn("{task.fields[place]}"),
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=self.quiet or not console.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=1.0, place="", left="")
+        self.display = ProgressDisplay(console, self.quiet)
         self.best_so_far = ""
-        self.spoken = time.monotonic()
         self.start_clock(0.0)
 
     def __enter__(self) -> "Journal":
-        self.bar.start()
+        self.display.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        self.display.stop()
         for file in self.files.values():
             file.close()
         if self.board:
@@ -88,8 +68,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         self.write("train.log", text)
-        if not self.quiet:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.display.log(text)
 
     def record(self, event: str, **values: Any) -> None:
         """One object in `metrics.jsonl`; `values` has the step, which is also where TensorBoard draws the numbers."""
@@ -148,15 +127,13 @@ class Journal:
         place = f"epoch {epoch + 1}, step {step:,}" + (f" of {total:,}" if total else "")
         left = f"{100 * done:.0f} %, validation in {duration(until_validation)}, end in {duration(until_end)}"
         figures = (
-            f"loss {mean:.3f}, perplexity {perplexity(mean)}, rate {rate:.2e}, gradient {norm:.2f}, "
-            f"{speed:,.0f} target tokens/s, {memory() / 1e6:,.0f} MB"
+            f"loss {mean:.3f}, perplexity {perplexity(min(mean, MOST_SHOWN)):,.1f}, rate {rate:.2e}, "
+            f"gradient {norm:.2f}, {speed:,.0f} target tokens/s, {memory() / 1e6:,.0f} MB"
         )
-        self.bar.below = (figures, self.best_so_far)
-        self.bar.update(self.task, completed=done, place=place, left=left)
-        if now - self.spoken > PLAIN_EVERY:
-            self.spoken = now
+        self.display.show(place, left, done, below=(figures, self.best_so_far))
+        if self.display.line_due():
             line = "; ".join(part for part in (f"{place}: {figures}", left, self.best_so_far) if part)
-            if self.bar.live.is_started:
+            if self.display.is_live:
                 self.write("train.log", line)
             else:
                 self.say(line)
@@ -199,25 +176,3 @@ def memory() -> int:
         return torch.cuda.max_memory_allocated()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
-
-
-def perplexity(loss: float) -> str:
-    """Of a loss in nats per token."""
-    return f"{math.exp(min(loss, MOST_SHOWN)):,.1f}"
-
-
-def time_left(spent: float, start: float, done: float) -> float:
-    """Seconds to the end, where `spent` seconds have brought the run from the share `start` to the share `done`."""
-    return spent * (1 - done) / (done - start) if done > start else math.inf
-
-
-def duration(seconds: float) -> str:
-    """'45 s', '3 min 20 s', '2 h 05 min'; '?' where it is not known."""
-    if not math.isfinite(seconds):
-        return "?"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.config import RunConfig, TrainingConfig
+from dragoman.console import duration
 from dragoman.data.batches import Batch, plan, split
+from dragoman.decoding.forced import perplexity
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, only_one
 from dragoman.training.distributed import init_distributed
-from dragoman.training.journal import Journal, duration, perplexity
+from dragoman.training.journal import MOST_SHOWN, Journal
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.run import Run, open_run
 from dragoman.training.signals import GracefulStop, asked_to_stop, ended_by
@@ -230,7 +232,8 @@ class Loop:
         )
         self.journal.say(
             f"validation at step {progress.step:,}: loss {found.loss:.3f}, "
-            f"perplexity {perplexity(found.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+            f"perplexity {perplexity(min(found.loss, MOST_SHOWN)):,.1f}, "
+            f"BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
             f"exact {100 * found.scores.exact:.1f} %, in {duration(time.monotonic() - began)}; {self.verdict()}"
         )
         self.journal.best(f"{self.best()}; {self.verdict()}")

@@ -17,6 +17,7 @@ import torch
 from dragoman.alignment import Alignment, measure
 from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, update, write_toml
 from dragoman.config.presets import PRESETS
+from dragoman.console import duration
 from dragoman.data.corpus import Corpus, read_corpus, stream
 from dragoman.data.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
@@ -35,7 +36,7 @@ from dragoman.training.checkpoint import (
     save_checkpoint,
 )
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.journal import Journal, duration
+from dragoman.training.journal import Journal
 from dragoman.training.step import Learner, best_precision
 from dragoman.training.validation import LOSS_TOKENS
 

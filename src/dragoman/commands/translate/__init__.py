@@ -15,7 +15,7 @@ from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.console import Lines
+    from dragoman.console import LineProgress
     from dragoman.translation.translator import Translation, Translator
 
 BLOCK = 1024  # lines translated together
@@ -88,11 +88,11 @@ def main(arguments: list[str]) -> None:
     if options.text == ("-",):
         options = replace(options, text=())
     check(options)
-    from dragoman.console import Lines
+    from dragoman.console import LineProgress
 
     translator = opened(options)
     interactive = not options.text and options.input is None and sys.stdin.isatty()
-    with Lines(options.quiet, interactive) as progress:
+    with LineProgress(options.quiet, interactive) as progress:
         if options.input and is_document(options):
             translate_document(translator, options, progress)
         else:
@@ -173,7 +173,7 @@ def is_document(options: Options) -> bool:
     return suffix(options) in SUFFIXES and not plain
 
 
-def translate_document(translator: "Translator", options: Options, progress: "Lines") -> None:
+def translate_document(translator: "Translator", options: Options, progress: "LineProgress") -> None:
     from dragoman.documents import read_document
 
     assert options.input is not None
@@ -181,7 +181,7 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
     if options.output:
         options.output.open("ab").close()  # where nothing can be written, that is told before the work
     for line, fault in document.faults:
-        progress.say(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
+        progress.log(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
     texts, translations, marks = document.texts, [], Counter[str]()
     for start in range(0, len(texts), BLOCK):
         block = texts[start : start + BLOCK]
@@ -199,7 +199,7 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
     tell_marks(marks, progress)
 
 
-def translate_lines(translator: "Translator", options: Options, progress: "Lines", interactive: bool) -> None:
+def translate_lines(translator: "Translator", options: Options, progress: "LineProgress", interactive: bool) -> None:
     from dragoman.commands.translate.lines import Line, blocks, read, written
 
     faults, marks = 0, Counter[str]()
@@ -212,7 +212,7 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
         if options.text:
             groups = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
         else:
-            lines = read(source, form(options), options.text_key, progress.say)
+            lines = read(source, form(options), options.text_key, progress.log)
             groups = blocks(lines, source, interactive, BLOCK)
         for block in groups:
             texts, tags, count = [line.text for line in block], [options.tag] * len(block), len(block)
@@ -231,7 +231,7 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
                 count_marks(marks, translation)
                 if line.fault:
                     faults += 1
-                    progress.say(f"line {line.number}: {line.fault}")
+                    progress.log(f"line {line.number}: {line.fault}")
                 tell(f"line {line.number}", translation, translator.max_source_tokens, progress)
             target.flush()
             progress.done(count, sum(map(len, texts)))
@@ -240,11 +240,11 @@ def translate_lines(translator: "Translator", options: Options, progress: "Lines
         raise DragomanError(f"{faults:,} lines could not be read; they were told above, the others are translated")
 
 
-def tell(place: str, translation: "Translation", longest: int, progress: "Lines") -> None:
+def tell(place: str, translation: "Translation", longest: int, progress: "LineProgress") -> None:
     if translation.flags:
-        progress.say(f"{place}: {', '.join(translation.flags)}")
+        progress.log(f"{place}: {', '.join(translation.flags)}")
     if translation.segments > 1:
-        progress.say(f"{place}: longer than {longest} tokens, translated in {translation.segments} parts")
+        progress.log(f"{place}: longer than {longest} tokens, translated in {translation.segments} parts")
 
 
 def count_marks(marks: "Counter[str]", translation: "Translation") -> None:
@@ -253,6 +253,6 @@ def count_marks(marks: "Counter[str]", translation: "Translation") -> None:
     marks["terms met"] += len(translation.terms_met)
 
 
-def tell_marks(marks: "Counter[str]", progress: "Lines") -> None:
+def tell_marks(marks: "Counter[str]", progress: "LineProgress") -> None:
     if told := [f"{count:,} {name}" for name, count in marks.items() if count]:
-        progress.say(", ".join(told))
+        progress.log(", ".join(told))

@@ -1,0 +1,27 @@
+"""How many texts are translated, and how long the others will take."""
+
+import time
+
+from dragoman.console import ProgressDisplay, duration, time_left
+
+
+class TextProgress(ProgressDisplay):
+    """Show how many of the texts are translated: a bar on a terminal, in a log a line every ten seconds."""
+
+    def begin(self, name: str, total: int) -> None:
+        """Start to count towards `total` texts, or a few less, for the file `name`."""
+        self.name, self.total = name, total
+        self.began = self.last_line = time.monotonic()
+        self.start()
+
+    def reached(self, count: int) -> None:
+        """Show that `count` texts are done."""
+        share = min(count / self.total, 1)
+        spent = max(time.monotonic() - self.began, 1e-9)
+        figures = (
+            f"{count:,} of {self.total:,} texts, {count / spent:,.1f} texts/s, "
+            f"end in {duration(time_left(spent, 0, share))}"
+        )
+        self.show(self.name, figures, share)
+        if not self.is_live and self.line_due():
+            self.log(f"{self.name}: {figures}")

@@ -1,0 +1,45 @@
+"""The one progress display: a bar on a terminal, plain lines in a log, times in words."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dragoman.console import ProgressDisplay, duration, time_left
+
+
+def shown(terminal: bool, quiet: bool = False) -> str:
+    """What a display prints that shows figures once and logs a line with brackets, which are no markup."""
+    text = io.StringIO()
+    with ProgressDisplay(Console(file=text, force_terminal=terminal, width=80), quiet) as display:
+        assert display.is_live == (terminal and not quiet)
+        display.show("epoch [b]3", "30 %", 0.3, below=["loss 2.0", ""])
+        display.log("[b] a line")
+    return text.getvalue()
+
+
+def test_a_terminal_has_the_bar_and_a_log_only_lines():
+    for words in ("epoch [b]3", "30 %", "loss 2.0", "[b] a line"):
+        assert words in shown(terminal=True)
+    assert shown(terminal=False) == "[b] a line\n"
+    assert shown(terminal=True, quiet=True) == shown(terminal=False, quiet=True) == ""
+
+
+def test_time_left_counts_from_where_the_session_began():
+    assert time_left(20.0, start=0.5, done=0.52) == pytest.approx(480.0)
+    assert time_left(20.0, start=0.5, done=0.5) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (3599, "59 min 59 s"),
+        (7500, "2 h 05 min"),
+        (float("inf"), "?"),
+    ],
+)
+def test_duration(seconds: float, words: str):
+    assert duration(seconds) == words
