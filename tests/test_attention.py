@@ -1,5 +1,6 @@
 """Attention: the kernels, the masks, and many heads as one. Shapes as in dragoman.model.attention."""
 
+import copy
 import itertools
 import math
 import re
@@ -232,6 +233,17 @@ def test_unscaled_is_equation_1_without_its_root():
 def test_a_score_is_chosen_by_its_name():
     kernels = [MultiHeadAttention(8, AttentionConfig(heads=2, score=score)).kernel for score in ("dot", "unscaled")]
     assert kernels == [fused, unscaled]
+
+
+def test_a_kernel_is_a_plain_callable_that_belongs_to_its_layer():
+    layer = MultiHeadAttention(8, AttentionConfig(heads=2, score="additive"))
+    again = copy.deepcopy(layer)
+    assert not isinstance(layer.kernel, torch.nn.Module)
+    inputs = [torch.randn(1, 2, 3, 4) for _ in range(3)]
+    with torch.no_grad():
+        again.score.weight.zero_()
+    assert not torch.equal(layer.kernel(*inputs), again.kernel(*inputs))
+    assert torch.equal(layer.kernel(*inputs), layer.score(*inputs))
 
 
 def test_additive_equals_a_triple_loop():

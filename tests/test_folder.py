@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT
+from conftest import TINY, TINY_RECURRENT, tiny_transformer
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, new_folder
@@ -319,6 +319,29 @@ WEIGHTS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
 def test_weights_that_do_not_fit_the_description_are_refused_by_name(folder: Path, name: str):
     with_weights(folder, WEIGHTS[name])
     assert "model.safetensors" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny_transformer(attention=AttentionConfig(heads=2, score="additive")),
+        RecurrentConfig(cell="gru", d_model=16, attention="additive"),
+    ],
+    ids=["transformer", "recurrent"],
+)
+def test_additive_attention_is_read_by_the_name_it_had_in_version_0_1(
+    tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig
+):
+    model = build(config, len(tokenizer)).eval()
+    with new_folder(tmp_path / "model") as draft:
+        write_model(draft, model, tokenizer, "")
+    old_names = {name: name.replace(".score.", ".kernel.") for name in model.state_dict() if ".score." in name}
+    assert len(old_names) == (3 if isinstance(config, TransformerConfig) else 1)
+    with_weights(tmp_path / "model", lambda w: w.update({old: w.pop(name) for name, old in old_names.items()}))
+    loaded, _ = read_model(tmp_path / "model")
+    for (name, one), (other, two) in zip(model.state_dict().items(), loaded.state_dict().items(), strict=True):
+        assert name == other
+        assert torch.equal(one, two)
 
 
 def test_weights_that_are_not_there_are_missed_before_they_get_memory(folder: Path):

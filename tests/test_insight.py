@@ -172,8 +172,7 @@ def replaced(model: Model, weigh: Callable[[Tensor], Tensor]) -> Model:
 
     for module in model.modules():
         if hasattr(module, "kernel"):
-            module._modules.pop("kernel", None)
-            module.__dict__["kernel"] = kernel
+            module.kernel = kernel
     return model
 
 

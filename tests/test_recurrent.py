@@ -310,9 +310,9 @@ def test_additive_attention_is_one_hidden_layer():
     states, _, memory, weights = context_and_weights(model)
     attention = model.attention
     hidden = (states @ attention.query.weight.T)[:, :, None] + (memory @ attention.key.weight.T)[:, None]
-    scores = (hidden.tanh() @ attention.kernel.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
+    scores = (hidden.tanh() @ attention.score.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
     assert gap(weights, scores.softmax(-1)) <= 1e-12
-    linear = (hidden @ attention.kernel.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
+    linear = (hidden @ attention.score.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
     assert gap(weights, linear.softmax(-1)) > 1e-3
 
 

@@ -21,6 +21,7 @@ from conftest import (
     run_config,
     run_training,
     state,
+    tiny_transformer,
     toy_pairs,
     with_training,
     write_tsv,
@@ -28,7 +29,7 @@ from conftest import (
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import RecurrentConfig, RunConfig, SearchConfig, read_toml
+from dragoman.config import AttentionConfig, RecurrentConfig, RunConfig, SearchConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import Pairs
@@ -89,6 +90,24 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(
         losses += run_training(run_config(corpus, tmp_path / "run", max_steps=last)).losses
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
+
+
+def test_a_run_with_additive_attention_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
+    """Its weight had another name in both files of tensors."""
+    model = tiny_transformer(attention=AttentionConfig(heads=2, score="additive"))
+    config = dataclasses.replace(run_config(corpus, tmp_path / "whole", max_steps=6), model=model)
+    run_training(config)
+    broken = dataclasses.replace(config, out=str(tmp_path / "broken"))
+    run_training(with_training(broken, max_steps=3))
+    folder = (tmp_path / "broken" / "last").resolve()
+    for file in (folder / "model.safetensors", folder / "state.safetensors"):
+        tensors = load_file(file)
+        old = {name.replace(".score.", ".kernel."): tensor for name, tensor in tensors.items()}
+        assert old.keys() != tensors.keys()
+        save_file(old, file)
+    signed_again(folder)
+    run_training(broken)
+    assert state(tmp_path / "broken") == state(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("lost", ["exp_avg", "batch", "epoch"])

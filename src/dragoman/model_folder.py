@@ -1,7 +1,9 @@
 """The model folder: config.json, model.safetensors, tokenizer.json, card.md, manifest.json. Nothing in it is code."""
 
 import json
+import re
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -16,6 +18,8 @@ from dragoman.model import Model, build, outline
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "card.md")
 LARGEST_CONFIG = 1_000_000  # bytes
 LONGEST_NAME = 100  # characters
+
+Named = TypeVar("Named")
 
 
 def verify(folder: Path) -> None:
@@ -91,7 +95,7 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
             found = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise DragomanError(f"{weights_file}: not a safetensors file: {error}") from None
-    check_shapes(config, vocabulary, found, weights_file)
+    check_shapes(config, vocabulary, current_names(found), weights_file)
     model = build(config, vocabulary, pad=pad)
     load_weights(model, weights_file)
     return model.eval(), tokenizer
@@ -127,4 +131,12 @@ def check_shapes(config: ModelConfig, vocabulary: int, found: dict[str, tuple[in
 
 def load_weights(model: Model, file: Path) -> None:
     """Fill `model` from a file whose shapes were checked or that the model itself was saved to."""
-    model.load_state_dict(load_file(file), strict=False)
+    model.load_state_dict(current_names(load_file(file)), strict=False)
+
+
+def current_names(tensors: dict[str, Named]) -> dict[str, Named]:
+    """Return tensors of a file, or their shapes, by the names that they have in a model today.
+
+    Up to version 0.1 the weight of additive attention was `kernel.weight`.
+    """
+    return {re.sub(r"\bkernel\.weight\b", "score.weight", name): tensor for name, tensor in tensors.items()}

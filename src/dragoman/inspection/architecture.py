@@ -143,7 +143,7 @@ def recurrent_sides(
 ) -> tuple[Side, Side]:
     middle = []
     if (attention := model.attention) is not None:
-        title = "Additive attention" if isinstance(attention.kernel, Additive) else "Dot-product attention"
+        title = "Additive attention" if scored(attention.kernel) == "additive" else "Dot-product attention"
         takes = "all states of the encoder"
         middle.append(Box(title, "attention", (), own(attention, "attention", seen), ATTENTION, takes))
     size = f"{model.combine.in_features:,} → {model.combine.out_features:,}, tanh"
@@ -220,7 +220,9 @@ def scored(kernel: Callable[..., Any]) -> str:
     """How a kernel compares queries with keys; the name of one that is not ours."""
     if kernel in (fused, explicit):
         return "scaled dot product"
-    return "additive" if isinstance(kernel, Additive) else getattr(kernel, "__name__", type(kernel).__name__)
+    if isinstance(getattr(kernel, "__self__", None), Additive):
+        return "additive"
+    return getattr(kernel, "__name__", type(kernel).__name__)
 
 
 def feed_forward_box(name: str, network: FeedForward, decoder: bool, seen: dict[int, str]) -> Box:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
     Each layer's kernel is borrowed and given back; the layer itself gets what it always gets.
     """
-    layers = {name: module for name, module in model.named_modules() if hasattr(module, "kernel")}
+    layers: dict[str, Any] = {name: module for name, module in model.named_modules() if hasattr(module, "kernel")}
     kernels: dict[str, Kernel] = {name: module.kernel for name, module in layers.items()}
     maps: dict[str, list[Tensor]] = {name: [] for name in layers}
 
@@ -37,16 +38,13 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
         return watched
 
-    # A module may not be replaced by a function through `setattr`, so the instance's dictionary is used throughout.
-    modules = {name: layer._modules.pop("kernel", None) for name, layer in layers.items()}
     try:
         for name, layer in layers.items():
-            layer.__dict__["kernel"] = watching(name)
+            layer.kernel = watching(name)
         yield maps
     finally:
         for name, layer in layers.items():
-            del layer.__dict__["kernel"]
-            layer.kernel = modules[name] or kernels[name]
+            layer.kernel = kernels[name]
 
 
 @torch.inference_mode()

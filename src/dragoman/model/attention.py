@@ -6,8 +6,8 @@ One rule for masks: True, or an integer that is not 0, = may attend. A float mas
 (relative positions), with -inf where attention is not allowed. A query that may attend nowhere gets zeros, and finite
 gradients.
 
-A kernel is `kernel(query, key, value, mask, dropout) -> output`. It is linear in the values. A layer's `kernel` is a
-plain attribute: whoever wants to watch, or to try another kernel, replaces it from outside.
+A kernel is a callable `kernel(query, key, value, mask, dropout) -> output`, linear in the values and never a module. A
+layer's `kernel` is a plain attribute: to watch a layer, or to try another kernel, assign to it.
 """
 
 import math
@@ -51,8 +51,9 @@ def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = No
 class Additive(nn.Module):
     """Additive attention: the score of a query and a key is w . tanh(q + k), one hidden layer per head.
 
-    The matrices of its hidden layer, W_q and W_k, are the query and key projections of the layer that holds it.
-    Needs memory for (..., T, S, K) hidden units, where the dot product needs none: the reason it lost.
+    A layer with this score keeps the module, for its trained w, as `score`, and the method `forward` as its kernel. The
+    matrices of the hidden layer, W_q and W_k, are the query and key projections of that layer. Needs memory for
+    (..., T, S, K) hidden units, where the dot product needs none: the reason it lost.
     """
 
     def __init__(self, heads: int, d_k: int):
@@ -200,9 +201,10 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, heads * d_k, bias)
         self.value = nn.Linear(d_model, heads * d_v, bias)
         self.out = nn.Linear(heads * d_v, d_model, bias)
-        self.kernel: Kernel = (
-            Additive(heads, d_k) if config.score == "additive" else unscaled if config.score == "unscaled" else fused
-        )
+        self.kernel: Kernel = unscaled if config.score == "unscaled" else fused
+        if config.score == "additive":
+            self.score = Additive(heads, d_k)
+            self.kernel = self.score.forward
 
     def split(self, x: Tensor, packing: Packing) -> Tensor:
         return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D

@@ -115,7 +115,10 @@ class GlobalAttention(nn.Module):
             nn.Linear(d_model, d_model, bias=False) if additive else nn.Identity() for _ in range(2)
         )
         self.scale = 1.0 if additive else math.sqrt(d_model)  # the plain dot product: undo the kernel's division
-        self.kernel: Kernel = Additive(1, d_model) if additive else fused
+        self.kernel: Kernel = fused
+        if additive:
+            self.score = Additive(1, d_model)
+            self.kernel = self.score.forward
 
     def forward(self, states: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         """states (B, T, M) of the decoder; keys, memory (B, S, M); mask (B, 1, 1, S) -> context (B, T, M)."""

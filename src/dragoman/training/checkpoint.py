@@ -24,7 +24,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import load_model, verify, write_model
+from dragoman.model_folder import current_names, load_model, verify, write_model
 
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
@@ -134,7 +134,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     model, tokenizer = load_model(folder)
     try:
         progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-        state = load_file(folder / "state.safetensors")
+        state = current_names(load_file(folder / "state.safetensors"))
     except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint cannot be gone on from: {error}") from None
     return Checkpoint(folder, model, tokenizer, state, progress)
