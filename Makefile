@@ -10,7 +10,7 @@ demo: .venv/demo.installed
 	$(BIN)/dragoman demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: .venv/test.installed
 	$(BIN)/python -m pytest -m slow
