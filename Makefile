@@ -1,5 +1,5 @@
-# make demo: learn a phrasebook, translate, draw.   make test: everything that must hold.
-# Both set up .venv first; the exact versions are in constraints.txt.
+# make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
+# Both create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
 BIN = .venv/bin
@@ -25,8 +25,8 @@ benchmark: .venv/benchmark.installed peers
 	$(BIN)/dragoman benchmark memory --threads 2
 	$(BIN)/dragoman benchmark decoding-length --threads 1
 
-# Toolkits to measure against, 5 GB. Each has an environment of its own: what they need excludes each other. The packages
-# beside each are those that it needs and does not ask for.
+# Toolkits to measure against, 5 GB. Each has its own environment, because their requirements conflict. PACKAGES also names
+# what a toolkit needs but does not declare.
 peers: .venv/peers/marian .venv/peers/joeynmt .venv/peers/eole
 
 TORCH = $(shell grep '^torch==' constraints.txt)
@@ -37,7 +37,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 	$(PYTHON) -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check $(PACKAGES) || (rm -r $@; exit 1)
 
-# BertViz would bring boto3, which it needs for nothing that is tested here.
+# BertViz without its dependencies: it would bring boto3, which none of our tests needs.
 .venv/test.installed: ALONE = bertviz==1.4.1
 .venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -5,48 +5,106 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import __version__
 from dragoman.cli import COMMANDS, main
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND = re.compile(r"(?:^    |`)dragoman (benchmark [a-z-]+|[a-z]+)([^`\n]*)", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#:]+)\)")
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "dragoman"
+FRONT = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", PACKAGE / "README.md"]
+PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"(?:^    |`|-m )dragoman (benchmark [a-z-]+|[a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
+LINK = re.compile(r"\]\(([^):#]*)(?:#([^)]+))?\)")
+
+
+def names(pages: list[Path]) -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def read(page: str | Path) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
 def commands() -> list[tuple[str, str, list[str]]]:
-    """(page, command, its flags), of every command line on the pages."""
-    found = []
-    for page in PAGES:
-        for name, rest in COMMAND.findall(page.read_text(encoding="utf-8")):
-            found.append((page.name, name, re.findall(r"(?<!\S)--?[a-z][a-z.-]*", rest)))
-    return found
+    """Return (page, command, its flags) for every command line on the pages."""
+    return [
+        (page, name, sorted(set(re.findall(r"(?<!\S)--?[a-z][a-z0-9.-]*", rest))))
+        for page in names(PAGES)
+        for name, rest in COMMAND.findall(read(page))
+    ]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^    .*$", "", text, flags=re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_pages_show_every_command():
     assert {name.split()[0] for _, name, _ in commands()} >= set(COMMANDS)
 
 
-@pytest.mark.parametrize(("page", "name", "flags"), commands())
-def test_commands_and_flags_on_the_pages_exist(page, name, flags, capsys):
-    assert name.split()[0] in COMMANDS, page
+@pytest.mark.parametrize("name", sorted({name for _, name, _ in commands()}))
+def test_commands_and_flags_on_the_pages_exist(name: str, capsys: pytest.CaptureFixture[str]):
+    assert name.split()[0] in COMMANDS
     with pytest.raises(SystemExit) as end:
         main([*name.split(), "--help"])
     assert end.value.code == 0
-    words = set(re.findall(r"--?[a-z][a-z.-]*", capsys.readouterr().out))
-    assert set(flags) <= words
+    known = set(re.findall(r"--?[a-z][a-z0-9.-]*", capsys.readouterr().out))
+    for page, command, flags in commands():
+        assert command != name or set(flags) <= known, (page, name, set(flags) - known)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", names(PAGES))
+def test_links_lead_somewhere(page: str):
+    for target, anchor in LINK.findall(read(page)):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(read(file)), (target, anchor)
 
 
 def test_files_and_names_of_the_table_from_paper_to_code_exist():
-    text = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
-    package = ROOT / "src" / "dragoman"
-    code = "\n".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
+    text = read("docs/paper-to-code.md")
+    code = "\n".join(file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
     for name in re.findall(r"`([\w/]+\.py)`", text):
-        assert (package / name).exists(), name
+        assert (PACKAGE / name).exists(), name
     for name in re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+)`", text):
         assert re.search(rf"\b{name}\b", code), name
+
+
+@pytest.mark.parametrize("page", [page for page in names(PAGES) if not page.startswith("CHANGELOG")])
+def test_dotted_names_on_the_pages_can_be_imported(page: str):
+    """`dragoman.data.spec.parse_corpora(words)` is a module and a name in it."""
+    for dotted in set(re.findall(r"`(dragoman\.[\w.]+\w)\(", read(page))):
+        module, _, name = dotted.rpartition(".")
+        assert hasattr(__import__(module, fromlist=[name]), name), dotted
+    for module, imported in re.findall(r"^(?:    )?from (dragoman[\w.]*) import ([\w, ]+)$", read(page), re.MULTILINE):
+        for name in imported.split(", "):
+            assert hasattr(__import__(module, fromlist=[name]), name), (module, name)
+
+
+def test_the_folders_of_the_tree_in_the_readme_are_those_of_the_package():
+    tree = read("README.md").split("## What is where")[1].split("\n## ")[0]
+    shown = set(re.findall(r"^        (\w+)/ ", tree, re.MULTILINE))
+    assert shown == {folder.name for folder in PACKAGE.iterdir() if list(folder.glob("*.py"))}
+
+
+def numbers(text: str, row: str) -> list[str]:
+    """Return the numbers of a table's row, without spreads and ratios."""
+    (line,) = [line for line in text.split("\n") if line.startswith(f"| {row} ")]
+    cells = [cell.strip(" *") for cell in line.removeprefix(f"| {row}").split(" | ")]
+    return re.findall(r"(?<![\d.,])\d[\d,]+(?=[ *;]|$)", " ; ".join(re.sub(r" ± \d+ %", "", cell) for cell in cells))
+
+
+def test_the_speeds_in_the_readme_are_those_of_the_benchmarks():
+    readme, page = read("README.md"), read("docs/benchmarks.md")
+    _, own_batches, _, _, marian, joey, _ = numbers(page, "base | each its best")
+    assert numbers(readme, "training, `base`, CPU, tokens/s") == [own_batches, marian, joey]
+    one_thread = page.split("## Decoding speed")[1].split("Two threads:")[0]
+    ours, _, float32, int8, marian, joey = numbers(one_thread, "beam 4, batch 32")
+    row = "decoding, beam 4, batch 32, one CPU thread, tokens/s"
+    assert numbers(readme, row) == [ours, marian, joey, float32, int8]
+
+
+def test_the_changelog_begins_with_this_version():
+    first = next(line for line in read("CHANGELOG.md").split("\n") if line.startswith("## "))
+    assert first.split()[1] == __version__

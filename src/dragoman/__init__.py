@@ -1,9 +1,9 @@
-"""dragoman: the Transformer, trained on your own sentence pairs, looked inside, and put to work."""
+"""dragoman: train a Transformer on your own sentence pairs, look inside it, and put it to work."""
 
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public names, each imported when it is first used, so that the command line starts at once.
 _WHERE = {

@@ -162,5 +162,5 @@ def in_words(first: Estimate, second: Estimate, sentences: int) -> str:
     difference = f"{first.name} {first} against {second}: {abs(gain):.1f} {'better' if gain > 0 else 'worse'}"
     if sentences < FEW:
         return f"{difference}; {sentences} sentences are too few to tell it from chance"
-    verdict = "hardly chance" if second.p < CHANCE else "may be chance"
+    verdict = "significant" if second.p < CHANCE else "not significant"
     return f"{difference}, {verdict} (p = {second.p:.3f})"
