@@ -9,21 +9,21 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, UsageError
 
 COMMANDS = {
-    "demo": "learn a phrasebook in a few minutes, translate, draw: everything, end to end",
-    "check": "what is wrong with sentence pairs, and where",
-    "train": "learn to translate from your sentence pairs",
-    "translate": "translate lines of text with a model",
+    "demo": "train a phrasebook translator in a few minutes, translate, draw: everything end to end",
+    "check": "find what is wrong with sentence pairs, and where",
+    "train": "train a translator on your sentence pairs",
+    "translate": "translate text or documents with a model",
     "plot": "draw the curves of training runs",
-    "average": "one model from the mean weights of several checkpoints",
-    "evaluate": "BLEU and chrF of a model on a test set",
-    "score": "how probable a model finds given translations",
-    "align": "which source word goes with which target word",
-    "info": "what a model or a preset consists of, and what it costs",
-    "inspect": "draw what the model looked at while it translated",
-    "lab": "experiments on the claims of the paper and the notes: figures, tables, one report",
-    "insight": "how a model learned: gradients, updates, attention over its checkpoints",
-    "distill": "a small, fast student that learns from a model's translations",
-    "backtranslate": "sentence pairs from text in the target language alone",
+    "average": "average the weights of several checkpoints into one model",
+    "evaluate": "measure BLEU and chrF of a model on a test set",
+    "score": "show how probable a model finds given translations",
+    "align": "show which source word goes with which target word",
+    "info": "show what a model or a preset consists of, and what it costs",
+    "inspect": "draw what a model looked at while it translated",
+    "lab": "run experiments on claims about Transformers: figures, tables, one report",
+    "insight": "show how a model learned: gradients, updates, attention over its checkpoints",
+    "distill": "train a small, fast student on a model's translations",
+    "backtranslate": "make sentence pairs from text in the target language",
     "benchmark": "measure speed, beside other toolkits where they are installed",
 }
 
@@ -33,7 +33,7 @@ usage: dragoman COMMAND ...
 
 {chr(10).join(f"  {name:<13} {purpose}" for name, purpose in COMMANDS.items())}
 
-  dragoman COMMAND --help tells more. A first walk: dragoman demo
+  dragoman COMMAND --help explains a command. To see it all at work: dragoman demo
 """
 
 

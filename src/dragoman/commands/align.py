@@ -26,9 +26,9 @@ LEAST = 0.0005  # weights that --soft would show as 0.000 are left out
 
 @dataclass(frozen=True)
 class Options:
-    """Which source word goes with which target word: one line for each pair, in the same order.
+    """Align source words with target words, one line per pair, in the same order.
 
-    A line has pairs of word numbers as Moses writes them, the source first, counted from 0: 0-0 1-2 2-1.
+    A line holds pairs of word numbers in the format of Moses, source first, counted from 0: 0-0 1-2 2-1.
 
     $ dragoman align -m runs/en-ko pairs.tsv
     $ dragoman align -m runs/en-ko pairs.tsv --measure --text
@@ -37,21 +37,21 @@ class Options:
     model: Model
     "model folder or run folder"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
-    "sentence pairs in any form that training reads (docs/corpora.md)"
+    "sentence pairs in any format that training reads (docs/corpora.md)"
     layer: int | None = None
-    "decoder layer, from 1; with --head alone: the last. Without both: what was measured for the model"
+    "decoder layer, from 1; with --head alone: the last; without both: the best one, as measured for the model"
     head: int | None = None
     "attention head, from 1; with --layer alone: the mean of all"
     measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "find the best layer and head on these pairs first; it takes a thousand pairs or more"
+    "find the best layer and head on these pairs first; give it a thousand pairs or more"
     threshold: float | None = None
-    "all pairs of words with at least this weight, above 0; default: for each target word the strongest"
+    "print all pairs of words with at least this weight, above 0; default: the strongest for each target word"
     soft: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "all pairs of words, each with its weight: 0-0:0.912"
+    "print all pairs of words with their weights: 0-0:0.912"
     text: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "the words instead of their numbers"
+    "print words instead of their numbers"
     pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "align subwords, for languages that are written without spaces"
+    "align subwords, for languages written without spaces"
 
 
 def main(arguments: list[str]) -> None:

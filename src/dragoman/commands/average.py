@@ -13,18 +13,18 @@ from dragoman.errors import DragomanError, UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """One model whose weights are the mean of several checkpoints; often better than any of them. Prints its name.
+    """Average the weights of several checkpoints into one model, often a better one, and print its name.
 
     $ dragoman average runs/en-ko --out runs/en-ko-average
     $ dragoman average runs/en-ko/checkpoints/step-00004000 runs/en-ko/best --out runs/en-ko-average
     """
 
     models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN|CHECKPOINT ...")]
-    "run folders, for their last checkpoints; checkpoints and other model folders, for themselves"
+    "run folders (their last checkpoints are averaged), single checkpoints or other model folders"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
-    "the new model folder"
+    "new model folder"
     last: int = 5
-    "how many checkpoints of each run"
+    "number of checkpoints from each run"
 
 
 def main(arguments: list[str]) -> None:

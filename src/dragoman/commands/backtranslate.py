@@ -13,9 +13,9 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Make sentence pairs from text in the target language, with a model that translates it back into the source.
+    """Make sentence pairs from text in the target language, with a model that translates it into the source language.
 
-    The same command again goes on where it was stopped. Prints how the pairs are named to `dragoman train`.
+    Rerun the same command to resume. It prints what to pass to `dragoman train`.
 
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv --temperature 1
@@ -25,33 +25,33 @@ class Options:
     model: Model
     "model folder or run folder, from the target language into the source language"
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")]
-    "text in the target language, a sentence in each line; plain, .gz or .zst"
+    "text in the target language, one sentence per line; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="TSV")]
-    "the pairs: translation TAB line of text"
+    "file to write the pairs to: translation TAB line of text"
     tag: str = "bt"
-    "what training puts in front of these sources, to tell them from real ones; '' for nothing"
+    "tag that training puts in front of these sources, to tell them from real ones; '' for none"
     model_tag: str = ""
-    "what goes in front of every line for this model, if it was trained with tags"
+    "tag to put in front of every line, if this model was trained with tags"
     noise: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "drop, replace and move some words of the translations"
     max_tokens: int = 256
-    "longest line, in tokens; longer ones are left out, and counted"
+    "maximum length of a line in tokens; longer ones are skipped and counted"
     block: int = 1000
-    "lines that are translated and saved together"
+    "number of lines to translate and save together"
     shard: str | None = None
-    "the share of this process: 2/4 is the second of four; whichever ends last joins them"
+    "share of this process: 2/4 is the second of four; whichever finishes last joins them"
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
+    "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
-    "what searches: our own decoder, or CTranslate2, which is faster on processors"
+    "decoder: our own, or CTranslate2, which is faster on CPUs"
     compute_type: str = "float32"
-    "what CTranslate2 computes in; int8 is fastest"
+    "data type in which CTranslate2 computes; int8 is the fastest"
     device: Device = "auto"
     "where to compute"
     threads: int | None = None
-    "CPU threads; default: as PyTorch chooses, one per core"
+    "CPU threads; default: PyTorch's choice, one per core"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "say nothing on standard error"
+    "print nothing on standard error"
     search: Search = SearchConfig()
 
 

@@ -15,7 +15,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Training:
-    """Target tokens per second of whole training steps, beside other toolkits. Run nothing beside it.
+    """Measure whole training steps in target tokens per second, beside other toolkits. Run nothing else meanwhile.
 
     $ dragoman benchmark training --threads 2
     $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
@@ -25,11 +25,11 @@ class Training:
     threads: int = 1
     "CPU threads"
     rounds: int = 3
-    "how often each contender is timed"
+    "number of rounds for each contender"
     shapes: tuple[Literal["tiny", "small", "base"], ...] = ("tiny", "small", "base")
     "sizes of the model"
     corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
-    "sentence pairs to take batches from; default: random ones, with lengths as real text has them"
+    "sentence pairs to make batches from; default: random ones with realistic lengths"
     peers: tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...] = (
         "marianmt",
         "torch",
@@ -37,12 +37,12 @@ class Training:
         "joeynmt",
         "eole",
     )
-    "whom to measure against; those that are not installed are left out"
+    "toolkits to measure against; those not installed are skipped"
 
 
 @dataclass(frozen=True)
 class Quality:
-    """BLEU and chrF after the same minutes of training: dragoman, an LSTM, and Hugging Face MarianMT of the same shape.
+    """Compare BLEU and chrF after the same minutes of training: dragoman, an LSTM, and a Hugging Face MarianMT.
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
     $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
@@ -60,7 +60,7 @@ class Quality:
     preset: PresetName = "small"
     "of dragoman"
     recipe: Annotated[str, tyro.conf.arg(metavar="TOML")] = ""
-    "settings as for dragoman train, instead of a preset; the LSTM has its vocabulary, dropout and training"
+    "settings file instead of a preset; the LSTM uses its vocabulary, dropout and training"
     out: str = "runs/quality"
     "folder for the runs"
     threads: int = 1
@@ -69,7 +69,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Target tokens per second of search, beside Hugging Face, CTranslate2, Marian and JoeyNMT with the same weights.
+    """Measure search in target tokens per second, beside Hugging Face, CTranslate2, Marian and JoeyNMT.
 
     $ dragoman benchmark decoding --threads 2
     """
@@ -78,14 +78,14 @@ class Decoding:
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "how often each contender is timed"
+    "number of rounds for each contender"
     sentences: int = 64
-    "how many are decoded in batches"
+    "number of sentences in a batch"
 
 
 @dataclass(frozen=True)
 class DecodingLength:
-    """Milliseconds per output token, by how long the output is.
+    """Measure milliseconds per output token, by the length of the output.
 
     $ dragoman benchmark decoding-length --threads 2
     """
@@ -94,30 +94,30 @@ class DecodingLength:
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "how often each length is timed"
+    "number of rounds for each length"
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Sentences per second from text to text with the CTranslate2 engine, beside CTranslate2 given ready subwords.
+    """Measure text to text with the CTranslate2 engine in sentences per second, beside CTranslate2 given subwords.
 
     $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --threads 2
     """
 
     module: ClassVar = "pipeline"
     model: Model
-    "folder of a model or of a run"
+    "model folder or run folder"
     test: Annotated[str, tyro.conf.arg(metavar="TSV")]
     "sentence pairs whose sources are translated"
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "how often each contender is timed"
+    "number of rounds for each contender"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of training on corpora of made-up sentences, and the time to tokenise them and to plan an epoch.
+    """Measure the memory of training on made-up corpora, and the time to tokenise them and to plan an epoch.
 
     $ dragoman benchmark memory --pairs 500000
     """
@@ -126,7 +126,7 @@ class Memory:
     threads: int = 1
     "CPU threads"
     pairs: tuple[int, ...] = (500_000, 1_000_000, 5_000_000)
-    "how many pairs, one run each"
+    "corpus sizes in pairs, one run each"
     steps: int = 20
     "of training"
 

@@ -20,7 +20,7 @@ Words = tyro.conf.arg(metavar="CORPUS...")
 
 @dataclass(frozen=True)
 class Options:
-    """What is wrong with sentence pairs, where, and what to do; before any training.
+    """Find what is wrong with sentence pairs, where, and what to do about it, before you train.
 
     Exit code 1 if there are errors (training stops at them) or warnings (such pairs do harm), 0 if there are none.
 
@@ -34,15 +34,15 @@ class Options:
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
     "files of pairs (TSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
     dev: Annotated[tuple[str, ...], Words] = ()
-    "pairs to validate on: checked too, and the corpora must not overlap with them"
+    "pairs to validate on: checked, too, also for overlap with the corpora"
     test: Annotated[tuple[str, ...], Words] = ()
-    "pairs to test on, likewise"
+    "pairs to test on: checked in the same way"
     write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
     "write the pairs without errors and warnings to this file"
     max_ratio: float = 3.0
-    "how many times as long as is usual here one side may be for the other"
+    "how many times longer than usual in this corpus one side may be, relative to the other"
     max_length: int = 2000
-    "most characters of a side"
+    "maximum number of characters on a side"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 

@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError, UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Make a phrasebook corpus, learn it, score held-out sentences, translate a few, and draw what the model looked at.
+    """Make a phrasebook corpus, train on it, score held-out sentences, translate a few, and draw the attention.
 
     $ dragoman demo
     $ dragoman demo --to de
@@ -23,7 +23,7 @@ class Options:
     to: Literal["ko", "de", "es"] = "ko"
     "language to translate into from English"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    "folder for corpus, model and pictures; default: runs/demo-en-ko"
+    "folder for corpus, model and figures; default: runs/demo-en-ko"
     minutes: float = DEMO.training.minutes or 2.0
     "minutes of training"
 

@@ -24,11 +24,10 @@ ENCODER_LAYERS, DECODER_LAYERS = 6, 1  # of a student, where nobody says: depth 
 
 @dataclass(frozen=True)
 class Options:
-    """A small, fast student of a model: it learns from the teacher's translations of the training sources.
+    """Train a small, fast student on a teacher's translations of the training sources.
 
-    Translates the sources of --train with the teacher, trains the student, and shows both side by side. The same
-    command again goes on where it was stopped. The student has the teacher's subwords and settings, but a deep encoder
-    and a shallow decoder.
+    It translates the sources of --train with the teacher, trains the student, and compares the two. The student has the
+    teacher's subwords and settings, but a deep encoder and a shallow decoder. Rerun the same command to resume.
 
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --out runs/student --shard 2/4
@@ -43,27 +42,27 @@ class Options:
     test: tuple[str, ...] = ()
     "sentence pairs to compare teacher and student on; default: those of --dev"
     out: str = ""
-    "folder for the run of the student, and for the teacher's translations"
+    "folder for the student's run and the teacher's translations"
     originals: float = 0.0
-    "weight of the original pairs of --train, to learn from beside the teacher's; 0: without them"
+    "weight of the original pairs of --train besides the teacher's translations; 0: do not use them"
     block: int = 1000
-    "texts that the teacher translates and saves together"
+    "number of texts to translate and save together"
     shard: str | None = None
-    "translate only: 2/4 is the second of four shares; without --shard, whatever is left, and then the training"
+    "translate one share only: 2/4 is the second of four; without it, translate what is left, then train"
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "translate on a Ray cluster: that of RAY_ADDRESS, or the cores of this machine"
+    "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
-    "what translates: our own decoder, or CTranslate2, which is faster on processors"
+    "decoder: our own, or CTranslate2, which is faster on CPUs"
     compute_type: str = "float32"
-    "what CTranslate2 computes in; int8 is fastest"
+    "data type in which CTranslate2 computes; int8 is the fastest"
     preset: PresetName = "small"
-    "where the settings of training start from"
+    "preset of the training settings"
     model: TransformerConfig = SMALL.model
     training: TrainingConfig = SMALL.training
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object instead of a table"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "say nothing on standard error"
+    "print nothing on standard error"
     search: Search = SearchConfig()
 
 

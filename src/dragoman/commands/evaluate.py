@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; on request TER, intervals,
-    and how it compares with other translations.
+    """Measure BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; on request TER,
+    confidence intervals, and a comparison with other translations.
 
     $ dragoman evaluate -m runs/en-ko test.tsv
     $ dragoman evaluate -m runs/en-ko test.en test.ko --details --sentences table.tsv
@@ -29,9 +29,9 @@ class Options:
     model: Model
     "model folder or run folder"
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
-    "sentence pairs in any form that training reads (docs/corpora.md)"
+    "sentence pairs in any format that training reads (docs/corpora.md)"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
-    "a further model with the same tokenizer: the mean of the probabilities of all counts"
+    "another model with the same tokenizer; probabilities are averaged"
     search: Search = SearchConfig()
     device: Device = "auto"
     "where to compute"
@@ -42,7 +42,7 @@ class Options:
     sentences: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "also write a table to this file (TSV): source, reference, translation and scores of each sentence"
     details: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "also TER, 95 % intervals, and scores by the length of the source"
+    "also print TER, 95 % confidence intervals, and scores by the length of the source"
     against: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
     "compare with this model"
     against_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -15,7 +15,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """What a model consists of and what it costs: parameters, operations per token, memory.
+    """Show what a model consists of and what it costs: parameters, operations per token, memory.
 
     $ dragoman info runs/en-ko
     $ dragoman info --preset base --vocabulary 37000
@@ -25,9 +25,9 @@ class Options:
     model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
     "model folder or run folder"
     preset: PresetName | None = None
-    "a preset, instead of a model"
+    "describe a preset instead of a model"
     vocabulary: int | None = None
-    "words in the preset's joint vocabulary; default: what the preset suggests"
+    "size of the preset's vocabulary; default: what the preset suggests"
     diagram: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "draw the architecture from the model's modules: .svg, .png or .pdf"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

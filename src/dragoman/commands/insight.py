@@ -14,10 +14,10 @@ from dragoman.errors import DragomanError, UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """How a model learned, from the checkpoints that its run has kept. Prints the name of the file.
+    """Show how a model learned, from the checkpoints that its run kept, and print the name of the file.
 
-    For each checkpoint: the gradient and the change of each layer, the entropy of each attention head, and what the
-    words of one sentence looked at. As a page with a slider (.html), or as a figure.
+    It shows for each checkpoint the gradient and the change of each layer, the entropy of each attention head, and
+    the attention of one sentence, as a page with a slider (.html) or as a figure.
 
     $ dragoman insight runs/en-ko --pairs dev.tsv
     $ dragoman insight runs/en-ko --pairs dev.tsv --sentence 7 --out insight.svg
@@ -26,13 +26,13 @@ class Options:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     "run folder; it may still be training"
     pairs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
-    "sentence pairs in any form that training reads; default: those that the run validates on"
+    "sentence pairs in any format that training reads; default: the dev pairs of the run"
     sentence: int = 1
-    "which of the pairs is filmed, from 1"
+    "number of the pair whose attention is shown, from 1"
     pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "film subwords instead of words"
+    "show subwords instead of words"
     out: Path = Path("insight.html")
-    "a page: .html; or a figure: .svg, .png or .pdf"
+    "page (.html) or figure (.svg, .png, .pdf) to write"
 
 
 def main(arguments: list[str]) -> None:

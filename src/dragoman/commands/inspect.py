@@ -31,7 +31,7 @@ WHICH = {  # the views for which a layer or head, a kind of attention, or pieces
 
 @dataclass(frozen=True)
 class Options:
-    """Draw which source words the model looked at for each word of its translation, and what else went on.
+    """Draw which source words the model attended to for each word of its translation, and more.
 
     $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
     $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --html page.html
@@ -42,19 +42,19 @@ class Options:
     text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")] = ""
     "the sentence to translate"
     translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
-    "look at this translation instead of the model's own"
+    "inspect this translation instead of the model's own"
     tag: str = ""
-    "the tag that goes in front of the text, for models that were trained with tags"
+    "tag to put in front of the text, for models trained with tags"
     out: Path | None = None
-    "the figure: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
+    "figure to draw: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
     html: Path | None = None
-    "a page to share, in one file: every layer and head, the search, probabilities, what each source word does"
+    "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "print everything as JSON, with all weights, and nothing else"
+    "print everything as JSON, with all weights, and draw nothing"
     view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
-    "what the figure shows; docs/inspecting.md explains each of them"
+    "what the figure shows (docs/inspecting.md)"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
-    "with --view heads, instead of TEXT: statistics over these sentence pairs, the first 200 that the model takes"
+    "with --view heads, instead of TEXT: statistics over the first 200 of these sentence pairs that fit the model"
     kind: Literal["cross", "encoder", "decoder"] = "cross"
     "attention over the source, or self-attention"
     layer: int | None = None
@@ -62,7 +62,7 @@ class Options:
     head: int | None = None
     "attention head, from 1; default: the mean of all"
     aggregate: Literal["mean", "max", "rollout"] | None = None
-    "many maps as one: of all heads of all layers, or of --layer; a rollout goes from the first layer up to it"
+    "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
     pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
     search: Search = SearchConfig()

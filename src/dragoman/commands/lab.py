@@ -18,7 +18,7 @@ GROUPS = {"all": EXPERIMENTS, "comparisons": COMPARISONS}
 
 @dataclass(frozen=True)
 class Options:
-    """The claims of the notes and of the paper as experiments: numbers, figures, and a page that says what was seen.
+    """Run experiments on claims about Transformers: numbers, figures, and a page with the verdicts.
 
     $ dragoman lab
     $ dragoman lab scaling masks
@@ -29,19 +29,19 @@ class Options:
     experiments: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...|all|comparisons]")
     ] = ()
-    "which ones to run; without a name they are listed; comparisons: all those that train on sentence pairs of yours"
+    "experiments to run; without a name they are listed; comparisons: all that train on your own sentence pairs"
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "a quarter of the steps and one seed: all of them in minutes"
+    "use a quarter of the steps and one seed: all experiments in a few minutes"
     out: Path = Path("lab")
-    "folder for report.html, figures and tables; a report that is there is replaced"
+    "folder for report.html, figures and tables; replaces an earlier report"
     seeds: tuple[int, ...] = ()
-    "repeat each experiment with these; default: 1 2 3, with --quick: 1"
+    "seeds to repeat each experiment with; default: 1 2 3, with --quick: 1"
     train: tuple[str, ...] = ()
-    "sentence pairs for comparisons to train on, as for dragoman train"
+    "sentence pairs on which the comparisons train, as for dragoman train"
     dev: tuple[str, ...] = ()
-    "sentence pairs for their dev loss"
+    "sentence pairs for the dev loss of the comparisons"
     test: tuple[str, ...] = ()
-    "sentence pairs for their scores"
+    "sentence pairs on which the comparisons are scored"
 
 
 def main(arguments: list[str]) -> None:

@@ -13,7 +13,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Draw the curves of training runs in one figure: losses, BLEU, chrF, learning rate, speed. Prints its name.
+    """Draw the curves of training runs in one figure (losses, BLEU, chrF, learning rate, speed) and print its name.
 
     $ dragoman plot runs/first
     $ dragoman plot runs/first runs/second --against time --out curves.png
@@ -22,7 +22,7 @@ class Options:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
     "run folders; they may still be training"
     out: Path = Path("curves.svg")
-    "the figure: .svg, .png or .pdf"
+    "figure to draw: .svg, .png or .pdf"
     against: Literal["steps", "time", "tokens"] = "steps"
     "draw against steps, time spent in training, or target tokens seen"
 

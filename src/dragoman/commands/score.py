@@ -22,10 +22,10 @@ BLOCK = 1024  # pairs in memory
 
 @dataclass(frozen=True)
 class Options:
-    """How probable a model finds each target, given its source: one line for each pair, in the same order.
+    """Show how probable a model finds each target given its source, one line per pair, in the same order.
 
-    The log-probability of the target in nats, its end included, a tab, and the same divided by its tokens. Closer to
-    zero is better.
+    A line holds the log-probability of the target in nats, EOS included, a tab, and the same divided by the number of
+    tokens. Closer to zero is better.
 
     $ dragoman score -m runs/en-ko pairs.tsv
     $ dragoman score -m runs/en-ko mine.en mine.ko --json
@@ -34,7 +34,7 @@ class Options:
     model: Model
     "model folder or run folder"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
-    "sentence pairs in any form that training reads (docs/corpora.md)"
+    "sentence pairs in any format that training reads (docs/corpora.md)"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print a JSON object for each pair, with the log-probability of each token"
 

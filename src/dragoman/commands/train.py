@@ -15,11 +15,11 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Learn to translate from sentence pairs.
+    """Train a translator on sentence pairs.
 
-    Needs pairs to learn from and pairs to validate on: TSV files (source TAB target), JSONL, Parquet, TMX, PO, or a
-    source file and a target file; several of them, with `weight=2` or `tag=news` after each. Ctrl-C stops and saves;
-    the same command again goes on. Settings come from the preset, then from CONFIG.toml, then from flags.
+    It needs pairs to learn from and pairs to validate on: TSV files (source TAB target), JSONL, Parquet, TMX, PO, or a
+    source file and a target file; several of them, with `weight=2` or `tag=news` after each. Ctrl-C saves and stops;
+    rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from flags.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
 

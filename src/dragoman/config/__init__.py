@@ -55,17 +55,17 @@ class AttentionConfig:
     """Multi-head attention, section 3.2.2."""
 
     heads: int = 8
-    "how many heads attend side by side"
+    "number of attention heads"
     d_k: int | None = None
-    "size of a query and a key; default: d_model / heads"
+    "size of each query and key; default: d_model / heads"
     d_v: int | None = None
-    "size of a value; default: d_model / heads"
+    "size of each value; default: d_model / heads"
     bias: bool = False
     "add a bias in the query, key, value and output projections"
     dropout: float = 0.0
     "dropout on the attention weights (the paper uses none)"
     score: Literal["dot", "unscaled", "additive"] = "dot"
-    "how a query is compared with a key; dot and unscaled: their product, with and without the division by sqrt(d_k)"
+    "how queries are compared with keys: dot product divided by sqrt(d_k), not divided, or additive attention"
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "heads", "d_k", "d_v")
@@ -100,14 +100,14 @@ class FeedForwardConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer without its vocabulary: the defaults are the base model of the paper, section 3 and Table 3."""
+    """A Transformer without its vocabulary. The defaults are the base model of the paper (section 3, Table 3)."""
 
     d_model: int = 512
-    "size of the vector that stands for a token between layers"
+    "size of the vector of a token between layers"
     encoder_layers: int = 6
-    "layers of the encoder"
+    "encoder layers"
     decoder_layers: int = 6
-    "layers of the decoder"
+    "decoder layers"
     attention: AttentionConfig = AttentionConfig()
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: float = 0.1
@@ -117,15 +117,15 @@ class TransformerConfig:
     )
     "how the model knows word order"
     norm_first: bool = False
-    "normalise before each sub-layer instead of after it (the paper: after)"
+    "normalise before each sub-layer rather than after it (the paper: after)"
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: Share = "all"
-    "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
+    "one matrix for both embeddings and the output; both embeddings; the target embedding and the output; none"
     output_bias: bool = False
     "add a bias to the logits"
     max_length: int = 1024
-    "places in the table of positions; only learned positions refuse longer sentences"
+    "size of the table of positions; only learned positions refuse longer sentences"
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "d_model")
@@ -150,21 +150,21 @@ class RecurrentConfig:
     """The baseline the paper beat: a recurrent encoder and decoder, with or without attention."""
 
     cell: Literal["rnn", "lstm", "gru"] = "lstm"
-    "the recurrent cell"
+    "kind of recurrent cell"
     d_model: int = 512
     "size of embeddings and hidden states"
     layers: int = 1
-    "layers of the encoder and of the decoder"
+    "encoder layers, and as many decoder layers"
     bidirectional: bool = True
-    "let the encoder read in both directions, each with half of d_model"
+    "encode in both directions, each with half of d_model"
     attention: Literal["none", "dot", "additive"] = "dot"
-    "how the decoder looks at the source; none: only through the encoder's last state"
+    "how the decoder attends to the source; none: it only sees the encoder's last state"
     activation: Literal["tanh", "relu", "gelu"] = "tanh"
     "the non-linearity of the plain rnn cell"
     dropout: float = 0.1
     "dropout on embeddings, between layers and before the output"
     share: Share = "all"
-    "one matrix for: both embeddings and output; both embeddings; target embedding and output; nothing"
+    "one matrix for both embeddings and the output; both embeddings; the target embedding and the output; none"
 
     max_positions: typing.ClassVar[int | None] = None  # any number of tokens will do, as TransformerConfig says it
 
@@ -188,31 +188,31 @@ class SearchConfig:
     beam: int = 4
     "hypotheses kept per sentence; 1 is greedy search"
     length_penalty: float = 0.6
-    "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
+    "alpha: divide log-probabilities by ((5 + length) / 6) ^ alpha; 0 favours short output"
     coverage_penalty: float = 0.0
-    "beta: prefer, of the hypotheses that the search ends with, those that looked at every source token; 0.2 is a start"
+    "beta: prefer finished hypotheses that attended to every source token; try 0.2"
     extra_length: int = 50
-    "the longest output, in tokens more than the source has"
+    "maximum length of the output, in tokens beyond that of the source"
     min_length: int = 0
-    "the shortest output, in tokens"
+    "minimum length of the output, in tokens"
     n_best: int = 1
-    "translations for each text, at most as many as beams"
+    "number of translations per text, at most as many as beams"
     patience: float | None = None
-    "end when so many times as many hypotheses as beams are finished; default: when none can still overtake the best"
+    "stop at this many finished hypotheses per beam; default: when none can still overtake the best"
     no_repeat_ngram: int = 0
-    "no sequence of so many tokens twice; 0: all may be repeated"
+    "do not repeat any sequence of this many tokens; 0: no limit"
     beam_groups: int = 1
-    "diverse beam search: groups that share the beams and keep away from each other"
+    "diverse beam search: split the beams into groups that avoid each other's tokens"
     diversity_penalty: float = 0.5
-    "with beam_groups: what a token costs, in nats, for each hypothesis of an earlier group that goes on with it too"
+    "with beam_groups: penalty in nats for each hypothesis of an earlier group that chose the same token"
     temperature: float | None = None
-    "draw each token at random, by its probability to the power of 1 / temperature, instead of searching for the best"
+    "sample each token, from its probability to the power of 1 / temperature, instead of searching"
     top_k: int | None = None
-    "with a temperature: draw from so many tokens, the most probable ones"
+    "with a temperature: sample from this many of the most probable tokens"
     top_p: float = 1.0
-    "with a temperature: draw from as few tokens as together have this probability"
+    "with a temperature: sample from the fewest tokens that together have this probability"
     seed: int = 1
-    "with a temperature: another number draws other tokens; the same one draws the same for the same text"
+    "with a temperature: the same seed gives the same sample for the same text"
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "beam", "extra_length", "n_best", "beam_groups")
@@ -249,67 +249,67 @@ class TrainingConfig:
     """Training, section 5."""
 
     batch_tokens: int | Literal["auto"] = 4096
-    "most tokens in a batch, padding included, on each side; one batch is one update; auto: what fits and pays"
+    "tokens in a batch, per side, padding included; a batch is one update; auto: as many as fit and pay off"
     micro_batches: int | None = None
-    "parts in which a batch is worked off, shared out among processes; default: one for each process"
+    "parts in which a batch is processed, divided among processes; default: one per process"
     max_tokens: int = 256
-    "longest sentence used for training, in tokens; pairs with a longer side are left out, and counted"
+    "maximum sentence length in tokens; pairs with a longer side are skipped and counted"
     concatenate: float = 0.0
-    "share of pairs that come once more in an epoch, with another pair behind them; for small corpora of short texts"
+    "share of pairs repeated in each epoch with another pair concatenated; for small corpora of short texts"
     bpe_dropout: float = 0.0
-    "share of merges that are left out at random, so that words are seen in different pieces; for small corpora"
+    "share of merges skipped at random, so that words are split differently each time; for small corpora"
     epochs: int = 100
-    "most passes over the corpus"
+    "maximum number of passes over the corpus"
     max_steps: int | None = None
-    "most steps"
+    "maximum number of steps"
     minutes: float | None = None
-    "most minutes of training"
+    "maximum minutes of training"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
-    "how the learning rate goes on after the warm-up; cosine and linear fall to zero at max_steps"
+    "how the learning rate changes after the warm-up; cosine and linear fall to zero at max_steps"
     learning_rate: float = 1.0
-    "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); the others: the highest rate"
+    "with schedule paper: a factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); others: the peak rate"
     warmup: int = 4000
     "steps over which the learning rate rises"
     beta2: float = 0.98
-    "how slowly Adam forgets the size of gradients"
+    "decay of Adam's running mean of squared gradients"
     weight_decay: float = 0.0
-    "share of each matrix that a step takes away, times the learning rate (AdamW)"
+    "decay of the matrices, times the learning rate, as in AdamW"
     ema: float = 0.0
-    "validate and save a moving average of the weights that keeps this share of itself at each step, such as 0.999"
+    "decay of a moving average of the weights, such as 0.999, which is validated and saved; 0: none"
     label_smoothing: float = 0.1
     "share of the target probability that is spread over all words"
     clip: float = 1.0
-    "longest gradient (Euclidean norm); longer ones are scaled down; 0: no limit"
+    "maximum gradient norm; larger gradients are scaled down; 0: no limit"
     validate_every: int | None = None
-    "steps between two validations; default: an epoch, but from 100 to 1,000 steps"
+    "steps between validations; default: an epoch, but between 100 and 1,000 steps"
     save_every: int | None = None
-    "steps between two checkpoints; default: at validations"
+    "steps between checkpoints; default: at validations"
     keep: int = 5
-    "newest checkpoints that stay on disk, beside the best one"
+    "newest checkpoints to keep, besides the best one"
     stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
-    "what makes a checkpoint the best, and what patience waits for"
+    "which dev score makes a checkpoint the best and resets patience"
     patience: int = 10
-    "stop after so many validations that were no better; 0: never"
+    "stop after this many validations without improvement; 0: never"
     samples: int = 3
-    "dev sentences whose translations are shown at each validation"
+    "dev sentences to show with their translations at each validation"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    "numbers in matrix products; auto: bfloat16 where the machine computes faster with it"
+    "data type of matmuls; auto: bfloat16 where it is faster"
     checkpoint_activations: bool = False
-    "keep only the borders of layers for the way back and compute the rest again: less memory, a third more time"
+    "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False
-    "under torchrun: spread weights, gradients and moments over the processes (FSDP), for models too large for one"
+    "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
     deterministic: bool = False
-    "the same bits on any number of processes: gradients are added up in a fixed order, one thread each"
+    "get the same bits on any number of processes: add gradients in a fixed order, one thread each"
     device: Device = "auto"
     "where to compute"
     rank_timeout: float = 10.0
-    "minutes after which a process that does not answer is an error"
+    "minutes until a process that does not respond is an error"
     tensorboard: bool = False
-    "write the curves for TensorBoard, too"
+    "also write curves for TensorBoard"
     seed: int = 1
-    "of the weights, the order of the data and dropout"
+    "seed for the initial weights, the order of the data and dropout"
     threads: int | None = None
-    "CPU threads; default: as PyTorch chooses, one per core"
+    "CPU threads; default: PyTorch's choice, one per core"
 
     def __post_init__(self) -> None:
         counts = "max_tokens", "epochs", "max_steps", "warmup", "validate_every", "save_every", "keep"
@@ -353,11 +353,11 @@ class RunConfig:
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
     init_from: str = ""
-    "a model or run folder whose weights and subwords are the start: fine-tuning"
+    "model or run folder to start from, with its weights and subwords: fine-tuning"
     out: str = ""
     "folder for the run: checkpoints, metrics, samples"
     vocabulary: int | None = None
-    "subwords to learn from the corpus; default: what the preset suggests and the text supports"
+    "number of subwords to learn; default: what the preset suggests, if the text is large enough"
     model: ModelConfig = field(default_factory=TransformerConfig)
     training: TrainingConfig = TrainingConfig()
 

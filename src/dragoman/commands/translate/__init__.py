@@ -24,7 +24,7 @@ SHOWN = 60  # characters of a text in a remark
 
 @dataclass(frozen=True)
 class Options:
-    """Translate lines of text: one line out for each line in, in the same order, whatever is in them.
+    """Translate text: one line out for each line in, in the same order, whatever is in them.
 
     $ dragoman translate -m runs/en-ko "See you on Monday."
     $ dragoman translate -m runs/en-ko < source.txt > translation.txt
@@ -35,51 +35,51 @@ class Options:
     model: Model
     "model folder or run folder"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
-    "a further model with the same tokenizer: the mean of the probabilities of all counts"
+    "another model with the same tokenizer; probabilities are averaged"
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
-    "text to translate; without it, or with -, lines of the input"
+    "text to translate; without it, or with -, read lines from the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
     "file to read; default: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
     input_format: Literal["text", "tsv", "jsonl"] | None = None
-    "how to read a line: as text, as columns (the first is translated) or as an object (--text-key); default: by suffix"
+    "how to read a line: text, columns (the first is translated) or object (--text-key); default: by suffix"
     output_format: Literal["text", "tsv", "jsonl", "nbest"] = "text"
-    "translations alone; source, translation, score and other columns; objects; or all --n-best as Moses writes them"
+    "translations only; with source, score and other columns; as objects; or all --n-best, as in Moses"
     word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "with --output-format jsonl: each word of the translation with its log-probability"
+    "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "with --output-format jsonl: which word of the source goes with which of the translation, as 0-0 1-2"
+    "with --output-format jsonl: add word alignments, source first, as 0-0 1-2"
     text_key: str = "text"
-    "where JSONL has the text"
+    "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    "of a JSON document: translate the values of this key; default: all strings"
+    "in a JSON document, translate the values of this key; default: all strings"
     as_lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "take --input as lines, also where its name ends like that of a document (docs/documents.md)"
+    "read --input line by line, even if its suffix is that of a document (docs/documents.md)"
     tag: str = ""
-    "the tag that goes in front of every text, for models that were trained with tags"
+    "tag to put in front of every text, for models trained with tags"
     prefix: str = ""
-    "how every translation begins"
+    "text with which every translation begins"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
-    "source terms and the target terms that have to stand for them (docs/glossary.md)"
+    "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
-    "a word that no translation may have"
+    "word that no translation may contain"
     placeholders: bool = True
-    "placeholders, tags, addresses and code come back as they are, once each (docs/placeholders.md)"
+    "placeholders, tags, addresses and code come back unchanged, once each (docs/placeholders.md)"
     keep_numbers: bool = False
-    "so do numbers with units and times of day"
+    "numbers with units and times of day come back unchanged, too"
     detect_faults: bool = True
-    "search again, more carefully, where a translation is empty, a copy, a loop, or far too long or short"
+    "decode again, more carefully, if a translation is empty, a copy, a loop, or far too long or short"
     engine: Literal["native", "ctranslate2"] = "native"
-    "what searches; ctranslate2 is the fastest on CPUs: it converts the model once, keeps it, and proves it equal"
+    "decoder; ctranslate2 is the fastest on CPUs: it converts and verifies the model once and keeps the copy"
     compute_type: Literal["float32", "int8"] = "float32"
-    "what ctranslate2 computes in"
+    "data type in which ctranslate2 computes"
     device: Device = "auto"
     "where the native engine computes"
     threads: int | None = None
     "CPU threads"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "say nothing on standard error, not even how far it is"
+    "print nothing on standard error, not even progress"
     search: Search = SearchConfig()
 
 
