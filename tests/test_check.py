@@ -9,8 +9,8 @@ from conftest import toy_pairs, write_tsv
 from hostile import AT, CLEAN, CODECS, HOSTILE, SEPARATORS, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
 
 from dragoman.cli import main
-from dragoman.data.check.check import check as check_sets
-from dragoman.data.check.judge import Limits
+from dragoman.data.check.corpora import check as check_sets
+from dragoman.data.check.detectors import CheckLimits
 from dragoman.data.check.rules import RULES
 from dragoman.data.corpus import read_corpus, stream
 from dragoman.data.spec import parse_corpora
@@ -82,8 +82,8 @@ def test_a_check_finds_what_is_wrong_and_nothing_else(check, tmp_path: Path, cas
     assert ids(report) >= set(case.finds.split())
     assert code == any(found["level"] != "note" for found in report["findings"])
     for found in report["findings"]:
-        assert found["count"] >= len(found["places"]) > 0
-        assert all(place.startswith("a.") for place in found["places"])
+        assert found["count"] >= len(found["locations"]) > 0
+        assert all(place.startswith("a.") for place in found["locations"])
     if len(case.finds.split()) == 1 and not isinstance(case.reads, str) and "UTF-16" not in case.name:
         also = {"two targets": {"length-ratio"}, "over-long": {"length-ratio"}, "escape": {"outer-space"}}
         assert ids(report) - {case.finds} <= also.get(case.name.split(" in ")[0], set())
@@ -144,7 +144,7 @@ def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_pat
     found = finding(report, "swapped")
     long = sum(len(pairs[i][0]) > 20 for i in swapped)
     assert long <= found["count"] <= len(swapped)
-    assert {int(place.split(":")[1]) - 1 for place in found["places"]} <= swapped
+    assert {int(place.split(":")[1]) - 1 for place in found["locations"]} <= swapped
     # The control: as they were, nothing is swapped.
     write_tsv(tmp_path / "a.tsv", pairs)
     assert not {"swapped", "one-language", "script", "slipped"} & ids(check("a.tsv", "--json")[1])
@@ -157,7 +157,7 @@ def test_a_dev_set_the_other_way_round_is_found(check, tmp_path: Path):
     _, report = check("a.tsv", "--dev", "dev.tsv", "--json")
     found = finding(report, "swapped")
     assert found["count"] > 0.8 * len(book.dev)
-    assert all(place.startswith("dev.tsv:") for place in found["places"])
+    assert all(place.startswith("dev.tsv:") for place in found["locations"])
 
 
 def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
@@ -166,7 +166,7 @@ def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
     write_tsv(tmp_path / "a.tsv", [*pairs[:99], (pairs[99][0], other), *pairs[100:]])
     _, report = check("a.tsv", "--json")
     found = finding(report, "one-language")
-    assert found["places"] == ["a.tsv:100"]
+    assert found["locations"] == ["a.tsv:100"]
 
 
 def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):
@@ -178,7 +178,7 @@ def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):
         (tmp_path / name).write_bytes(text(side))
     _, report = check("a.en", "a.es", "--json")
     found = finding(report, "slipped")
-    assert found["places"][0] == "a.en:769"  # the first window of 256 lines after line 600
+    assert found["locations"][0] == "a.en:769"  # the first window of 256 lines after line 600
     assert "slipped" not in ids(check("a.en", "b.es", "--json")[1])
 
 
@@ -188,14 +188,14 @@ def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: 
     write_tsv(tmp_path / "dev.tsv", [(source.upper() + " !", "x"), *toy_pairs(70)[60:]])
     _, report = check("a.tsv", "--dev", "dev.tsv", "--json", "--write-clean", "clean.tsv")
     found = finding(report, "overlap")
-    assert (found["count"], found["places"]) == (1, [f"a.tsv:{AT + 1}"])
+    assert (found["count"], found["locations"]) == (1, [f"a.tsv:{AT + 1}"])
     assert read_corpus(["clean.tsv"]).pairs == [pair for pair in CLEAN if pair != (source, target)]
     assert "overlap" not in ids(check("clean.tsv", "--dev", "dev.tsv", "--json")[1])
     # dev and test are compared too; and without a set to compare with, nothing overlaps.
     _, report = check("clean.tsv", "--dev", "dev.tsv", "--test", "a.tsv", "--json")
     found = finding(report, "overlap")
     assert found["count"] == len(CLEAN)  # all of clean.tsv, and one of dev.tsv
-    assert found["places"][0] == "clean.tsv:1"
+    assert found["locations"][0] == "clean.tsv:1"
     assert "overlap" not in ids(check("a.tsv", "--json")[1])
 
 
@@ -222,7 +222,7 @@ def test_a_place_names_the_file_of_its_side(check, tmp_path: Path):
     (tmp_path / "a.en").write_bytes(text([s for s, _ in changed(SOURCE + "\0")]))
     (tmp_path / "a.ko").write_bytes(text([t + "\x01" * (i == 9) for i, (_, t) in enumerate(CLEAN)]))
     _, report = check("a.en", "a.ko", "--json")
-    places = {found["id"]: found["places"] for found in report["findings"]}
+    places = {found["id"]: found["locations"] for found in report["findings"]}
     assert places == {"nul": [f"a.en:{AT + 1}"], "control-character": ["a.ko:10"]}
 
 
@@ -230,7 +230,7 @@ def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
     bad = [b"\xff\tb\n", b"abc\n", b"a\t\xff\xff\n"]
     (tmp_path / "a.tsv").write_bytes(bad[0] + tsv(CLEAN) + bad[1] + bad[2])
     code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
-    places = {found["id"]: (found["count"], found["places"]) for found in report["findings"]}
+    places = {found["id"]: (found["count"], found["locations"]) for found in report["findings"]}
     assert places == {"utf-8": (2, ["a.tsv:1:1", "a.tsv:63:3"]), "columns": (1, ["a.tsv:62"])}
     assert (code, report["errors"], report["clean"]) == (1, 3, {"file": "clean.tsv", "pairs": len(CLEAN)})
     assert read_corpus(["clean.tsv"]).pairs == CLEAN
@@ -290,11 +290,11 @@ def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: 
 def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path):
     path = Path(write_tsv(tmp_path / "a.tsv", CLEAN))
 
-    report = check_sets({"train": parse_corpora([str(path)])}, Limits())
+    report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert not report.findings
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dragoman.data.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
-        report = check_sets({"train": parse_corpora([str(path)])}, Limits())
+        report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert "changed while it was read" in report.findings["unreadable"].example
 
 

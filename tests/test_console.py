@@ -11,7 +11,7 @@ from dragoman.console import ProgressDisplay, duration, time_left
 def shown(terminal: bool, quiet: bool = False) -> str:
     """What a display prints that shows figures once and logs a line with brackets, which are no markup."""
     text = io.StringIO()
-    with ProgressDisplay(Console(file=text, force_terminal=terminal, width=80), quiet) as display:
+    with ProgressDisplay(Console(file=text, force_terminal=terminal, width=80), quiet=quiet) as display:
         assert display.is_live == (terminal and not quiet)
         display.show("epoch [b]3", "30 %", 0.3, below=["loss 2.0", ""])
         display.log("[b] a line")

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, filled, read_corpus, stream
-from dragoman.data.lines import lines
+from dragoman.data.corpus import LeftOut, drop_empty, read_corpus, read_lines, stream
 from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 
@@ -35,8 +34,8 @@ untabbed = st.text(st.characters(codec="utf-8", exclude_characters="\n\t"), max_
 every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 
 
-def read_lines(path: Path) -> list[str | None]:
-    return list(lines(str(path), lambda fault: None))
+def lines_of(path: Path) -> list[str | None]:
+    return list(read_lines(str(path), lambda problem: None))
 
 
 def write(path: Path, data: str | bytes) -> str:
@@ -50,20 +49,20 @@ def test_lines_come_back_as_they_were_written(tmp_path: Path, texts: list[str], 
     path = write(tmp_path / "text", mark + "".join(line + end for line in texts))
     if not mark and texts:
         texts[0] = texts[0].removeprefix(BOM)
-    assert read_lines(Path(path)) == [line if end == "\r\n" else line.removesuffix("\r") for line in texts]
+    assert lines_of(Path(path)) == [line if end == "\r\n" else line.removesuffix("\r") for line in texts]
 
 
 @every_file_anew
 @given(st.lists(sentences))
 def test_there_are_as_many_lines_as_line_feeds(tmp_path: Path, texts: list[str]):
     path = Path(write(tmp_path / "text", "".join(line + "\n" for line in texts)))
-    assert len(read_lines(path)) == path.read_bytes().count(b"\n")
+    assert len(lines_of(path)) == path.read_bytes().count(b"\n")
 
 
 @pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
 def test_only_a_line_feed_ends_a_line(tmp_path: Path, separator: str):
     path = Path(write(tmp_path / "text", f"one{separator}two\nthree\n"))
-    assert read_lines(path) == [f"one{separator}two", "three"]
+    assert lines_of(path) == [f"one{separator}two", "three"]
     # The control: the reader that everybody writes first makes three lines of it.
     assert path.read_bytes().decode().splitlines() == ["one", "two", "three"]
 
@@ -82,7 +81,7 @@ def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path:
     rows = list(stream(origin))
     assert [row.number for row in rows] == list(range(1, len(pairs) + 1))
     left_out = LeftOut(origin)
-    assert [row.number for row in filled(iter(rows), left_out)] == full
+    assert [row.number for row in drop_empty(iter(rows), left_out)] == full
     assert sum(left_out.counts.values()) == len(pairs) - len(full)
 
 
@@ -90,7 +89,7 @@ def test_dropping_empty_lines_on_each_side_alone_would_shift(tmp_path: Path):
     source, target = write(tmp_path / "s", "one\n\nthree\n"), write(tmp_path / "t", "eins\nzwei\ndrei\n")
     assert read_corpus([source, target]).pairs == [("one", "eins"), ("three", "drei")]
     # The control: filtered one side at a time, "three" meets "zwei".
-    each = [[line for line in read_lines(Path(path)) if line] for path in (source, target)]
+    each = [[line for line in lines_of(Path(path)) if line] for path in (source, target)]
     assert ("three", "zwei") in list(zip(*each, strict=False))
 
 

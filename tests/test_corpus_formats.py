@@ -13,7 +13,7 @@ from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, Pair, filled, read_corpus, stream
+from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
@@ -68,7 +68,7 @@ def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
 def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.tsv").write_bytes(tsv(CLEAN))
     for size in (1, 2, 7, 100):
-        monkeypatch.setattr("dragoman.data.lines.BLOCK", size)
+        monkeypatch.setattr("dragoman.data.corpus.BLOCK", size)
         assert read_corpus([str(tmp_path / "a.tsv")]).pairs == CLEAN
 
 
@@ -160,7 +160,7 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     path.write_text(po(CLEAN).decode() + extra)
     (origin,) = parse_corpora([str(path)])
     left_out = LeftOut(origin)
-    assert [row[1:] for row in filled(stream(origin, left_out), left_out)] == CLEAN
+    assert [row[1:] for row in drop_empty(stream(origin, left_out), left_out)] == CLEAN
     said = [note.removeprefix(f"{path}: left out 1 ") for note in left_out.notes()]
     assert said == [
         "fuzzy messages (line 184)",
@@ -241,7 +241,8 @@ def test_corpora_follow_one_another_and_keep_their_tags(tmp_path: Path):
 
 MEASURE = """
 import resource, sys, time
-from dragoman.corpus import corpora, stream
+from dragoman.data.corpus import stream
+from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 def memory(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 list(stream(parse_corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded

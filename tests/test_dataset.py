@@ -18,7 +18,7 @@ from conftest import toy_pairs, write_tsv
 from dragoman.data import dataset
 from dragoman.data.batches import Batch, Repeat, plan
 from dragoman.data.corpus import Pair
-from dragoman.data.dataset import CHUNK, Pairs, repeated, tokenise
+from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer, normalise
 from dragoman.errors import DragomanError
@@ -54,7 +54,7 @@ def test_every_pair_comes_back_with_its_place(
             ids = tokenizer.encode(source), tokenizer.encode(target)
             assert found.ids(index) == ids
             assert found.lengths[index].tolist() == [len(ids[0]) + 1, len(ids[1]) + 1]
-            assert found.place(index) == f"{origin.files[0]}:{index + 1}"
+            assert found.location(index) == f"{origin.files[0]}:{index + 1}"
 
 
 def test_a_batch_is_that_of_the_same_lists(stored: Pairs):
@@ -76,8 +76,8 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
     expected = [(source, target) for rows in (one, one[:30]) for source, target in rows if source]
     found = [tuple(tokenizer.decode(ids) for ids in stored.ids(index)) for index in range(len(stored))]
     assert found == expected
-    assert stored.place(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
-    assert stored.place(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
+    assert stored.location(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
+    assert stored.location(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
     assert stored.repeats == (Repeat(0, CHUNK + 19, 1.0), Repeat(CHUNK + 19, CHUNK + 48, 1.0))
 
 
@@ -97,10 +97,10 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
 IN_A_PROCESS = """
 import sys
 from pathlib import Path
-from dragoman.corpus import corpora
-from dragoman.dataset import tokenise
-from dragoman.tokenizer import Tokenizer
-tokenise(corpora(sys.argv[1:2]), Tokenizer.load(Path(sys.argv[2])), 60, Path(sys.argv[3]))
+from dragoman.data.spec import parse_corpora
+from dragoman.data.dataset import tokenise
+from dragoman.data.tokenizer import Tokenizer
+tokenise(parse_corpora(sys.argv[1:2]), Tokenizer.load(Path(sys.argv[2])), 60, Path(sys.argv[3]))
 """
 
 
@@ -178,7 +178,7 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
         f"{file}: left out 3 pairs longer than 100 tokens (lines 5, 7, 12)",
     ]
     kept = [number for number in range(20) if number not in (2, 4, 6, 9, 11)]
-    assert [stored.place(index) for index in range(len(stored))] == [f"{file}:{number + 1}" for number in kept]
+    assert [stored.location(index) for index in range(len(stored))] == [f"{file}:{number + 1}" for number in kept]
     assert [tokenizer.decode(stored.ids(index)[0]) for index in range(len(stored))] == [rows[n][0] for n in kept]
 
 
@@ -268,10 +268,10 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
         corpus = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
         tokenise([corpus], tokenizer, None, tmp_path / f"{name}.arrow")
     opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
-    twice, both = repeated(opened["train"], opened["dev"])
+    twice, both = repetition_notes(opened["train"], opened["dev"])
     assert twice.startswith("3 of 38 pairs are repetitions")
     assert both.startswith("3 of 14 dev pairs are in the training corpus")
-    assert repeated(opened["clean"], opened["unseen"]) == []  # the control
+    assert repetition_notes(opened["clean"], opened["unseen"]) == []  # the control
 
 
 def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
@@ -338,7 +338,11 @@ def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
         except DragomanError:
             seen += 1
             continue
-        assert (found.fingerprint, found.repeats, found.longest) == (stored.fingerprint, stored.repeats, stored.longest)
+        assert (found.fingerprint, found.repeats, found.max_length) == (
+            stored.fingerprint,
+            stored.repeats,
+            stored.max_length,
+        )
         assert same(found.batch(np.arange(len(found))), stored.batch(np.arange(len(stored))))
     assert seen > 1000
 
@@ -389,7 +393,7 @@ def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path:
         return 1024 * int(status.split("RssFile:")[1].split()[0])
 
     def growth(rows: int) -> int:
-        monkeypatch.setattr(dataset, "ROWS", rows)
+        monkeypatch.setattr(dataset, "READS_BEFORE_RELEASE", rows)
         stored = Pairs.open(file)
         before = mapped()
         for index in range(len(stored)):

@@ -339,7 +339,7 @@ def test_ray_makes_what_one_process_makes(task: Job, expected: bytes):
     [
         ({"search": SearchConfig(beam=2, extra_length=5)}, "beam"),
         ({"noise": 2}, "noise"),
-        ({"longest": 100}, "longest"),
+        ({"max_tokens": 100}, "longest"),
         ({"block": 8}, "block"),
         ({"model": "another"}, "model"),
         ({"text": "another"}, "text"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dragoman.data import tokenizer as module
 from dragoman.data.corpus import Pair
-from dragoman.data.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise, sample
+from dragoman.data.tokenizer import BOS, BYTES, EOS, PAD, RESERVED, SPECIAL, Tokenizer, normalise, sample_texts
 from dragoman.errors import DragomanError, UsageError
 
 LITERALS = [*SPECIAL, "<0x41>", "<0x0A>", "<0xFF>", "<unk>", "a</s>b", " </s>", "<s><pad></s>"]
@@ -187,8 +187,8 @@ def test_the_library_of_the_format_reads_our_file_the_same(tokenizer: Tokenizer,
 def test_a_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "SAMPLE", 1000)
     texts = [str(number) for number in range(10_000)]
-    found = sample(iter(texts))
-    assert found == sample(texts)
+    found = sample_texts(iter(texts))
+    assert found == sample_texts(texts)
     assert len(set(found)) == len(found) == 1000
     tenths = Counter(int(text) // 1000 for text in found)
     assert all(60 < tenths[tenth] < 140 for tenth in range(10))  # four standard deviations around 100
@@ -199,9 +199,9 @@ def test_a_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.Mon
 def test_a_corpus_of_the_size_of_the_sample_is_taken_whole(monkeypatch: pytest.MonkeyPatch):
     texts = [str(number) for number in range(50)]
     monkeypatch.setattr(module, "SAMPLE", 50)
-    assert sample(texts) == texts
+    assert sample_texts(texts) == texts
     monkeypatch.setattr(module, "SAMPLE", 49)
-    assert len(sample(texts)) == 49
+    assert len(sample_texts(texts)) == 49
 
 
 def test_of_a_very_long_text_the_beginning_is_learned_from():
@@ -241,7 +241,7 @@ def test_a_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
 )
 def test_no_text_becomes_a_tag(tagged: Tokenizer, text: str):
     ids = tagged.encode(text)
-    assert not set(ids) & tagged.silent
+    assert not set(ids) & tagged.special_ids
     assert tagged.decode(ids) == text
 
 
@@ -277,7 +277,7 @@ NEW = ["Die Überprüfung der Überprüfungen", "überprüft ☃ ☃ 물고기",
 
 @pytest.fixture(scope="module")
 def extended(tokenizer: Tokenizer) -> Tokenizer:
-    return tokenizer.extended(NEW, len(tokenizer) + 40, tags=("sea",))
+    return tokenizer.extend(NEW, len(tokenizer) + 40, tags=("sea",))
 
 
 def test_an_extended_tokenizer_keeps_every_id_and_merge(tokenizer: Tokenizer, extended: Tokenizer):
@@ -314,24 +314,24 @@ def test_an_extended_tokenizer_is_loaded_and_the_same_each_time(
 ):
     extended.save(tmp_path / "a.json")
     assert Tokenizer.load(tmp_path / "a.json").encode_all(NEW) == extended.encode_all(NEW)
-    assert tokenizer.extended(NEW, len(tokenizer) + 40, tags=("sea",)).merges == extended.merges
+    assert tokenizer.extend(NEW, len(tokenizer) + 40, tags=("sea",)).merges == extended.merges
 
 
 def test_no_subword_reaches_over_a_word_or_into_bytes(tokenizer: Tokenizer):
-    found = tokenizer.extended(["ab 漢字 cd 漢字 ef"] * 9 + ["漢"] * 99, 10_000)
+    found = tokenizer.extend(["ab 漢字 cd 漢字 ef"] * 9 + ["漢"] * 99, 10_000)
     for piece in found.pieces[len(tokenizer) :]:
         assert "0x" not in piece
         assert " " not in piece[1:]
     assert {" 漢", "漢字"} & set(found.pieces)
-    few = tokenizer.extended([HAN] * 9, len(tokenizer) + 20)  # ten of the characters; the others stay bytes
+    few = tokenizer.extend([HAN] * 9, len(tokenizer) + 20)  # ten of the characters; the others stay bytes
     assert len(few) == len(tokenizer) + 20
     assert "0x" not in "".join(few.pieces[len(tokenizer) :])
 
 
 def test_an_extension_without_room_is_refused(tokenizer: Tokenizer):
     with pytest.raises(UsageError, match=rf"vocabulary 300 is too small: the subwords there are need {len(tokenizer)}"):
-        tokenizer.extended(NEW, 300)
-    assert tokenizer.extended(NEW, len(tokenizer)).pieces == tokenizer.pieces
+        tokenizer.extend(NEW, 300)
+    assert tokenizer.extend(NEW, len(tokenizer)).pieces == tokenizer.pieces
 
 
 # BPE-dropout.
@@ -353,7 +353,7 @@ def test_dropout_changes_no_text(tokenizer: Tokenizer, text: str, rate: float, s
     ids = tokenizer.encode_with_dropout(text, rate, Random(seed))
     assert tokenizer.decode(ids) == normalise(text)
     assert ids == tokenizer.encode_with_dropout(text, rate, Random(seed))
-    assert not set(ids) & tokenizer.silent
+    assert not set(ids) & tokenizer.special_ids
 
 
 @given(text=texts)

@@ -21,7 +21,7 @@ class ProgressDisplay:
     Use it as a context, or call `start` and `stop`. With `quiet` nothing is shown anywhere.
     """
 
-    def __init__(self, console: Console | None = None, quiet: bool = False):
+    def __init__(self, console: Console | None = None, *, quiet: bool = False):
         self.console, self.quiet = console or Console(stderr=True), quiet
         self.bar = _BarWithLines(
             TextColumn("{task.fields[left]}", markup=False),

@@ -172,12 +172,14 @@ def words(tokenizer: Tokenizer, ids: Ids) -> Words:
 
 def subwords(tokenizer: Tokenizer, ids: Ids) -> Words:
     """Each token as a word of its own, for languages that are written without spaces; a space is shown as ␣."""
-    spoken = [(id, span) for id, span in zip(ids, spans(tokenizer, ids), strict=True) if id not in tokenizer.silent]
+    spoken = [
+        (id, span) for id, span in zip(ids, spans(tokenizer, ids), strict=True) if id not in tokenizer.special_ids
+    ]
     numbers = count()
     return Words(
         [tokenizer.pieces[id].replace(" ", "␣") for id, _ in spoken],
         [span for _, span in spoken],
-        [-1 if id in tokenizer.silent else next(numbers) for id in ids],
+        [-1 if id in tokenizer.special_ids else next(numbers) for id in ids],
     )
 
 
@@ -187,7 +189,7 @@ def spans(tokenizer: Tokenizer, ids: Ids) -> list[Span]:
     The bytes of one character all stand for it; a tag stands for none.
     """
     found: list[Span] = [(0, 0)] * len(ids)
-    spoken = [place for place, id in enumerate(ids) if id not in tokenizer.silent]
+    spoken = [place for place, id in enumerate(ids) if id not in tokenizer.special_ids]
     end = 0
     for bytewise, group in groupby(spoken, lambda place: ids[place] < len(RESERVED)):
         run = list(group)

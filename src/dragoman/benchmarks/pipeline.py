@@ -62,7 +62,7 @@ def row(
 ) -> list[str]:
     careful, careless = (opened(model, search, safeguards, engine) for safeguards in (Safeguards(), NO_SAFEGUARDS))
     ids = [
-        (careful.tokenizer.front(tag) + of_text)[: careful.max_source_tokens]
+        (careful.tokenizer.tag_ids(tag) + of_text)[: careful.max_source_tokens]
         for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
     ]
     subwords = [engine.spelled([*of_text, EOS]) for of_text in ids]

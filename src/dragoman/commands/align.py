@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
     which = chosen(options, model, tokenizer, origins)
     most, split = max_positions(model), subwords if options.pieces else words
     for origin in origins:
-        left_out, front = LeftOut(origin), tokenizer.front(origin.tag)
+        left_out, front = LeftOut(origin), tokenizer.tag_ids(origin.tag)
         rows = stream(origin, left_out)
         while block := list(islice(rows, BLOCK)):
             sources = [front + ids for ids in tokenizer.encode_all([row.source for row in block])]
@@ -126,7 +126,7 @@ def some_ids(origins: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tuple
             if Path(file).exists() and not Path(file).is_file():
                 raise UsageError(f"{file}: with --measure it is read twice, so it must be a regular file")
         rows = list(islice(stream(origin), MEASURED))
-        front = tokenizer.front(origin.tag)
+        front = tokenizer.tag_ids(origin.tag)
         sources += [front + ids for ids in tokenizer.encode_all([row.source for row in rows])]
         targets += tokenizer.encode_all([row.target for row in rows])
     return sources, targets

@@ -89,13 +89,13 @@ def main(arguments: list[str]) -> None:
         out=options.out,
         search=options.search,
         tag=options.model_tag,
-        longest=options.max_tokens,
+        max_tokens=options.max_tokens,
         noise=options.search.seed if options.noise else None,
         block=options.block,
         engine=options.engine,
         compute_type=options.compute_type,
     )
-    progress, device = TextProgress(options.quiet), device_of(settings.device)
+    progress, device = TextProgress(quiet=options.quiet), device_of(settings.device)
     record = synthesise_on_ray(task, progress) if options.ray else synthesise(task, shard, device, progress)
     if record:
         print(" ".join(words(result)))

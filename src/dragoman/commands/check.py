@@ -12,7 +12,7 @@ from dragoman.commands import parse
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.data.check.check import CheckReport, Finding
+    from dragoman.data.check.report import CheckReport, Occurrences
     from dragoman.data.spec import CorpusSpec
 
 Words = tyro.conf.arg(metavar="CORPUS...")
@@ -49,20 +49,20 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
-    from dragoman.data.check.check import check, check_and_clean
-    from dragoman.data.check.judge import Limits
+    from dragoman.data.check.corpora import check, check_and_clean
+    from dragoman.data.check.detectors import CheckLimits
     from dragoman.data.spec import parse_corpora
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
     sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}
     if not sets["train"]:
         raise UsageError("name a corpus: a file of pairs, or a source file and a target file")
-    files = [Path(file) for origins in sets.values() for origin in origins for file in origin.files]
+    files = [Path(file) for specs in sets.values() for spec in specs for file in spec.files]
     for file in files:
         if not file.is_file():
             reason = "it is read twice, so it must be a regular file" if file.exists() else "no such file"
             raise DragomanError(f"{file}: {reason}")
-    limits = Limits(options.max_ratio, options.max_length)
+    limits = CheckLimits(options.max_ratio, options.max_length)
     clean = options.write_clean
     written = None
     if clean:
@@ -73,37 +73,39 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps(as_json(report, clean, written), ensure_ascii=False))
     else:
-        show(report, clean, written)
+        print_report(report, clean, written)
     errors, warnings = report.count("error"), report.count("warning")
     if errors or warnings:
         sys.stdout.flush()
-        raise DragomanError(f"found {number(errors, 'error')} and {number(warnings, 'warning')}")
+        raise DragomanError(f"found {count_of(errors, 'error')} and {count_of(warnings, 'warning')}")
 
 
-def refuse_output(out: Path, files: list[Path], origins: "tuple[CorpusSpec, ...]") -> None:
+def refuse_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
+    """Raise UsageError where the clean pairs cannot be written to `out`."""
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
     if not out.parent.is_dir():
         raise UsageError(f"{out}: no such folder")
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
         raise UsageError(f"{out}: that is one of the corpora, or no file; give the clean pairs another name")
-    if len({(origin.tag, origin.weight) for origin in origins}) > 1:
+    if len({(spec.tag, spec.weight) for spec in specs}) > 1:
         raise UsageError("corpora of different tags or weights would become one file: clean them one at a time")
 
 
 def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:
+    """Return the object that --json prints."""
     from dragoman.data.check.rules import RULES
 
     return {
         "corpora": [
             {
-                "set": part.set,
-                "name": part.origin.name,
-                "rows": part.rows,
-                "pairs": part.pairs,
-                "kept": part.kept,
+                "set": corpus.set,
+                "name": corpus.spec.name,
+                "rows": corpus.rows,
+                "pairs": corpus.pairs,
+                "kept": corpus.kept,
             }
-            for part in report.parts
+            for corpus in report.corpora
         ],
         "errors": report.count("error"),
         "warnings": report.count("warning"),
@@ -114,7 +116,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
                 "count": report.findings[name].count,
                 "what": rule.what,
                 "advice": rule.advice,
-                "places": report.findings[name].places,
+                "locations": report.findings[name].locations,
                 "example": report.findings[name].example or None,
             }
             for name, rule in RULES.items()
@@ -124,7 +126,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
     }
 
 
-def show(report: "CheckReport", clean: Path | None, written: int | None) -> None:
+def print_report(report: "CheckReport", clean: Path | None, written: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -138,30 +140,30 @@ def show(report: "CheckReport", clean: Path | None, written: int | None) -> None
     for name, rule in RULES.items():
         if name in report.findings:
             finding = report.findings[name]
-            lines = (rule.what, places(finding), f"→ {finding.example or rule.advice}")
+            lines = (rule.what, name_locations(finding), f"→ {finding.example or rule.advice}")
             label = Text.assemble((rule.level, COLOURS[rule.level]), f"\n{name}")
             table.add_row(label, f"{finding.count:,}", Text("\n".join(lines)), end_section=True)
             table.add_row()
     if table.rows:
         console.print(table)
-    for part in report.parts:
-        print(f"{part.origin.name}: {part.rows:,} pairs read, {part.kept:,} of them without errors and warnings")
+    for corpus in report.corpora:
+        print(f"{corpus.spec.name}: {corpus.rows:,} pairs read, {corpus.kept:,} of them without errors and warnings")
     if clean:
         print(f"{clean}: {written:,} pairs written" if written else f"{clean}: not written")
 
 
-def places(finding: "Finding") -> str:
-    """'pairs.tsv:4, 7, 9, ...': the file is named where it changes."""
-    found: list[str] = []
+def name_locations(finding: "Occurrences") -> str:
+    """Return 'pairs.tsv:4, 7, 9, ...': the file is named where it changes."""
+    names: list[str] = []
     last = ""
-    for place in finding.places:
-        file, _, where = place.partition(":")
-        found.append(where if file == last and where else place)
+    for location in finding.locations:
+        file, _, line = location.partition(":")
+        names.append(line if file == last and line else location)
         last = file
-    return ", ".join(found + ["..."] * (finding.count > len(finding.places)))
+    return ", ".join(names + ["..."] * (finding.count > len(finding.locations)))
 
 
-def number(count: int, what: str) -> str:
+def count_of(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

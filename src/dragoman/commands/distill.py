@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
     threads = options.training.threads or torch.get_num_threads()
     torch.set_num_threads(threads)
     teacher = find_model(Path(options.teacher))
-    progress, device = TextProgress(options.quiet), device_of(options.training.device)
+    progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [job_of(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
     make = synthesise_on_ray if options.ray else partial(synthesise, shard=shard, device=device)
     records = [make(job, progress=progress) for job in jobs]
@@ -149,7 +149,7 @@ def job_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -
         out=Path(options.out) / "synthetic" / f"{number}.tsv",
         search=options.search,
         tag=origin.tag,
-        longest=options.training.max_tokens,
+        max_tokens=options.training.max_tokens,
         block=options.block,
         engine=options.engine,
         compute_type=options.compute_type,

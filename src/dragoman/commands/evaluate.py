@@ -106,17 +106,13 @@ def refuse_outputs(options: Options) -> None:
 
 def lines_of(path: Path, expected: int) -> list[str]:
     """The translations in a file. Raises DragomanError where they are not as many as the sentences."""
-    from dragoman.data.lines import STOPS, Problem, lines
+    from dragoman.data.corpus import read_lines
     from dragoman.data.tokenizer import normalise
 
-    def tell(fault: Problem) -> None:
-        if fault.kind in STOPS:
-            raise DragomanError(str(fault))
-
-    found = [normalise(line or "") for line in lines(str(path), tell)]
-    if len(found) != expected:
-        raise DragomanError(f"{path}: {len(found):,} lines, but the test set has {expected:,} pairs with text")
-    return found
+    lines = [normalise(line or "") for line in read_lines(str(path))]
+    if len(lines) != expected:
+        raise DragomanError(f"{path}: {len(lines):,} lines, but the test set has {expected:,} pairs with text")
+    return lines
 
 
 def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:

@@ -31,13 +31,13 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "plot", arguments)
     if not options.runs:
         raise UsageError("name a run folder: dragoman plot runs/mine")
-    from dragoman.data.corpus import some_lines
+    from dragoman.data.corpus import name_lines
     from dragoman.inspection.plots.training import draw_curves, names_of, read_metrics
 
     folders = list(dict.fromkeys(options.runs))
     runs = {name: read_metrics(folder) for name, folder in zip(names_of(folders), folders, strict=True)}
     for folder, metrics in zip(folders, runs.values(), strict=True):
         if metrics.damaged:
-            print(f"{folder / 'metrics.jsonl'}: skipped {some_lines(metrics.damaged)}: damaged", file=sys.stderr)
+            print(f"{folder / 'metrics.jsonl'}: skipped {name_lines(metrics.damaged)}: damaged", file=sys.stderr)
     draw_curves(runs, options.out, options.against)
     print(options.out)

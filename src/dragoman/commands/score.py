@@ -13,7 +13,7 @@ from dragoman.commands import Model, parse
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.data.lines import Row
+    from dragoman.data.corpus import Row
     from dragoman.data.tokenizer import Tokenizer
     from dragoman.decoding.forced import Likelihood
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     most = max_positions(model)
     total, tokens, pairs = 0.0, 0, 0
     for origin in origins:
-        left_out, front = LeftOut(origin), tokenizer.front(origin.tag)
+        left_out, front = LeftOut(origin), tokenizer.tag_ids(origin.tag)
         rows = stream(origin, left_out)
         while block := list(islice(rows, BLOCK)):
             sources = [front + ids for ids in tokenizer.encode_all([row.source for row in block])]

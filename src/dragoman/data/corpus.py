@@ -1,16 +1,40 @@
-"""What training and evaluation read: rows as a stream, or a small corpus in memory. Nothing is dropped in silence."""
+"""Read sentence pairs from files: bytes become lines, lines become rows, rows become a corpus. Nothing is dropped
+silently.
 
-from collections.abc import Iterator, Sequence
+Only a line feed ends a line; a carriage return before it belongs to the line end too. Everything else is a character of
+the sentence: a reader that splits at U+2028 or at a lone carriage return shifts one language against the other. TSV and
+pairs of plain files are read here, the other formats by the module that has their name.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from dragoman.data.formats import read
-from dragoman.data.lines import STOPS, Kind, Problem, Row
-from dragoman.data.spec import CorpusSpec, parse_corpora
+from dragoman.data.spec import COMPRESSED, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError
 
 Pair = tuple[str, str]
 
+BLOCK = 1 << 20  # bytes
+LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
+# A file that unpacks to more than SPARE bytes and to more than RATIO times its size is a bomb: text unpacks to 3 to 20
+# times its size, a file of zeros to 1,000 times.
+SPARE = 4 << 20
+RATIO = 200
+CODECS = {".gz": "gzip", ".zst": "zstd"}
 SHOWN = 3  # examples of a problem that a message names
+
+Kind = Literal[
+    # what stops training
+    "utf-8", "columns", "record", "line-counts",
+    # what is left out, and counted
+    "empty", "fuzzy", "obsolete", "plural", "variant",
+    # what is repaired without any loss
+    "byte-order-mark", "cr-line-end", "line-break",
+]  # fmt: skip
+UNREADABLE = {"utf-8", "columns", "record", "line-counts"}
 REASONS: dict[Kind, str] = {
     "empty": "pairs with an empty side",
     "fuzzy": "fuzzy messages",
@@ -20,11 +44,224 @@ REASONS: dict[Kind, str] = {
 }
 
 
-class LeftOut:
-    """What is left out of a corpus while it is read, and why: counts, and the first few places."""
+class Row(NamedTuple):
+    """The two sides of a line, a record or a translation unit, and its number in the file, from 1."""
 
-    def __init__(self, origin: CorpusSpec):
-        self.name = origin.name
+    number: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a reader met in line `number` of a file, at `byte` of that line; both count from 1, 0 is unknown."""
+
+    kind: Kind
+    file: str
+    number: int = 0
+    text: str = ""
+    byte: int = 0
+
+    @property
+    def location(self) -> str:
+        """'news.tsv:12:3'"""
+        return ":".join(str(part) for part in (display_path(self.file), self.number, self.byte) if part)
+
+    def __str__(self) -> str:
+        return f"{display_path(self.file)}:{self.number}: {self.text}" if self.number else self.text
+
+
+OnProblem = Callable[[Problem], None]  # what a reader calls for each problem; it may raise
+
+
+def raise_unreadable(problem: Problem) -> None:
+    """Raise DragomanError for what nothing may be learned from: half a corpus, or text that cannot be read."""
+    if problem.kind in UNREADABLE:
+        raise DragomanError(str(problem))
+
+
+# Bytes and lines.
+
+
+def read_blocks(path: str) -> Iterator[bytes]:
+    """Yield the bytes of a file, unpacked. Raise DragomanError where it cannot be read, is damaged, or is a bomb."""
+    suffix = Path(path).suffix
+    try:
+        with Path(path).open("rb") as file:
+            if suffix not in CODECS:
+                while block := file.read(BLOCK):
+                    yield block
+                return
+            import pyarrow
+
+            unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), CODECS[suffix])
+            size = 0
+            while block := unpacked.read(BLOCK):
+                size += len(block)
+                if size > SPARE + RATIO * file.tell():
+                    raise DragomanError(
+                        f"{display_path(path)}: unpacks to more than {RATIO} times its size, which text does not; "
+                        "unpack it yourself if you trust it"
+                    )
+                yield block
+    except FileNotFoundError:
+        raise DragomanError(f"{display_path(path)}: no such file") from None
+    except OSError as error:
+        reason = error.strerror or f"damaged or cut off ({error}); fetch or pack it again"
+        raise DragomanError(f"{display_path(path)}: {reason}") from None
+
+
+def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[str | None]:
+    """Yield every line without its end, in constant memory; None for a line that is not UTF-8, after `on_problem`.
+
+    The last line may lack its line feed; an end of file after a line feed starts no new line.
+    """
+    number = 1
+    for chunk in _whole_lines(path):
+        if number == 1 and chunk.startswith(b"\xef\xbb\xbf"):
+            on_problem(Problem("byte-order-mark", path, 1))
+            chunk = chunk[3:]
+            if not chunk:
+                return
+        try:
+            texts: list[str | None] = list(chunk.decode().split("\n"))
+        except UnicodeDecodeError:
+            texts = [_decode(line, path, n, on_problem) for n, line in enumerate(chunk.split(b"\n"), start=number)]
+        if chunk.endswith(b"\n"):
+            texts.pop()
+        if b"\r" in chunk:
+            for n, text in enumerate(texts):
+                if text is not None and text.endswith("\r"):
+                    on_problem(Problem("cr-line-end", path, number + n))
+                    texts[n] = text[:-1]
+        yield from texts
+        number += len(texts)
+
+
+def _whole_lines(path: str) -> Iterator[bytes]:
+    """Yield the bytes of a file in blocks that end where a line ends."""
+    rest = b""
+    for block in read_blocks(path):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+        if len(rest) > LONGEST_LINE:
+            raise DragomanError(
+                f"{display_path(path)}: a line of more than {LONGEST_LINE >> 20} MiB; "
+                "a line is one sentence, ended by a line feed"
+            )
+    if rest:
+        yield rest
+
+
+def _decode(line: bytes, path: str, number: int, on_problem: OnProblem) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        at = error.start
+        utf16 = number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff")
+        text = (
+            f"not UTF-8 at byte {at + 1} of the line (0x{line[at]:02x}): "
+            f"convert the file {'from UTF-16 ' if utf16 else ''}to UTF-8"
+        )
+        on_problem(Problem("utf-8", path, number, text, at + 1))
+        return None
+
+
+# Rows.
+
+
+def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield the rows of a corpus in their order, those with an empty side included, in constant memory.
+
+    Everything else that is met goes to `on_problem`; where that does not raise, a row that cannot be read is missing.
+    Raise DragomanError where a file as a whole cannot be read.
+    """
+    file = spec.files[0]
+    # The readers of other formats are built on the lines above, so they are imported only here.
+    match spec.format:
+        case ".tsv":
+            return _read_tsv(file, on_problem)
+        case ".jsonl":
+            from dragoman.data.jsonl import read_jsonl
+
+            return read_jsonl(file, spec.columns, on_problem)
+        case ".parquet":
+            from dragoman.data.parquet import read_parquet
+
+            if file.endswith(COMPRESSED):
+                raise DragomanError(
+                    f"{display_path(file)}: Parquet cannot be read while packed, and is packed inside; unpack it"
+                )
+            return read_parquet(file, spec.columns, on_problem)
+        case ".tmx":
+            from dragoman.data.tmx import read_tmx
+
+            return read_tmx(file, spec.columns, on_problem)
+        case ".po":
+            from dragoman.data.po import read_po
+
+            return read_po(file, on_problem)
+    return _read_two_files(file, spec.files[1], on_problem)
+
+
+def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path, on_problem), start=1):
+        if line is None:
+            continue
+        columns = line.split("\t")
+        if len(columns) == 2:
+            yield Row(number, columns[0], columns[1])
+        elif len(columns) == 1 and not line.strip():
+            yield Row(number, "", "")
+        else:
+            wrong = f"{len(columns)} columns" if len(columns) > 2 else "no tab"
+            text = f"{wrong}, expected source TAB target, found: {shorten(line)}"
+            on_problem(Problem("columns", path, number, text))
+
+
+def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield line n of the one with line n of the other. A line that cannot be read drops its partner too."""
+    end: Any = object()
+    counts = [0, 0]
+    sides = itertools.zip_longest(read_lines(source, on_problem), read_lines(target, on_problem), fillvalue=end)
+    for number, (s, t) in enumerate(sides, start=1):
+        counts[0] += s is not end
+        counts[1] += t is not end
+        if isinstance(s, str) and isinstance(t, str):
+            yield Row(number, s, t)
+    if counts[0] != counts[1]:
+        text = (
+            f"{display_path(source)} has {counts[0]:,} lines, {display_path(target)} has {counts[1]:,}: "
+            "line n of the one must be the translation of line n of the other"
+        )
+        on_problem(Problem("line-counts", source, 0, text))
+
+
+def as_one_line(text: str, path: str, number: int, on_problem: OnProblem) -> str:
+    """Return a text of a format whose texts may have line breaks with a space in place of each."""
+    if "\n" in text:
+        on_problem(Problem("line-break", path, number))
+        text = text.replace("\r\n", " ").replace("\n", " ")
+    return text
+
+
+def shorten(line: str, length: int = 60) -> str:
+    """Return a line as a message quotes it."""
+    return repr(line if len(line) <= length else line[: length - 1] + "…")
+
+
+# What training and evaluation read.
+
+
+class LeftOut:
+    """What is left out of a corpus while it is read, and why: counts, and the first few line numbers."""
+
+    def __init__(self, spec: CorpusSpec):
+        self.name = spec.name
         self.counts: dict[str, int] = {}
         self.first: dict[str, list[int]] = {}  # line numbers, SHOWN + 1 of them
 
@@ -33,31 +270,30 @@ class LeftOut:
         if self.counts[reason] <= SHOWN + 1:
             self.first.setdefault(reason, []).append(number)
 
-    def tell(self, fault: Problem) -> None:
-        """Raises DragomanError for what nothing may be learned from: half a corpus, or text that cannot be read."""
-        if fault.kind in STOPS:
-            raise DragomanError(str(fault))
-        if fault.kind in REASONS:
-            self.add(REASONS[fault.kind], fault.number)
+    def add_problem(self, problem: Problem) -> None:
+        """Count a problem that costs a row. Raise DragomanError where it stops training."""
+        raise_unreadable(problem)
+        if problem.kind in REASONS:
+            self.add(REASONS[problem.kind], problem.number)
 
     def notes(self) -> list[str]:
-        """A sentence for each reason."""
+        """Return a sentence for each reason."""
         return [
-            f"{self.name}: left out {count:,} {reason} ({some_lines(self.first[reason])})"
+            f"{self.name}: left out {count:,} {reason} ({name_lines(self.first[reason])})"
             for reason, count in self.counts.items()
         ]
 
 
-def stream(origin: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
-    """The rows of a corpus in their order, those with an empty side among them, in constant memory.
+def stream(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
+    """Yield the rows of a corpus as `read_rows` does; `left_out` counts what has no row.
 
-    `left_out` notes what has no row. Raises DragomanError at the first thing that cannot be read.
+    Raise DragomanError at the first thing that cannot be read.
     """
-    return read(origin, (left_out or LeftOut(origin)).tell)
+    return read_rows(spec, (left_out or LeftOut(spec)).add_problem)
 
 
-def filled(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
-    """The rows that have text on both sides; the others are noted."""
+def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
+    """Yield the rows that have text on both sides; `left_out` counts the others."""
     for row in rows:
         if row.source.strip() and row.target.strip():
             yield row
@@ -67,42 +303,46 @@ def filled(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
 
 @dataclass
 class Corpus:
-    """Sentence pairs in memory, and what was left out on the way."""
+    """Sentence pairs in memory, and what was left out of their files."""
 
     name: str
     pairs: list[Pair] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)  # of each pair in its file, counted from 1
     tags: list[str] = field(default_factory=list)  # of each pair, '' for none
-    left_out: list[LeftOut] = field(default_factory=list)  # of each origin
+    left_out: list[LeftOut] = field(default_factory=list)  # of each spec
 
     def notes(self) -> list[str]:
-        """What a reader should know, a sentence each; nothing where all is well."""
+        """Return what a reader should know, a sentence each; nothing where nothing was left out."""
         return [note for left_out in self.left_out for note in left_out.notes()]
 
 
 def read_corpus(words: Sequence[str]) -> Corpus:
-    """The pairs of one or more corpora, one after the other; see `corpora` for the words. Weights play no part.
+    """Return the pairs of one or more corpora in order; see `parse_corpora` for the words. Weights are ignored.
 
-    Raises DragomanError where a file is missing, holds no pair, or holds what `stream` refuses.
+    Raise DragomanError where a file is missing, holds no pair, or holds what `stream` refuses.
     """
-    origins = parse_corpora(words)
-    if not origins:
+    specs = parse_corpora(words)
+    if not specs:
         raise DragomanError("a corpus is one file of pairs, or a source file and a target file, not 0 files")
-    corpus = Corpus(" and ".join(origin.name for origin in origins))
-    for origin in origins:
-        left_out = LeftOut(origin)
+    corpus = Corpus(" and ".join(spec.name for spec in specs))
+    for spec in specs:
+        left_out = LeftOut(spec)
         before = len(corpus.pairs)
-        for number, source, target in filled(stream(origin, left_out), left_out):
+        for number, source, target in drop_empty(stream(spec, left_out), left_out):
             corpus.pairs.append((source, target))
             corpus.lines.append(number)
-            corpus.tags.append(origin.tag)
+            corpus.tags.append(spec.tag)
         if len(corpus.pairs) == before:
-            raise DragomanError(f"{origin.name}: no sentence pairs in it")
+            raise DragomanError(f"{spec.name}: no sentence pairs in it")
         corpus.left_out.append(left_out)
     return corpus
 
 
-def some_lines(numbers: list[int]) -> str:
-    """'line 4', 'lines 4, 7', 'lines 4, 7, 9, ...': enough to go and look."""
-    shown = ", ".join(f"{number:,}" for number in numbers[:SHOWN])
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{', ...' if len(numbers) > SHOWN else ''}"
+def name_lines(numbers: list[int]) -> str:
+    """Return 'line 4', 'lines 4, 7' or 'lines 4, 7, 9, ...'."""
+    return f"line{'s' if len(numbers) > 1 else ''} {first_few([f'{number:,}' for number in numbers])}"
+
+
+def first_few(examples: Sequence[str]) -> str:
+    """Return the first SHOWN of the examples, and '...' where there are more."""
+    return ", ".join(examples[:SHOWN]) + (", ..." if len(examples) > SHOWN else "")

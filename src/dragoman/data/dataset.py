@@ -1,9 +1,8 @@
-"""Tokenised sentence pairs on disk: an Arrow file that is mapped, not read, so that a corpus may be larger than memory.
+"""Keep tokenised sentence pairs on disk: an Arrow file that is mapped, not read, so a corpus may be larger than memory.
 
 The same corpora and the same tokenizer give the same bytes, however many threads wrote them.
 """
 
-import contextlib
 import hashlib
 import json
 import mmap
@@ -16,37 +15,36 @@ import numpy as np
 import pyarrow as pa
 
 from dragoman.data.batches import Batch, Ids, Repeat
-from dragoman.data.corpus import LeftOut, filled, stream
-from dragoman.data.lines import Row
+from dragoman.data.corpus import LeftOut, Row, drop_empty, stream
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import sync
+from dragoman.files import atomic_file
 
-CHUNK = 4096  # pairs that are tokenised, written and found together
-ROWS = 1000  # sentences read before the memory behind them is given up
+CHUNK = 4096  # pairs that are tokenised, written and looked up together
+READS_BEFORE_RELEASE = 1000  # sentences
 SOURCE, TARGET = 0, 1
 
 
 class Pairs:
-    """Pairs of ids, n of them. Only their lengths are in memory."""
+    """Hold n pairs of ids in a mapped file; only their lengths are in memory."""
 
     def __init__(self, mapped: mmap.mmap):
-        """Raises ValueError where this is not, to the bit, what `tokenise` wrote."""
+        """Raise ValueError where this is not, to the bit, what `tokenise` wrote."""
         reader = pa.ipc.open_file(pa.py_buffer(mapped))
         corpora = json.loads(reader.schema.metadata[b"corpora"])
-        self.longest: int | None = json.loads(reader.schema.metadata[b"longest"])
-        "the most tokens that a sentence may have, its end included; None: any number"
-        digest = begun(corpora, self.longest)
-        # For each chunk: where its source and target ids begin, the ids themselves, its corpus and its lines.
+        self.max_length: int | None = json.loads(reader.schema.metadata[b"longest"])
+        "tokens that a sentence may have, EOS included; None: any number"
+        digest = start_fingerprint(corpora, self.max_length)
+        # For each chunk: the offsets of its source and target ids, the ids themselves, its corpus and its lines.
         self._sides: list[tuple[tuple[np.ndarray, np.ndarray], ...]] = []
         self._lines: list[tuple[str, np.ndarray]] = []
         lengths, owners = [], []
         for number in range(reader.num_record_batches):
             chunk, extra = reader.get_batch_with_custom_metadata(number)
             chunk.validate()
-            owner, sides = int(extra[b"corpus"]), sides_of(chunk)
-            lengths.append(add(digest, owner, sides) + 1)
+            owner, sides = int(extra[b"corpus"]), columns_of(chunk)
+            lengths.append(add_to_fingerprint(digest, owner, sides) + 1)
             owners.append(owner)
             if extra[b"sha256"].decode() != digest.hexdigest():
                 raise ValueError("SHA-256 differs")
@@ -54,19 +52,19 @@ class Pairs:
             self._lines.append((corpora[owner]["name"], chunk.column("line").to_numpy()))
         self._starts = np.cumsum([0, *map(len, lengths)])
         self.lengths: np.ndarray = np.concatenate(lengths)
-        "int32 (n, 2): tokens of source and target, a tag and the end that both get included"
+        "int32 (n, 2): tokens of source and target, a tag and EOS included"
         bounds = self._starts[np.searchsorted(owners, range(len(corpora) + 1))].tolist()
         weights = [corpus["weight"] for corpus in corpora]
         self.repeats = tuple(map(Repeat, bounds, bounds[1:], weights))
-        "which pairs belong to which corpus, and its weight"
-        self._mapped, self._read = mapped, 0
-        self._let_go()  # all of it was read for the checksum
+        "which pairs belong to which corpus, and the weight of that corpus"
+        self._mapped, self._reads = mapped, 0
+        self._release_memory()  # all of it was read for the checksum
         self.fingerprint: str = digest.hexdigest()
-        "SHA-256 over ids, tags, weights and `longest`"
+        "SHA-256 over ids, tags, weights and `max_length`"
 
     @classmethod
     def open(cls, path: Path) -> "Pairs":
-        """Raises DragomanError where the file is missing or damaged."""
+        """Map a file that `tokenise` wrote. Raise DragomanError where it is missing or damaged."""
         try:
             with path.open("rb") as file:
                 return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -79,141 +77,140 @@ class Pairs:
         return len(self.lengths)
 
     def rows(self, indices: Sequence[int] | np.ndarray, side: int) -> list[np.ndarray]:
-        """The ids of one side of pairs, as they lie in the file."""
-        self._read += len(indices)
-        if self._read > ROWS:
-            self._let_go()
+        """Return the ids of one side of pairs, as they lie in the file."""
+        self._reads += len(indices)
+        if self._reads > READS_BEFORE_RELEASE:
+            self._release_memory()
         chunks = np.searchsorted(self._starts, indices, side="right") - 1
-        found = []
+        rows = []
         for chunk, row in zip(chunks.tolist(), (indices - self._starts[chunks]).tolist(), strict=True):
             offsets, ids = self._sides[chunk][side]
-            found.append(ids[offsets[row] : offsets[row + 1]])
-        return found
+            rows.append(ids[offsets[row] : offsets[row + 1]])
+        return rows
 
-    def _let_go(self) -> None:
-        """Give up the memory of what was read; the system fetches what is asked for again.
+    def _release_memory(self) -> None:
+        """Release the pages that were read; the system reads them again when they are needed.
 
         It maps 64 kB around each sentence: without this, soon the whole file would count as memory of this process.
         """
         self._mapped.madvise(mmap.MADV_DONTNEED)
-        self._read = 0
+        self._reads = 0
 
     def ids(self, index: int) -> tuple[Ids, Ids]:
-        """Source and target without their ends."""
+        """Return source and target without EOS."""
         return self.rows([index], SOURCE)[0].tolist(), self.rows([index], TARGET)[0].tolist()
 
     def keys(self) -> np.ndarray:
-        """int64 (n,): equal for equal pairs, and, but for a chance of 2^-64, for no others."""
-        keys = (
+        """Return int64 (n,): equal for equal pairs, and, but for a chance of 2^-64, for no others."""
+        hashes = (
             hash((source[a:b].tobytes(), target[c:d].tobytes()))
             for (starts, source), (others, target) in self._sides
             for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(others.tolist()), strict=True)
         )
-        found = np.fromiter(keys, np.int64, len(self))
-        self._let_go()
-        return found
+        keys = np.fromiter(hashes, np.int64, len(self))
+        self._release_memory()
+        return keys
 
     def batch(self, indices: np.ndarray, dropout: tuple[Tokenizer, float, tuple[int, ...]] | None = None) -> Batch:
-        """dropout: cut the texts anew with BPE-dropout of that rate; the numbers and the pair decide how."""
+        """Return the pairs at `indices` as a batch.
+
+        With dropout (tokenizer, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
+        and the index of a pair decide how.
+        """
         sides = [self.rows(indices, side) for side in (SOURCE, TARGET)]
         if not dropout:
             return Batch.of(*sides)
         tokenizer, rate, seeds = dropout
-        anew: list[list[Ids]] = [[], []]
+        segmented: list[list[Ids]] = [[], []]
         for index, *pair in zip(indices.tolist(), *sides, strict=True):
             random = Random(f"{seeds} {index}")
             for side, ids in enumerate(pair):
-                other = tokenizer.resegmented(ids.tolist(), rate, random)
-                too_long = self.longest and len(other) >= self.longest
-                anew[side].append(ids.tolist() if too_long else other)
-        return Batch.of(*anew)
+                other = tokenizer.resegment(ids.tolist(), rate, random)
+                too_long = self.max_length and len(other) >= self.max_length
+                segmented[side].append(ids.tolist() if too_long else other)
+        return Batch.of(*segmented)
 
-    def place(self, index: int) -> str:
-        """'news.tsv:1,234': where the pair was read."""
+    def location(self, index: int) -> str:
+        """Return where a pair was read: 'news.tsv:1,234'."""
         chunk = int(np.searchsorted(self._starts, index, side="right")) - 1
         name, lines = self._lines[chunk]
         return f"{name}:{lines[index - self._starts[chunk]]:,}"
 
 
 def tokenise(
-    origins: Sequence[CorpusSpec], tokenizer: Tokenizer, longest: int | None, path: Path, joined: float = 0.0
+    specs: Sequence[CorpusSpec], tokenizer: Tokenizer, max_length: int | None, path: Path, concatenate: float = 0.0
 ) -> tuple[Pairs, list[str]]:
-    """Write the pairs of all corpora to `path`; return them, and what was left out and why, a sentence each.
+    """Write the pairs of all corpora to `path`. Return them, and a sentence for each reason why pairs were left out.
 
-    Left out are pairs with an empty side, and those with a side longer than `longest` tokens, its end included.
-    joined: see `TrainingConfig`; two pairs that are longer than `longest` together are not joined. Raises
+    Left out are pairs with an empty side, and those with a side of more than `max_length` tokens, EOS included.
+    concatenate: see `TrainingConfig`; two pairs that are longer than `max_length` together are not concatenated. Raise
     DragomanError where nothing is left of a corpus, and where the file cannot be written.
     """
     kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
-    corpora = [{"name": origin.name, "tag": origin.tag, "weight": origin.weight} for origin in origins]
+    corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight} for spec in specs]
     schema = pa.schema(
         {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
-        {"corpora": json.dumps(corpora, ensure_ascii=False), "longest": json.dumps(longest)},
+        {"corpora": json.dumps(corpora, ensure_ascii=False), "longest": json.dumps(max_length)},
     )
-    digest, notes = begun(corpora, longest), []
-    draft = path.with_name(f".{path.name}.draft")
+    digest, notes = start_fingerprint(corpora, max_length), []
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for number, origin in enumerate(origins):
-                left_out, kept = LeftOut(origin), 0
-                for chunk in chunks(origin, tokenizer, longest, schema, left_out, joined):
-                    add(digest, number, sides_of(chunk))
+        with atomic_file(path) as draft, pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for number, spec in enumerate(specs):
+                left_out, kept = LeftOut(spec), 0
+                for chunk in tokenised_chunks(spec, tokenizer, max_length, schema, left_out, concatenate):
+                    add_to_fingerprint(digest, number, columns_of(chunk))
                     extra = {"corpus": str(number), "sha256": digest.hexdigest()}
                     writer.write_batch(chunk, custom_metadata=extra)
                     kept += len(chunk)
                 if not kept:
-                    raise DragomanError(nothing_left(left_out, longest))
+                    raise DragomanError(nothing_left(left_out, max_length))
                 notes += left_out.notes()
-        sync(draft)
-        draft.replace(path)
-        sync(path.parent)
     except OSError as error:
         raise DragomanError(f"{path}: could not be written: {error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
     return Pairs.open(path), notes
 
 
-def repeated(train: Pairs, dev: Pairs) -> list[str]:
-    """What makes scores better than the model is: a sentence for pairs that stand there twice, and for dev pairs that
-    are learned from.
-    """
+def repetition_notes(train: Pairs, dev: Pairs) -> list[str]:
+    """Return warnings of repeated pairs, and of dev pairs in the training set, whose scores will be too good."""
     learned = train.keys()
-    twice, both = len(learned) - len(np.unique(learned)), int(np.isin(dev.keys(), learned).sum())
+    repeated, shared = len(learned) - len(np.unique(learned)), int(np.isin(dev.keys(), learned).sum())
     notes = []
-    if twice:
-        notes.append(f"{twice:,} of {len(train):,} pairs are repetitions; 'dragoman check' names them")
-    if both:
+    if repeated:
+        notes.append(f"{repeated:,} of {len(train):,} pairs are repetitions; 'dragoman check' names them")
+    if shared:
         notes.append(
-            f"{both:,} of {len(dev):,} dev pairs are in the training corpus, too: their scores will be too good; "
+            f"{shared:,} of {len(dev):,} dev pairs are in the training corpus, too: their scores will be too good; "
             "'dragoman check' names them"
         )
     return notes
 
 
-def chunks(
-    origin: CorpusSpec, tokenizer: Tokenizer, longest: int | None, schema: pa.Schema, left_out: LeftOut, joined: float
+def tokenised_chunks(
+    spec: CorpusSpec,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    schema: pa.Schema,
+    left_out: LeftOut,
+    concatenate: float,
 ) -> Iterator[pa.RecordBatch]:
-    """The pairs of a corpus as ids, in their order; behind those of each chunk, those of them that are joined."""
-    rows, random = filled(stream(origin, left_out), left_out), Random(0)
-    # Of a text too long in any case only this much is tokenised; four characters may become one of a piece.
-    most = 4 * longest * max(map(len, tokenizer.pieces)) if longest else None
+    """Yield the pairs of a corpus as ids, in their order; at the end of each chunk, its concatenated pairs."""
+    rows, random = drop_empty(stream(spec, left_out), left_out), Random(0)
+    # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
+    limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
 
-    def encoded(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
-        sources = tokenizer.encode_all([row.source[:most] for row in rows], origin.tag)
-        return zip(rows, sources, tokenizer.encode_all([row.target[:most] for row in rows]), strict=True)
+    def encode(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
+        sources = tokenizer.encode_all([row.source[:limit] for row in rows], spec.tag)
+        return zip(rows, sources, tokenizer.encode_all([row.target[:limit] for row in rows]), strict=True)
 
     while block := list(islice(rows, CHUNK)):
         kept = []
-        for row, source, target in encoded(block):
-            if longest and max(len(source), len(target)) >= longest:
-                left_out.add(longer_than(longest), row.number)
+        for row, source, target in encode(block):
+            if max_length and max(len(source), len(target)) >= max_length:
+                left_out.add(longer_than(max_length), row.number)
             else:
                 kept.append((row.number, source, target))
-        for row, source, target in encoded(pairs_of_two(block, joined, random)):
-            if not longest or max(len(source), len(target)) < longest:
+        for row, source, target in encode(concatenate_some(block, concatenate, random)):
+            if not max_length or max(len(source), len(target)) < max_length:
                 kept.append((row.number, source, target))
         if kept:
             numbers, *sides = zip(*kept, strict=True)
@@ -222,11 +219,12 @@ def chunks(
             yield pa.record_batch(columns, schema=schema)
 
 
-def pairs_of_two(rows: Sequence[Row], share: float, random: Random) -> list[Row]:
-    """A share of the rows, drawn at random, each with another one behind it. A model that has seen nothing but short
-    texts leaves out the end of a long one (docs/benchmarks.md).
+def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[Row]:
+    """Return a share of the rows, drawn at random, each with another row appended.
+
+    A model that has seen only short texts omits the end of a long one (docs/benchmarks.md).
     """
-    if not share:  # most corpora, of any size: nothing is drawn
+    if not share:  # most corpora: nothing is drawn
         return []
     order = random.sample(rows, len(rows))
     return [
@@ -236,38 +234,42 @@ def pairs_of_two(rows: Sequence[Row], share: float, random: Random) -> list[Row]
     ]
 
 
-def longer_than(longest: int | None) -> str:
-    return f"pairs longer than {longest} tokens"
+def longer_than(max_length: int | None) -> str:
+    return f"pairs longer than {max_length} tokens"
 
 
 def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
+    """Return lists of ids as an Arrow array of lists."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     ids = np.fromiter(chain.from_iterable(rows), kind.value_type.to_pandas_dtype(), offsets[-1])
     return pa.ListArray.from_arrays(offsets, ids, type=kind)
 
 
-def begun(corpora: list[dict], longest: int | None) -> "hashlib._Hash":
-    """A fingerprint of no pairs yet. Names of files are no part of it: the same text may lie elsewhere."""
-    return hashlib.sha256(json.dumps([longest, *((corpus["tag"], corpus["weight"]) for corpus in corpora)]).encode())
+def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
+    """Return the fingerprint of no pairs yet. It ignores the names of files: the same text may lie elsewhere."""
+    return hashlib.sha256(json.dumps([max_length, *((corpus["tag"], corpus["weight"]) for corpus in corpora)]).encode())
 
 
-def sides_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """For source and target: where the ids of each sentence begin and the last end, and all ids; nothing is copied."""
+def columns_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Return for source and target: the offsets of each sentence in the ids, and all ids; nothing is copied."""
     return tuple((column.offsets.to_numpy(), column.values.to_numpy()) for column in chunk.columns[:2])
 
 
-def add(digest: "hashlib._Hash", owner: int, sides: tuple[tuple[np.ndarray, np.ndarray], ...]) -> np.ndarray:
-    """Let the fingerprint grow by a chunk of a corpus. Returns int32 (pairs, 2): the ids of each sentence, counted."""
+def add_to_fingerprint(
+    digest: "hashlib._Hash", owner: int, sides: tuple[tuple[np.ndarray, np.ndarray], ...]
+) -> np.ndarray:
+    """Add a chunk of a corpus to the fingerprint. Return int32 (pairs, 2): the number of ids of each sentence."""
     counts = np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
     for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides)):
         digest.update(data.data)
     return counts
 
 
-def nothing_left(left_out: LeftOut, longest: int | None) -> str:
-    if longer_than(longest) in left_out.counts:
+def nothing_left(left_out: LeftOut, max_length: int | None) -> str:
+    """Return the message for a corpus without a single usable pair."""
+    if longer_than(max_length) in left_out.counts:
         return (
-            f"{left_out.name}: every pair is longer than {longest} tokens; "
+            f"{left_out.name}: every pair is longer than {max_length} tokens; "
             "raise training.max_tokens, training.batch_tokens or model.max_length"
         )
     return f"{left_out.name}: no sentence pairs in it"

@@ -1,4 +1,4 @@
-"""Catalogues of gettext (PO): messages and their translations."""
+"""Read catalogues of gettext (PO): messages and their translations."""
 
 import io
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polib
 
-from dragoman.data.lines import Problem, Row, Tell, lines, unbroken
+from dragoman.data.corpus import OnProblem, Problem, Row, as_one_line, read_lines
 from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
@@ -14,29 +14,29 @@ LARGEST = 64 << 20  # characters: polib holds a whole catalogue, and the largest
 CLOSED = re.compile(r'\s*(#.*|[^"]*|[^"]*".*"\s*)', re.DOTALL)
 
 
-class Text(str):
-    """A catalogue's text that polib splits where lines end, and nowhere else."""
+class CatalogueText(str):
+    """The text of a catalogue, which polib then splits at line feeds and nowhere else."""
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         return self.split("\n")
 
 
-def catalogue(path: str, tell: Tell) -> Iterator[Row]:
-    """A row for each message, with the line that it begins at; an untranslated one has an empty target.
+def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row for each message, with the line that it begins at; an untranslated one has an empty target.
 
-    Left out, and told, are obsolete messages and fuzzy ones (a guess that nobody has looked at). Of a message in
+    Obsolete messages are left out and reported, as are fuzzy ones (guesses that nobody has reviewed). Of a message in
     singular and plural, languages with two forms give both; languages with one give the plural; others have no form
-    that always corresponds, and it is left out.
+    that always corresponds, and the message is left out.
     """
     whole = io.StringIO()
-    for number, line in enumerate(lines(path, tell), start=1):
+    for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line and not CLOSED.fullmatch(line):  # polib would cut off the last character
             raise DragomanError(f"{display_path(path)}:{number}: not a PO file that can be read: a quote is not closed")
         whole.write(f"{line or ''}\n")
         if whole.tell() > LARGEST:
             raise DragomanError(f"{display_path(path)}: a catalogue of more than {LARGEST >> 20} MiB; split it")
     # Text without a line feed might be taken for the name of a file.
-    text = Text(whole.getvalue() or "\n")
+    text = CatalogueText(whole.getvalue() or "\n")
     try:
         messages = polib.pofile(text)
     except (OSError, ValueError, LookupError) as error:
@@ -45,9 +45,9 @@ def catalogue(path: str, tell: Tell) -> Iterator[Row]:
     for message in messages:
         number = message.linenum
         if message.obsolete:
-            tell(Problem("obsolete", path, number))
+            on_problem(Problem("obsolete", path, number))
         elif message.fuzzy:
-            tell(Problem("fuzzy", path, number))
+            on_problem(Problem("fuzzy", path, number))
         else:
             forms = [form for _, form in sorted(message.msgstr_plural.items())]
             match forms:
@@ -59,6 +59,7 @@ def catalogue(path: str, tell: Tell) -> Iterator[Row]:
                     pairs = [(message.msgid, one), (message.msgid_plural, many)]
                 case _:
                     pairs = []
-                    tell(Problem("plural", path, number))
+                    on_problem(Problem("plural", path, number))
             for source, target in pairs:
-                yield Row(number, unbroken(source, path, number, tell), unbroken(target, path, number, tell))
+                sides = (as_one_line(text, path, number, on_problem) for text in (source, target))
+                yield Row(number, *sides)

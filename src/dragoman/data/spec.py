@@ -1,4 +1,4 @@
-"""Where pairs come from, as a user names it: the words of `--train`, `--dev` and `dragoman check`, and TOML lists."""
+"""Name corpora on the command line and in TOML lists: files, and options such as `weight=2` after them."""
 
 import difflib
 import math
@@ -14,19 +14,20 @@ from dragoman.errors import DragomanError, UsageError
 COMPRESSED = (".gz", ".zst")
 OF_PAIRS = (".tsv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
 WITH_COLUMNS = (".jsonl", ".parquet", ".tmx")
+DEFAULT_COLUMNS = ("source", "target")  # of JSON lines and Parquet
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
 
 @dataclass(frozen=True)
 class CorpusSpec:
-    """One corpus: its file, or its source file and target file, and how it is used."""
+    """Describe one corpus: its file, or its source file and target file, and how training uses it."""
 
     files: tuple[str, ...]
     weight: float = 1.0
     "how often each pair comes in an epoch"
     tag: str = ""
-    "put in front of the source, as a token of its own"
+    "put in front of the source as a token of its own"
     columns: tuple[str, str] | None = None
     "keys of JSON lines (dotted: translation.en), columns of Parquet, languages of TMX (en is also en-US)"
 
@@ -44,7 +45,7 @@ class CorpusSpec:
 
     @property
     def format(self) -> str:
-        """The suffix that tells how to read it; '' for two files of plain text."""
+        """The suffix that decides how to read it: '.tsv', '.jsonl', ...; '' for two files of plain text."""
         if len(self.files) == 2:
             return ""
         suffix = suffix_of(self.files[0])
@@ -52,28 +53,29 @@ class CorpusSpec:
 
 
 def display_path(file: str) -> str:
-    """A file's name as text, also where the name is not UTF-8."""
+    """Return a file's name as text, also where the name is not UTF-8."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 def check_present(files: Iterable[str]) -> None:
-    """Raises DragomanError naming the first that is not there: told before the work, not in the middle of it."""
+    """Raise DragomanError naming the first file that is missing: before the work, not in the middle of it."""
     for file in files:
         if not Path(file).is_file():
             raise DragomanError(f"{display_path(file)}: no such file")
 
 
 def suffix_of(file: str) -> str:
-    """'.tsv' of 'news.tsv.gz'."""
+    """Return '.tsv' for 'news.tsv.gz'."""
     path = Path(file)
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
 
 
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
-    """The corpora that a list of words names.
+    """Return the corpora that a list of words names.
 
     A word is a file, or an option of the corpus before it: `weight=2`, `tag=news`, `columns=en,de`. Two files of plain
-    text in a row are a source file and a target file; any other file is a corpus by itself. Raises UsageError.
+    text in a row are a source file and a target file; any other file is a corpus by itself. Raise UsageError
+    where a word is wrong.
     """
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
     options: list[dict[str, Any]] = []
@@ -83,7 +85,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
         if option:
             if not runs:
                 raise UsageError(f"{word}: an option comes after the corpus that it is for")
-            name, value = parsed(word, option[1], option[2])
+            name, value = parse_option(word, option[1], option[2])
             if name in options[-1]:
                 raise UsageError(f"{word}: {' '.join(runs[-1])} has a {name} already")
             options[-1][name] = value
@@ -98,7 +100,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
             runs.append([word])
             options.append({})
             open_run = True
-    found: list[CorpusSpec] = []
+    specs: list[CorpusSpec] = []
     for files, given in zip(runs, options, strict=True):
         if len(files) > 1 and len(files) % 2:
             raise UsageError(
@@ -106,12 +108,13 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
                 f"not {len(files)} files: {' '.join(display_path(file) for file in files)}"
             )
         sides = [tuple(files[i : i + 2]) for i in range(0, len(files), 2)]
-        found += [CorpusSpec(side) for side in sides[:-1]]
-        found.append(CorpusSpec(sides[-1], **given))
-    return tuple(found)
+        specs += [CorpusSpec(side) for side in sides[:-1]]
+        specs.append(CorpusSpec(sides[-1], **given))
+    return tuple(specs)
 
 
-def parsed(word: str, name: str, value: str) -> tuple[str, Any]:
+def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
+    """Return the field of CorpusSpec that an option sets, and its value. Raise UsageError."""
     if name == "weight":
         try:
             return name, float(value)

@@ -1,4 +1,4 @@
-"""Translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
+"""Read translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 from defusedxml import DefusedXmlException, DTDForbidden
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
-from dragoman.data.lines import LONGEST_LINE, Problem, Row, Tell, blocks, unbroken
+from dragoman.data.corpus import LONGEST_LINE, OnProblem, Problem, Row, as_one_line, read_blocks
 from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
-DEEPEST = 100  # elements inside each other; TMX needs seven
+MAX_DEPTH = 100  # of elements; TMX needs seven
 NATIVE_CODE = {"bpt", "ept", "ph", "it", "ut"}  # what these hold is markup of the original document
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-STEP = 1 << 16  # bytes that are parsed between two looks at what is held
-MANY = 20  # languages that a message names at most
+STEP = 1 << 16  # bytes that are parsed before the size of the open unit is checked again
+MAX_NAMED = 20  # languages in a message
 
 
-def translation_memory(path: str, columns: tuple[str, str] | None, tell: Tell) -> Iterator[Row]:
-    """A row for each unit; the side of a language that it lacks is empty.
+def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row for each unit; the side of a language that it lacks is empty.
 
     Without `columns` the first unit must have two languages; the header's srclang, or else the first, is the source.
     """
@@ -26,9 +26,9 @@ def translation_memory(path: str, columns: tuple[str, str] | None, tell: Tell) -
     parser = TmxParser(target=units)
     number = since = 0
     seen: set[str] = set()
-    met = [False, False]  # is there text in the languages that are asked for?
+    has_text = [False, False]  # whether any unit has the source language, and the target language
     try:
-        for block in blocks(path):
+        for block in read_blocks(path):
             for start in range(0, len(block), STEP):
                 parser.feed(block[start : start + STEP])
                 since = 0 if units.complete else since + STEP
@@ -37,15 +37,15 @@ def translation_memory(path: str, columns: tuple[str, str] | None, tell: Tell) -
                 for unit in units.complete:
                     number += 1
                     columns = columns or two_languages(unit, units.source)
-                    if len(seen) < MANY:
+                    if len(seen) < MAX_NAMED:
                         seen |= {language for language, _ in unit}
                     texts = [[text for language, text in unit if speaks(language, column)] for column in columns]
                     for which, side in enumerate(texts):
-                        met[which] |= bool(side)
+                        has_text[which] |= bool(side)
                         if len(side) > 1:
-                            tell(Problem("variant", path, number))
-                    source, target = (unbroken(side[0], path, number, tell) if side else "" for side in texts)
-                    yield Row(number, source, target)
+                            on_problem(Problem("variant", path, number))
+                    sides = (as_one_line(side[0], path, number, on_problem) if side else "" for side in texts)
+                    yield Row(number, *sides)
                 units.complete.clear()
         parser.close()
     except DefusedXmlException:
@@ -54,15 +54,15 @@ def translation_memory(path: str, columns: tuple[str, str] | None, tell: Tell) -
         ) from None
     except (ParseError, ValueError, LookupError) as error:
         raise DragomanError(f"{display_path(path)}: not a TMX file that can be read: {error}") from None
-    for column, found in zip(columns or (), met, strict=False):
-        if not found:
+    for column, present in zip(columns or (), has_text, strict=False):
+        if not present:
             raise DragomanError(
                 f"{display_path(path)}: nothing in '{column}'; its languages are {', '.join(sorted(seen)) or 'none'}"
             )
 
 
 class TmxParser(DefusedXMLParser):
-    """No entities, nothing from outside. A plain DOCTYPE is let pass, since many memories name tmx14.dtd."""
+    """An XML parser that refuses entities and external files, but no plain DOCTYPE: many memories name tmx14.dtd."""
 
     def __init__(self, target: Any):
         super().__init__(target=target, forbid_dtd=True)
@@ -73,7 +73,7 @@ class TmxParser(DefusedXMLParser):
 
 
 class Units:
-    """What the parser calls; collects each unit as [(language, text), ...]."""
+    """The target of the parser: collects each unit as [(language, text), ...]."""
 
     def __init__(self) -> None:
         self.complete: list[list[tuple[str, str]]] = []
@@ -85,8 +85,8 @@ class Units:
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.open.append(tag)
-        if len(self.open) > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} elements inside each other")
+        if len(self.open) > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} elements inside each other")
         if tag == "header":
             self.source = attributes.get("srclang", "")
         elif tag == "tu":
@@ -110,16 +110,17 @@ class Units:
 
 
 def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
+    """Return the source and the target language of a unit that has two. Raise ValueError where it has not."""
     languages = list(dict.fromkeys(language for language, _ in unit))
     if len(languages) != 2:
         raise ValueError(
-            f"say which languages it holds, columns=en,de: its first unit has {', '.join(languages[:MANY])}"
+            f"say which languages it holds, columns=en,de: its first unit has {', '.join(languages[:MAX_NAMED])}"
         )
     first, second = languages
     return (second, first) if source and speaks(second, source) else (first, second)
 
 
 def speaks(language: str, wanted: str) -> bool:
-    """Is 'en-US' the 'en' that is wanted?"""
+    """Return whether a language is the one that is wanted: 'en-US' is 'en'."""
     language, wanted = (code.lower().replace("_", "-") for code in (language, wanted))
     return language == wanted or language.startswith(f"{wanted}-")

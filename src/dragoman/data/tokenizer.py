@@ -1,4 +1,4 @@
-"""Subwords learned from the corpus: byte-pair encoding with byte fallback (section 5.1).
+"""Learn subwords from the corpus, and turn text into ids and back: BPE with byte fallback (section 5.1).
 
 Language-neutral: words are runs of letters with the space before them, digits stand alone, and what the vocabulary does
 not know is spelled in bytes, so that there is no unknown word and every string comes back as it went in, after
@@ -35,24 +35,23 @@ WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
-TAG = re.compile(
-    r"<tag:([\w.-]{1,40})>"
-)  # an entry of its own, put in front of a source to name its language or domain
+# An entry of its own, put in front of a source to name its language or domain.
+TAG = re.compile(r"<tag:([\w.-]{1,40})>")
 
-ALPHABET_SHARE = 0.5  # of the vocabulary, at most, goes to single characters; rarer ones are spelled in bytes
+ALPHABET_SHARE = 0.5  # of the vocabulary at most goes to single characters; rarer ones are spelled in bytes
 
-# Subwords are learned from so many texts at most, drawn from all alike, and from so many characters of each: more would
-# change little, and these fit into memory.
+# Subwords are learned from at most so many texts, drawn evenly from all, and from so many characters of each: more
+# would change little, and these fit into memory.
 SAMPLE, SAMPLE_LENGTH = 1_000_000, 1000
 
-SYMBOLS = 0x10000  # from here on, characters stand for pieces where merges of merges are learned
+SYMBOLS = 0x10000  # the character chr(SYMBOLS + id) stands for a piece, see Tokenizer._as_symbols
 
 
 class Tokenizer:
-    """Text to ids and back. Ids 0, 1, 2 are padding, start and end; 3 to 258 are the bytes; then tags and subwords."""
+    """Turn text into ids and back. Ids 0, 1, 2 are PAD, BOS and EOS; 3 to 258 are the bytes; then tags and subwords."""
 
     def __init__(self, vocabulary: dict[str, int], merges: Sequence[tuple[str, str]]):
-        """Raises ValueError where the vocabulary is not the numbers 0, 1, 2, ... or lacks the reserved entries."""
+        """Raise ValueError where the ids are not 0, 1, 2, ... or the reserved entries are missing."""
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise ValueError("its ids are not 0, 1, 2, ... each once")
         if any(vocabulary.get(piece) != id for id, piece in enumerate(RESERVED)):
@@ -61,7 +60,7 @@ class Tokenizer:
         self.inner = _pipeline(models.BPE(vocab=vocabulary, merges=self.merges, byte_fallback=True))
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
-        self.silent = {PAD, BOS, EOS, *self.tags.values()}
+        self.special_ids = {PAD, BOS, EOS, *self.tags.values()}  # what has no text
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -72,138 +71,152 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Learn subwords from `texts`, or from SAMPLE of them where there are more.
 
-        With `vocabulary`, exactly so many entries; raises UsageError where the texts do not support as many. Without,
+        With `vocabulary`, exactly so many entries; raise UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
         reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags))]
-        texts = sample(texts)
-        characters = count_characters(texts)
+        texts = sample_texts(texts)
+        characters = characters_by_frequency(texts)
         room = (vocabulary or suggested) - len(reserved)
         if room < 1:
             raise UsageError(
                 f"vocabulary {vocabulary or suggested:,} is too small: tags and bytes need {len(reserved):,}"
             )
         alphabet = max(1, int(ALPHABET_SHARE * room))
-        pieces, merges = learn(texts, room, characters[:alphabet])
-        if len(pieces) < room and alphabet < len(characters):  # room is left: for more of the characters
-            pieces, merges = learn(texts, room, characters[: alphabet + room - len(pieces)])
+        pieces, merges = train_bpe(_pipeline(models.BPE(byte_fallback=True)), texts, room, characters[:alphabet])
+        if len(pieces) < room and alphabet < len(characters):  # room is left: use it for more characters
+            learner = _pipeline(models.BPE(byte_fallback=True))
+            pieces, merges = train_bpe(learner, texts, room, characters[: alphabet + room - len(pieces)])
         supported = len(reserved) + len(pieces)
         if vocabulary and supported < vocabulary:
             raise UsageError(
                 f"vocabulary {vocabulary:,} is larger than this text supports: "
                 f"it yields {supported:,} subwords; choose {supported:,} or fewer"
             )
-        return cls(numbered([*reserved, *pieces]), merges)
+        return cls(index_by_piece([*reserved, *pieces]), merges)
 
-    def extended(self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> "Tokenizer":
-        """The same ids and merges, and behind them tags that are new, and characters and subwords of `texts`: up to
-        `vocabulary` entries in all.
+    def extend(self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> "Tokenizer":
+        """Return a tokenizer with the same ids and merges, and after them new tags, characters and subwords of `texts`.
 
-        Old merges come first, so that new subwords are made of old ones. Raises UsageError where there is no room.
+        It has up to `vocabulary` entries in all. Old merges come first, so that new subwords are made of old ones.
+        Raise UsageError where there is no room.
         """
         pieces = [*self.pieces, *(tag_piece(tag) for tag in dict.fromkeys(tags) if tag not in self.tags)]
         room = vocabulary - len(pieces)
         if room < 0:
             raise UsageError(f"vocabulary {vocabulary:,} is too small: the subwords there are need {len(pieces):,}")
-        texts = sample(texts)
+        texts = sample_texts(texts)
         known = set(self.pieces)
-        new = [character for character in count_characters(texts, least=2) if character not in known]
+        new = [character for character in characters_by_frequency(texts, least=2) if character not in known]
         pieces += new[: int(ALPHABET_SHARE * room)]
-        base = Tokenizer(numbered(pieces), self.merges)
+        base = Tokenizer(index_by_piece(pieces), self.merges)
         learner = tokenizers.Tokenizer(models.BPE())
         learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         alphabet = [chr(SYMBOLS + id) for id in range(len(pieces))]
-        found, merges = trained(learner, base._symbols(texts), vocabulary, alphabet)
+        symbols, merges = train_bpe(learner, base._as_symbols(texts), vocabulary, alphabet)
 
-        def spelled(symbols: str) -> str:
+        def spell_out(symbols: str) -> str:
             return "".join(pieces[ord(symbol) - SYMBOLS] for symbol in symbols)
 
-        entries = numbered(dict.fromkeys([*pieces, *map(spelled, found)]))  # two ways to the same subword are one entry
-        added = [(spelled(left), spelled(right)) for left, right in merges]
+        # Two ways to the same subword are one entry.
+        entries = index_by_piece(dict.fromkeys([*pieces, *map(spell_out, symbols)]))
+        added = [(spell_out(left), spell_out(right)) for left, right in merges]
         return Tokenizer(entries, list(dict.fromkeys([*self.merges, *added])))
 
-    def _symbols(self, texts: Sequence[str]) -> Iterator[str]:
-        """Each text with one character for each of its pieces, and a space between words and in place of bytes."""
+    def _as_symbols(self, texts: Sequence[str]) -> Iterator[str]:
+        """Yield each text with one character for each piece, and a space between words and in place of bytes.
+
+        The library learns merges of characters only. So each piece that there is becomes a character of its own, and
+        what the library merges then are whole pieces (`extend` spells them out again):
+
+            text       " The seas"
+            pieces     " The" (id 300)   " s" (261)      "eas" (402)
+            symbols    chr(SYMBOLS+300)  chr(SYMBOLS+261)chr(SYMBOLS+402)  with a space after the first: a word ends
+            learned    chr(SYMBOLS+261)chr(SYMBOLS+402), that is " s" + "eas" = " seas"
+        """
         for start in range(0, len(texts), 1000):
             for encoding in self.inner.encode_batch(texts[start : start + 1000], add_special_tokens=False):
-                words: list[str] = []
-                for id, (word, after) in zip(encoding.ids, pairwise([*encoding.word_ids, None]), strict=True):
-                    words.append(chr(SYMBOLS + id) if id >= len(RESERVED) else " ")
-                    if after != word:
-                        words.append(" ")
-                yield "".join(words)
+                symbols: list[str] = []
+                for id, (word, next_word) in zip(encoding.ids, pairwise([*encoding.word_ids, None]), strict=True):
+                    symbols.append(chr(SYMBOLS + id) if id >= len(RESERVED) else " ")
+                    if next_word != word:
+                        symbols.append(" ")
+                yield "".join(symbols)
 
     def encode(self, text: str, tag: str = "") -> list[int]:
+        """Return the ids of one text, as `encode_all` does."""
         return self.encode_all([text], tag)[0]
 
     def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:
-        """Ids without start and end, the tag in front. The library spreads many texts over the processor's cores.
+        """Return ids without BOS and EOS, the tag in front. The library spreads many texts over the processor's cores.
 
-        Raises DragomanError where the tag was not learned.
+        Raise DragomanError where the tag was not learned.
         """
-        front = self.front(tag)
+        front = self.tag_ids(tag)
         encodings = self.inner.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
         return [front + encoding.ids for encoding in encodings]
 
-    def front(self, tag: str) -> list[int]:
+    def tag_ids(self, tag: str) -> list[int]:
+        """Return what stands in front of a source with this tag: its id, or nothing for ''. Raise DragomanError."""
         if tag and tag not in self.tags:
             known = f"there are {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
             raise DragomanError(f"unknown tag '{tag}': {known}")
         return [self.tags[tag]] if tag else []
 
     def encode_with_dropout(self, text: str, rate: float, random: Random) -> list[int]:
-        """BPE-dropout (Provilkov et al. 2020): at each step, each merge that could be made is left out with
-        probability `rate`. With 0 this is `encode`; with 1 every character stands alone.
+        """Return ids of BPE-dropout (Provilkov et al. 2020): at each step, each possible merge is skipped with
+        probability `rate`. With 0 this is `encode`; with 1 every character is a token of its own.
 
         The library can do this, too, but cannot be given a seed.
         """
         normal = self.inner.normalizer.normalize_str(normalise(text))
         words = self.inner.pre_tokenizer.pre_tokenize_str(normal)
-        return [id for word, _ in words for id in self._merged(word, rate, random)]
+        return [id for word, _ in words for id in self._merge_with_dropout(word, rate, random)]
 
-    def resegmented(self, ids: Sequence[int], rate: float, random: Random) -> list[int]:
-        """Other ids for the text of `ids`, cut anew with dropout; a tag stays in front."""
-        tag = [id for id in ids[:1] if id in self.silent]
+    def resegment(self, ids: Sequence[int], rate: float, random: Random) -> list[int]:
+        """Return other ids for the text of `ids`, segmented with BPE-dropout; a tag stays in front."""
+        tag = [id for id in ids[:1] if id in self.special_ids]
         return tag + self.encode_with_dropout(self.decode(ids), rate, random)
 
-    def _merged(self, word: str, rate: float, random: Random) -> list[int]:
-        ids = [id for character in word for id in self._spelled(character)]
+    def _merge_with_dropout(self, word: str, rate: float, random: Random) -> list[int]:
+        ids = [id for character in word for id in self._character_ids(character)]
         possible = [self._merges.get(pair) for pair in pairwise(ids)]
-        # By rank, from the left where ranks are equal: the first merge that is not left out is made.
-        while choices := sorted((merge, place) for place, merge in enumerate(possible) if merge):
+        # By rank, from the left where ranks are equal: the first merge that is not skipped is made.
+        while choices := sorted((merge, index) for index, merge in enumerate(possible) if merge):
             chosen = next((choice for choice in choices if random.random() >= rate), None)
             if not chosen:
                 break
-            (_, joined), place = chosen
-            ids[place : place + 2] = [joined]
-            near = slice(max(place - 1, 0), place + 2)
+            (_, merged), index = chosen
+            ids[index : index + 2] = [merged]
+            near = slice(max(index - 1, 0), index + 2)
             possible[near] = [self._merges.get(pair) for pair in pairwise(ids[near])]
         return ids
 
-    def _spelled(self, character: str) -> list[int]:
+    def _character_ids(self, character: str) -> list[int]:
         id = self._ids.get(character)
         return [id] if id is not None else [len(SPECIAL) + byte for byte in character.encode()]
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return numbered(self.pieces)
+        return index_by_piece(self.pieces)
 
     @cached_property
     def _merges(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """(left id, right id) -> (rank, id of both together)"""
+        """Map (left id, right id) to (rank of the merge, id of the merged piece)."""
         ids = self._ids
         return {(ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(self.merges)}
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids; padding, start, end and tags are left out, bytes that are no UTF-8 become U+FFFD."""
-        return self.inner.decode([id for id in ids if id not in self.silent], skip_special_tokens=False)
+        """Return the text of ids. PAD, BOS, EOS and tags are dropped; bytes that are not UTF-8 become U+FFFD."""
+        return self.inner.decode([id for id in ids if id not in self.special_ids], skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
+        """Write tokenizer.json."""
         path.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Raises DragomanError where the file is missing or is not one of ours."""
+        """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours."""
         try:
             data: Any = json.loads(path.read_text(encoding="utf-8"))
             model = data["model"]
@@ -215,14 +228,10 @@ class Tokenizer:
             raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None
 
 
-def learn(texts: Sequence[str], room: int, alphabet: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """At most `room` pieces, the alphabet included, and the merges that make them."""
-    return trained(_pipeline(models.BPE(byte_fallback=True)), texts, room, alphabet)
-
-
-def trained(
+def train_bpe(
     learner: tokenizers.Tokenizer, texts: Iterable[str], room: int, alphabet: list[str]
 ) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return at most `room` pieces, the alphabet included, and the merges that make them."""
     # The alphabet is chosen by us: among equally frequent characters the library would choose by chance.
     trainer = trainers.BpeTrainer(
         vocab_size=room,
@@ -233,34 +242,36 @@ def trained(
         special_tokens=[],
     )
     learner.train_from_iterator(texts, trainer)
-    found = json.loads(learner.to_str())["model"]
-    return sorted(found["vocab"], key=found["vocab"].get), [(left, right) for left, right in found["merges"]]
+    model = json.loads(learner.to_str())["model"]
+    return sorted(model["vocab"], key=model["vocab"].get), [(left, right) for left, right in model["merges"]]
 
 
-def sample(texts: Iterable[str]) -> list[str]:
-    """All texts, or SAMPLE of them, each with the same chance and the same ones each time; normalised and cut."""
+def sample_texts(texts: Iterable[str]) -> list[str]:
+    """Return all texts, or SAMPLE of them with equal chances and the same ones each time; normalised and cut."""
     random, texts = Random(0), iter(texts)
-    found = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]
+    reservoir = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]
     for number, text in enumerate(texts, start=SAMPLE + 1):
-        place = int(number * random.random())
-        if place < SAMPLE:
-            found[place] = normalise(text[:SAMPLE_LENGTH])
-    return found
+        index = int(number * random.random())
+        if index < SAMPLE:
+            reservoir[index] = normalise(text[:SAMPLE_LENGTH])
+    return reservoir
 
 
-def count_characters(texts: Sequence[str], least: int = 1) -> list[str]:
-    """The characters that are in `texts` at least so often, from the most frequent to the rarest."""
+def characters_by_frequency(texts: Sequence[str], least: int = 1) -> list[str]:
+    """Return the characters that occur at least so often in `texts`, from the most frequent to the rarest."""
     characters = Counter(chain.from_iterable(texts))
-    characters[" "] += len(texts)  # the one that the pipeline puts in front
+    characters[" "] += len(texts)  # the pipeline puts one in front of each text
     ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
     return [character for character, count in ordered if count >= least]
 
 
-def numbered(pieces: Iterable[str]) -> dict[str, int]:
+def index_by_piece(pieces: Iterable[str]) -> dict[str, int]:
+    """Return the id of each piece: its index."""
     return {piece: id for id, piece in enumerate(pieces)}
 
 
 def tag_piece(tag: str) -> str:
+    """Return the vocabulary entry of a tag. Raise UsageError where it is no tag."""
     piece = f"<tag:{tag}>"
     if not TAG.fullmatch(piece):
         raise UsageError(f"a tag is 1 to 40 letters, digits, '-', '_' or '.', not {tag!r}")
@@ -268,7 +279,7 @@ def tag_piece(tag: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The form in which text comes back: Unicode NFC; a lone surrogate, which no UTF-8 can hold, becomes U+FFFD."""
+    """Return text in Unicode NFC, the form that decoding gives; a lone surrogate, which UTF-8 lacks, becomes U+FFFD."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
@@ -276,7 +287,7 @@ def normalise(text: str) -> str:
 
 def _pipeline(model: models.BPE) -> tokenizers.Tokenizer:
     pipeline = tokenizers.Tokenizer(model)
-    # One space is put in front, so that a word is the same piece at the start of a text as inside, and removed again.
+    # One space is put in front and removed again, so that a word at the start of a text is the same piece as elsewhere.
     pipeline.normalizer = normalizers.Prepend(" ")
     pipeline.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated")
     pipeline.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])

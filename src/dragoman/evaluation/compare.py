@@ -119,7 +119,7 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
         translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
         scores.append(evaluate(translations, references))
         ids = [
-            (translator.tokenizer.front(tag) + text)[: translator.max_source_tokens]
+            (translator.tokenizer.tag_ids(tag) + text)[: translator.max_source_tokens]
             for text, tag in zip(translator.tokenizer.encode_all(sources), corpus.tags, strict=True)
         ]
         sample = ids[:: -(-len(ids) // TIMED)]

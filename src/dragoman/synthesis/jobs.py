@@ -19,8 +19,7 @@ from uuid import uuid4
 import torch
 
 from dragoman.config import SearchConfig, as_dict
-from dragoman.data.corpus import SHOWN, LeftOut, stream
-from dragoman.data.lines import STOPS, Problem, lines
+from dragoman.data.corpus import SHOWN, LeftOut, read_lines, stream
 from dragoman.data.spec import OF_PAIRS, CorpusSpec, check_present, display_path, suffix_of
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, replace_file, sync
@@ -49,7 +48,7 @@ class Job:
     search: SearchConfig = SearchConfig()
     tag: str = ""
     "what goes in front of every text, for models that were trained with tags"
-    longest: int = 256
+    max_tokens: int = 256
     "longer texts are left out; in tokens, the end included"
     noise: int | None = None
     "seed of the noise on the translations; None: no noise"
@@ -86,7 +85,7 @@ class Job:
             "direction": "forward" if corpus else "back",
             "columns": corpus.columns if corpus else None,
             "tag": self.tag,
-            "longest": self.longest,
+            "longest": self.max_tokens,
             "noise": self.noise,
             "block": self.block,
             "engine": self.engine if self.engine == "native" else f"{self.engine} {self.compute_type}",
@@ -208,10 +207,6 @@ def changed(task: Job) -> DragomanError:
 def texts(task: Job, notes: list[str] | None = None) -> Iterator[Place]:
     """Every text in order, blank ones too. What has no text is added to `notes`."""
 
-    def stop(fault: Problem) -> None:
-        if fault.kind in STOPS:
-            raise DragomanError(str(fault))
-
     if isinstance(task.text, CorpusSpec):
         left_out = LeftOut(task.text)
         for row in stream(task.text, left_out):
@@ -220,7 +215,7 @@ def texts(task: Job, notes: list[str] | None = None) -> Iterator[Place]:
             notes += left_out.notes()
         return
     for file in task.text:
-        for number, line in enumerate(lines(file, stop), start=1):
+        for number, line in enumerate(read_lines(file), start=1):
             yield f"{display_path(file)}:{number}", line or ""
 
 
@@ -271,7 +266,7 @@ def translated(
 ) -> Iterator[tuple[int, str, str]]:
     """(place in the block, text, translation) of what can be learned from; the rest goes to `left_out`."""
     tokenizer = translator.tokenizer
-    longest = min(task.longest, translator.max_source_tokens + 1)
+    longest = min(task.max_tokens, translator.max_source_tokens + 1)
     # Of a text too long in any case only this much is tokenised.
     most = 4 * longest * max(map(len, tokenizer.pieces))
     clean = [one_column(text) for _, text in block]

@@ -14,7 +14,7 @@ from typing import Generic, Literal, TypeVar, get_args
 
 import regex
 
-from dragoman.data.lines import STOPS, Problem, lines
+from dragoman.data.corpus import read_lines
 from dragoman.data.spec import display_path
 from dragoman.data.tokenizer import BYTES, normalise
 from dragoman.errors import DragomanError
@@ -121,7 +121,7 @@ class Glossary:
         """
         path = str(path)
         entries: dict[tuple[str, str], Entry] = {}
-        for number, line in enumerate(lines(path, refuse), start=1):
+        for number, line in enumerate(read_lines(path), start=1):
             if line is None or not line.strip() or line.startswith("#"):
                 continue
             try:
@@ -222,11 +222,6 @@ def parsed(line: str, number: int) -> Entry:
     if len(targets) > MOST_TARGETS:
         raise ValueError(f"{len(targets)} alternatives: {MOST_TARGETS} are the most")
     return Entry(source, targets, rule, number)
-
-
-def refuse(fault: Problem) -> None:
-    if fault.kind in STOPS:
-        raise DragomanError(str(fault))
 
 
 def plain(text: str) -> str:

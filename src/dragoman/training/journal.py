@@ -40,7 +40,7 @@ class Journal:
         self.run, self.console, self.quiet, self.active = run, console, quiet or not active, active
         self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
         self.board = Board(run / "tensorboard") if tensorboard and active else None
-        self.display = ProgressDisplay(console, self.quiet)
+        self.display = ProgressDisplay(console, quiet=self.quiet)
         self.best_so_far = ""
         self.start_clock(0.0)
 

@@ -165,7 +165,7 @@ class Loop:
     def tell_skipped(self, indices: np.ndarray, outcome: StepResult) -> None:
         progress, pairs = self.progress, self.run.pairs
         longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:NAMED]
-        places = ", ".join(pairs.place(int(index)) for index in longest)
+        places = ", ".join(pairs.location(int(index)) for index in longest)
         self.journal.say(
             f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {outcome.skipped}; "
             f"{len(indices):,} pairs, the longest at {places}"

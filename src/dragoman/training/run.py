@@ -19,7 +19,7 @@ from dragoman.config import RunConfig, TrainingConfig, as_dict, read_toml, updat
 from dragoman.config.presets import PRESETS
 from dragoman.console import duration
 from dragoman.data.corpus import Corpus, read_corpus, stream
-from dragoman.data.dataset import SOURCE, TARGET, Pairs, repeated, tokenise
+from dragoman.data.dataset import SOURCE, TARGET, Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -171,7 +171,7 @@ def prepare(config: RunConfig, ranks: ProcessGroup, journal: Journal) -> tuple[R
     pairs = once(train, tokenizer, most, data / "train.arrow", journal, settings.concatenate)
     dev_pairs = once(dev, tokenizer, min(LOSS_TOKENS, longest or LOSS_TOKENS), data / "dev.arrow", journal)
     if earlier is None:
-        for note in repeated(pairs, dev_pairs):
+        for note in repetition_notes(pairs, dev_pairs):
             journal.say(note)
     return config, pairs, dev_pairs
 
@@ -219,7 +219,7 @@ def subwords(
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
         room = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
         if max(config.vocabulary or 0, room) > len(tokenizer):
-            tokenizer = tokenizer.extended(texts, max(config.vocabulary or 0, room), tags)
+            tokenizer = tokenizer.extend(texts, max(config.vocabulary or 0, room), tags)
     else:
         tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
     replace_file(file, tokenizer.inner.to_str(pretty=True))

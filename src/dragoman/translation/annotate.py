@@ -80,7 +80,7 @@ class Annotator:
     ) -> tuple[list[Ids], list[Ids], list[Ids], list[int]]:
         """The ids of both sides and of the tags, and the numbers of those that are not blank and fit the model."""
         source, target = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
-        fronts = [self.tokenizer.front(tag) for tag in tags or [""] * len(source)]
+        fronts = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source)]
         most, sizes = max_positions(self.model), [map(len, side) for side in (source, target, fronts)]
         fitting = [
             n for n, (s, t, front) in enumerate(zip(*sizes, strict=True)) if s and t and max(front + s, t) < most

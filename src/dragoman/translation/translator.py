@@ -154,7 +154,7 @@ class Translator:
         owned: list[range] = []  # the parts of each text
         for text, ids, tag, prefix in zip(texts, self.tokenizer.encode_all(texts), tags, prefixes, strict=True):
             start = len(parts)
-            parts += self._parts(text, ids, self.tokenizer.front(tag), prefix) if text.strip() else []
+            parts += self._parts(text, ids, self.tokenizer.tag_ids(tag), prefix) if text.strip() else []
             owned.append(range(start, len(parts)))
         first = self._attempts(parts, self.search)
         again = [number for number, attempts in enumerate(first) if attempts[0].flags]

@@ -1,4 +1,4 @@
-"""What single characters tell: those that text should not have, and the script that letters are written in."""
+"""Classify single characters: those that text should not have, and the script that a letter belongs to."""
 
 import unicodedata
 
@@ -21,30 +21,31 @@ NAMED = {
 
 
 class Alphabet:
-    """Tables from code point to kind and to script, filled in as characters are first seen."""
+    """Map code points to kinds and to scripts; the tables are filled in as characters are first seen."""
 
     def __init__(self) -> None:
         self.kinds = np.zeros(0x110000, np.uint8)
         self.scripts = np.zeros(0x110000, np.uint8)  # 0: no letter
         self.names = [""]  # of the scripts
 
-    def see(self, codes: np.ndarray) -> np.ndarray:
-        """The kinds of code points, and afterwards `scripts` knows them too."""
+    def kinds_of(self, codes: np.ndarray) -> np.ndarray:
+        """Return the kinds of code points; afterwards `scripts` has them too."""
         kinds = self.kinds[codes]
         if not kinds.all():
             for code in np.unique(codes[kinds == FIRST_SEEN]):
                 self.kinds[code] = KIND[kind_of(chr(code))]
-                self.scripts[code] = self.number(script_of(chr(code)))
+                self.scripts[code] = self.script_number(script_of(chr(code)))
             kinds = self.kinds[codes]
         return kinds
 
-    def number(self, script: str) -> int:
+    def script_number(self, script: str) -> int:
         if script not in self.names and len(self.names) < 256:  # Unicode has about 170
             self.names.append(script)
         return self.names.index(script) if script in self.names else 0
 
 
 def kind_of(character: str) -> str:
+    """Return the name of the kind in KINDS."""
     if character in NAMED:
         return NAMED[character]
     category = unicodedata.category(character)
@@ -54,7 +55,7 @@ def kind_of(character: str) -> str:
 
 
 def script_of(character: str) -> str:
-    """'LATIN', 'HANGUL', 'CJK', ...: the first word of a letter's name; '' for what is no letter."""
+    """Return 'LATIN', 'HANGUL', 'CJK', ...: the first word of a letter's name; '' for what is no letter."""
     if not character.isalpha():
         return ""
     words = unicodedata.name(character, "").replace("-", " ").split()

@@ -1,0 +1,79 @@
+"""Turn rows into columns of arrays, so that a check looks at thousands of texts in one step.
+
+Shapes: n rows, c characters of all texts of a column with a line feed after each.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dragoman.data.corpus import Row
+
+ROWS = 8192
+CHARACTERS = 1 << 20  # of a block, about
+CHECKED = 20_000  # characters of a text; the rest of a longer one is not checked
+
+
+class TextColumn:
+    """Hold the source texts or the target texts of a block."""
+
+    def __init__(self, texts: list[str]):
+        self.texts = texts
+        self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
+        if self.lengths.max(initial=0) > CHECKED:
+            texts = [text[:CHECKED] for text in texts]
+        self.joined = "\n".join(texts) + "\n"
+        self.codes = np.frombuffer(self.joined.encode("utf-32-le"), "<u4")  # (c,)
+        ends = np.cumsum(np.minimum(self.lengths, CHECKED) + 1)
+        self.starts = np.concatenate(([0], ends[:-1]))  # (n,) of each text in `codes`
+        stripped = np.fromiter(map(len, map(str.strip, self.texts)), np.int64, len(texts))
+        self.has_text = stripped > 0  # (n,)
+        self.outer_space = stripped < self.lengths  # (n,)
+        self.hashes = np.fromiter(map(hash, self.texts), np.int64, len(texts))  # (n,)
+
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        """Return (n,) which rows have one of these positions of `codes`."""
+        hit = np.zeros(len(self.texts), bool)
+        hit[np.searchsorted(self.starts, positions, side="right") - 1] = True
+        return hit
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """Return (n, ...): values (c, ...) summed over the characters of each text."""
+        return np.add.reduceat(values, self.starts, axis=0)
+
+    def trigrams(self, buckets: int) -> np.ndarray:
+        """Return (c,) a hash below `buckets`, a power of two, of each character and its two neighbours."""
+        codes = self.codes.astype(np.uint32)
+        mixed = codes * np.uint32(0x85EBCA6B)
+        mixed[1:] ^= codes[:-1] * np.uint32(0x9E3779B1)
+        mixed[:-1] ^= codes[1:] * np.uint32(0xC2B2AE35)
+        mixed *= np.uint32(0x27D4EB2F)
+        return mixed >> np.uint32(33 - buckets.bit_length())
+
+
+class RowBlock:
+    """Hold some rows of one corpus, in their order."""
+
+    def __init__(self, rows: list[Row]):
+        self.numbers, sources, targets = (list(column) for column in zip(*rows, strict=True))
+        self.columns = (TextColumn(sources), TextColumn(targets))
+        self.has_text = self.columns[0].has_text & self.columns[1].has_text  # (n,)
+        # Python's hash has a new key in each process: nobody can write texts that collide.
+        self.pair_hashes = self.columns[0].hashes * np.int64(0x5851F42D4C957F2D) ^ self.columns[1].hashes  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def row_blocks(rows: Iterator[Row]) -> Iterator[RowBlock]:
+    """Yield the rows in blocks that fit into memory."""
+    block: list[Row] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += len(row.source) + len(row.target)
+        if size > CHARACTERS or len(block) == ROWS:
+            yield RowBlock(block)
+            block, size = [], 0
+    if block:
+        yield RowBlock(block)

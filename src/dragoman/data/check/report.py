@@ -1,0 +1,50 @@
+"""What a check found: for each rule how often and where, for each corpus how many pairs are left."""
+
+from dataclasses import dataclass, field
+
+from dragoman.data.check.rules import RULES
+from dragoman.data.spec import CorpusSpec
+
+MAX_LOCATIONS = 5  # that a report names for each rule
+
+
+@dataclass
+class Occurrences:
+    """Count the pairs, lines or files that a rule applies to; `locations` has the first few, `example` a message."""
+
+    count: int = 0
+    locations: list[str] = field(default_factory=list)
+    example: str = ""
+
+
+@dataclass
+class CheckedCorpus:
+    """Count the rows of one corpus, those with text on both sides, and those that no rule drops."""
+
+    set: str
+    spec: CorpusSpec
+    rows: int = 0
+    pairs: int = 0
+    kept: int = 0
+
+
+@dataclass
+class CheckReport:
+    """Hold what was found, by the name of the rule."""
+
+    corpora: list[CheckedCorpus] = field(default_factory=list)
+    findings: dict[str, Occurrences] = field(default_factory=dict)
+
+    def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
+        """Count occurrences of a rule: as many as `count` says, or as there are locations."""
+        found = self.findings.setdefault(rule, Occurrences(example=example))
+        found.count += count or len(locations)
+        found.locations += locations[: MAX_LOCATIONS - len(found.locations)]
+
+    def count(self, level: str) -> int:
+        """Return how many errors, warnings or notes there are."""
+        return sum(found.count for rule, found in self.findings.items() if RULES[rule].level == level)
+
+    def kept(self, name: str = "train") -> int:
+        """Return how many pairs of a set no rule drops."""
+        return sum(corpus.kept for corpus in self.corpora if corpus.set == name)

@@ -1,0 +1,47 @@
+"""Read JSON lines: a record on each line, with the source and the target under two keys."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.data.corpus import OnProblem, Problem, Row, as_one_line, read_lines, shorten
+from dragoman.data.spec import DEFAULT_COLUMNS
+
+
+def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row for each line, an empty one for a blank line. A line that is no such record is a problem."""
+    for number, line in enumerate(read_lines(path, on_problem), start=1):
+        if line is None:
+            continue
+        if not line.strip():
+            yield Row(number, "", "")
+            continue
+        try:
+            record = json.loads(line)
+            source, target = (look_up(record, column) for column in columns or DEFAULT_COLUMNS)
+        except (ValueError, RecursionError) as error:
+            reason = f"not JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
+            on_problem(Problem("record", path, number, f"{reason}, found: {shorten(line)}"))
+            continue
+        source, target = (as_one_line(text, path, number, on_problem) for text in (source, target))
+        yield Row(number, source, target)
+
+
+def look_up(record: Any, column: str) -> str:
+    """Return the text under a key, dotted for one inside another; '' for null. Raise ValueError with a sentence."""
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object with a source and a target")
+    value = record
+    for key in [column] if column in record else column.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise ValueError(f"no '{column}' (say which keys hold source and target: columns=en,de)")
+        value = value[key]
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"'{column}' is not a text")
+    try:
+        value.encode()  # JSON can write half of a character: "\ud800"
+    except UnicodeEncodeError:
+        raise ValueError(f"'{column}' has half a character in it (a lone surrogate)") from None
+    return value

@@ -1,0 +1,75 @@
+"""Read Parquet: the source and the target are two columns of text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+from pyarrow.parquet import ParquetFile
+
+from dragoman.data.corpus import BLOCK, RATIO, SPARE, OnProblem, Problem, Row, as_one_line
+from dragoman.data.spec import DEFAULT_COLUMNS, display_path
+from dragoman.errors import DragomanError
+
+ROWS_IN_MEMORY = 1024
+BOMB = f"it unpacks to more than {RATIO} times its size, which text does not"
+
+
+def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row for each row of the table; null is an empty side."""
+    names = list(columns or DEFAULT_COLUMNS)
+    try:
+        with Path(path).open("rb") as file:
+            max_size = SPARE + RATIO * Path(path).stat().st_size
+            refuse_unfit(ParquetFile(file), names, max_size)
+            # As dictionaries, a text that stands in a million rows is in memory once.
+            table = ParquetFile(file, read_dictionary=names, pre_buffer=False, buffer_size=BLOCK)
+            number = size = 0
+            for batch in table.iter_batches(ROWS_IN_MEMORY, columns=names):
+                sides = [texts_of(batch, name) for name in names]
+                for source, target in zip(*sides, strict=True):
+                    number += 1
+                    size += len(source or "") + len(target or "")
+                    if size > max_size:
+                        raise ValueError(BOMB)
+                    if source is None or target is None:
+                        on_problem(Problem("utf-8", path, number, "not UTF-8: write the column anew as text"))
+                        continue
+                    source, target = (as_one_line(text, path, number, on_problem) for text in (source, target))
+                    yield Row(number, source, target)
+    except FileNotFoundError:
+        raise DragomanError(f"{display_path(path)}: no such file") from None
+    except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        raise DragomanError(f"{display_path(path)}: not a Parquet file that can be read: {reason}") from None
+
+
+def refuse_unfit(table: ParquetFile, columns: list[str], max_size: int) -> None:
+    """Raise ValueError where a column is missing or is not text, or a row group unpacks to more than `max_size`."""
+    schema = table.schema
+    kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
+    for column in columns:
+        if column not in kinds:
+            raise ValueError(f"no column '{column}' in it, say which: columns={','.join(list(kinds)[:2])}")
+        if kinds[column] != "BYTE_ARRAY":
+            raise ValueError(f"column '{column}' is {kinds[column]}, not text")
+    # Not column by column: pyarrow ends the process over some damaged statistics that it would raise for when reading.
+    groups = (table.metadata.row_group(group) for group in range(table.metadata.num_row_groups))
+    if any(group.total_byte_size > max_size for group in groups):
+        raise ValueError(BOMB)
+
+
+def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
+    """Yield the texts of a column, dotted for one inside another: '' for null, None for what is not UTF-8."""
+    name, *inner = [column] if column in batch.schema.names else column.split(".")
+    array = batch.column(name)
+    for field in inner:
+        array = pyarrow.compute.struct_field(array, field)
+    distinct = dict(enumerate(map(decode, array.dictionary.cast(pyarrow.binary()).to_pylist())))
+    return ("" if index is None else distinct[index] for index in array.indices.to_pylist())
+
+
+def decode(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
