@@ -29,7 +29,7 @@ from dragoman.config import (
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.training.checkpoint import TrainingProgress
-from dragoman.training.journal import Journal
+from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.loop import train
 
 # The number of threads changes the order of sums and so the last bits: bitwise tests need it fixed.
@@ -71,21 +71,21 @@ def write_tsv(path: Path, pairs: list[Pair]) -> str:
 
 
 class Notebook(Journal):
-    """A journal that keeps what it is told."""
+    """A journal that keeps what it is given."""
 
     def __init__(self, run: Path, active: bool = True):
         super().__init__(run, Console(file=io.StringIO()), quiet=True, active=active)
         self.losses: list[float] = []
         self.returned: TrainingProgress | None = None
-        self.said: list[str] = []
+        self.logged: list[str] = []
 
-    def step(self, *place: int, **values: Any) -> None:
-        self.losses.append(values["loss"])
-        super().step(*place, **values)
+    def step(self, metrics: StepMetrics) -> None:
+        self.losses.append(metrics.loss)
+        super().step(metrics)
 
-    def say(self, text: str) -> None:
-        self.said.append(text)
-        super().say(text)
+    def log(self, text: str) -> None:
+        self.logged.append(text)
+        super().log(text)
 
 
 def run_training(config: RunConfig) -> Notebook:

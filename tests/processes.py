@@ -80,8 +80,9 @@ def rank() -> int:
 
 
 # Where a fault can be put.
-LEARNER, LOOP = "dragoman.training.step:Learner", "dragoman.training.loop:Loop"
-RUN, VALIDATION = "dragoman.training.run", "dragoman.training.validation"
+LEARNER, LOOP = "dragoman.training.learner:Learner", "dragoman.training.loop:Loop"
+RUN, SETUP = "dragoman.training.run", "dragoman.training.setup"
+VALIDATION = "dragoman.training.validation"
 
 
 def signal_before(owner: str, name: str, call: int, number: int, ranks: Sequence[int] = (0, 1, 2, 3)) -> None:

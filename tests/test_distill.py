@@ -617,7 +617,7 @@ def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, c
     [
         partial(signal_before, "dragoman.synthesis.jobs", "put", 3, signal.SIGKILL),
         partial(signal_before, "dragoman.model_folder", "write_model", 1, signal.SIGKILL),
-        partial(signal_before, "dragoman.training.step:Learner", "update", 4, signal.SIGKILL),
+        partial(signal_before, "dragoman.training.learner:Learner", "update", 4, signal.SIGKILL),
     ],
     ids=["translating", "the first model", "training"],
 )

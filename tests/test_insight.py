@@ -46,7 +46,7 @@ from dragoman.inspection.inspection import inspect
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model_folder import read_model
-from dragoman.training.step import Objective
+from dragoman.training.loss import Objective
 from dragoman.translation.translator import Translator
 
 DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2)

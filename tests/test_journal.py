@@ -18,7 +18,8 @@ from dragoman import console as console_module
 from dragoman.console import SECONDS_BETWEEN_LINES
 from dragoman.errors import UsageError
 from dragoman.training import journal as journal_module
-from dragoman.training.journal import CURVE_EVERY, Journal, memory
+from dragoman.training.journal import CURVE_EVERY, Journal, StepMetrics
+from dragoman.training.memory import peak_memory
 
 ROWS = [("A dog.", "개.", "고양이.", "말.")]
 STATEMENT = Path("/proc/self/statm")
@@ -55,8 +56,7 @@ def take_steps(journal: Journal, clock: Clock, count: int, seconds: float, first
     """Steps of `seconds` each with 1,000 tokens and a loss of 2 nats per token; 1 % of a run each."""
     for step in range(first, first + count):
         clock.now += seconds
-        values = {"loss": 2000.0, "tokens": 1000, "rate": 5e-4, "norm": 0.25, "done": step / 100}
-        journal.step(step, 2, **values, **more)
+        journal.step(StepMetrics(step, 2, 2000.0, 1000, 5e-4, 0.25, share_done=step / 100, **more))
 
 
 # A line in the log.
@@ -67,8 +67,8 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.0)
-        journal.best("best BLEU 23.1 at step 1,200; 2 of 10 validations without gain")
-        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, total=100, next_validation=30)
+        journal.best_so_far = "best BLEU 23.1 at step 1,200; 2 of 10 validations without gain"
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, total_steps=100, steps_to_validation=30)
     line = text.getvalue()
     assert re.sub(r"[\d,]+ MB", "9 MB", line) == (
         "epoch 3, step 2 of 100: loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s, 9 MB; "
@@ -99,7 +99,7 @@ def test_a_run_ends_with_a_validation(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         journal.start_clock(0.96)
-        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, first=97, total=100, next_validation=30)
+        take_steps(journal, clock, 2, SECONDS_BETWEEN_LINES, first=97, total_steps=100, steps_to_validation=30)
     assert "98 %, validation in 20 s, end in 20 s" in text.getvalue()
 
 
@@ -125,8 +125,8 @@ def test_time_left_is_judged_by_the_speed_of_this_sitting(tmp_path: Path, clock:
 def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock):
     target, text = console(terminal=True)
     with Journal(tmp_path / "run", target) as journal:
-        journal.best("best BLEU 23.1 at step 1,200")
-        take_steps(journal, clock, 3, SECONDS_BETWEEN_LINES, total=100, next_validation=6)
+        journal.best_so_far = "best BLEU 23.1 at step 1,200"
+        take_steps(journal, clock, 3, SECONDS_BETWEEN_LINES, total_steps=100, steps_to_validation=6)
         journal.display.bar.refresh()
     shown = text.getvalue()
     for words in [
@@ -146,7 +146,7 @@ def test_a_quiet_journal_prints_nothing_but_keeps_its_files(tmp_path: Path, cloc
         target, text = console(terminal)
         with Journal(tmp_path / "run", target, quiet=True) as journal:
             take_steps(journal, clock, 5, SECONDS_BETWEEN_LINES)
-            journal.say("a word")
+            journal.log("a word")
         assert text.getvalue() == ""
     log = (tmp_path / "run" / "train.log").read_text()
     assert log.count("a word\n") == 2
@@ -159,9 +159,9 @@ def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clo
         target, text = console()
         with Journal(tmp_path / "run", target, tensorboard=True, active=active) as journal:
             take_steps(journal, clock, CURVE_EVERY, SECONDS_BETWEEN_LINES)
-            journal.say("a word")
+            journal.log("a word")
             journal.record("validation", step=CURVE_EVERY, bleu=1.0)
-            journal.samples(CURVE_EVERY, ROWS)
+            journal.write_samples(CURVE_EVERY, ROWS)
         assert bool(text.getvalue()) == active
         assert (tmp_path / "run").exists() == active
     assert {file.name for file in (tmp_path / "run").iterdir()} == {
@@ -175,7 +175,7 @@ def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clo
 def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         take_steps(journal, clock, CURVE_EVERY, 2.0)
-        with journal.aside():
+        with journal.pause():
             clock.now += 500.0  # a validation
         take_steps(journal, clock, CURVE_EVERY, 4.0, first=CURVE_EVERY + 1)
     first, second = metrics(tmp_path / "run")
@@ -194,7 +194,7 @@ def test_what_is_no_step_takes_no_time(tmp_path: Path, clock: Clock, flushed: bo
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         journal.start_clock(0.0)
         take_steps(journal, clock, 1, 10.0)
-        with journal.aside() if asides else contextlib.nullcontext():
+        with journal.pause() if asides else contextlib.nullcontext():
             if flushed:  # as when a validation is recorded
                 journal.flush(1, 2)
             clock.now += 30.0 if flushed else 60.0
@@ -281,4 +281,4 @@ def test_a_missing_package_is_told_before_anything_is_written(tmp_path: Path, mo
 @pytest.mark.skipif(not STATEMENT.exists(), reason="needs a system that says how much memory a process holds")
 def test_memory_is_in_bytes():
     """At least what is held now; the system counts pages of 4 KiB, and loosely."""
-    assert 0.9 * 4096 * int(STATEMENT.read_text().split()[1]) < memory() < 1e12
+    assert 0.9 * 4096 * int(STATEMENT.read_text().split()[1]) < peak_memory() < 1e12

@@ -11,8 +11,8 @@ from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import greedy_search
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
+from dragoman.training.learner import Learner
 from dragoman.training.optimizer import paper_rate
-from dragoman.training.step import Learner
 
 SYMBOLS, LONGEST = 30, 10
 STEPS = 2000  # a thousand is enough, half a minute; a limit by the clock would ask what else the machine does

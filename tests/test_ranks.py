@@ -36,7 +36,7 @@ from dragoman.config import RunConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.training import loop
 from dragoman.training.checkpoint import checkpoints
-from dragoman.training.step import Learner
+from dragoman.training.learner import Learner
 
 Corpus = tuple[str, str]
 
@@ -68,7 +68,7 @@ def weights(out: Path) -> torch.Tensor:
 
 def record_batches(file: Path) -> None:
     """The pairs of each batch, as each process sees them."""
-    work = loop.Loop.parts
+    work = loop.Loop.micro_batches
 
     def parts(self: loop.Loop, indices: Any, seeds: tuple[int, ...]) -> Any:
         if len(seeds) == 3:  # not the trial before the first step
@@ -76,7 +76,7 @@ def record_batches(file: Path) -> None:
                 opened.write(json.dumps(indices.tolist()) + "\n")
         return work(self, indices, seeds)
 
-    loop.Loop.parts = parts  # type: ignore[method-assign]
+    loop.Loop.micro_batches = parts  # type: ignore[method-assign]
 
 
 def spoil(with_: Callable[[torch.Tensor], torch.Tensor], on_rank: int, losses: set[int] | None) -> None:
@@ -101,14 +101,14 @@ def no_memory(loss: torch.Tensor) -> torch.Tensor:
 
 def without_batch(number: int) -> None:
     """The first epoch lacks that batch; the others keep their numbers."""
-    work = loop.Loop.advance
+    work = loop.Loop.train_on_next_batch
 
     def advance(self: loop.Loop, stop: Any) -> Any:
         if (self.progress.epoch, self.progress.batch) == (0, number):
             self.progress.batch += 1
         return work(self, stop)
 
-    loop.Loop.advance = advance  # type: ignore[method-assign]
+    loop.Loop.train_on_next_batch = advance  # type: ignore[method-assign]
 
 
 # One, two, four.
@@ -298,13 +298,13 @@ def test_memory_that_never_suffices_ends_the_run_with_advice(corpus: Corpus, tmp
 # Asked to stop.
 
 
-@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translated", 2)])
+@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translate_all", 2)])
 def test_sigterm_to_all_ranks_saves_and_the_same_command_goes_on(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int
 ):
     config = config_of(corpus, tmp_path / "run")
     said = trained(config, 2, partial(signal_before, owner, name, call, signal.SIGTERM), code=ASKED)
-    assert said.count("the same command goes on from there") == 1
+    assert said.count("the same command resumes the run") == 1
     trained(config, 2)
     assert state(tmp_path / "run") == state(unordered[2])
     assert progress(tmp_path / "run") == progress(unordered[2])
@@ -314,7 +314,7 @@ def test_sigterm_to_all_ranks_saves_and_the_same_command_goes_on(
 def test_sigterm_to_one_rank_stops_all(corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], asked: int):
     config = config_of(corpus, tmp_path / "run")
     fault = partial(signal_before, LEARNER, "update", 3, signal.SIGTERM, (asked,))
-    assert trained(config, 2, fault, code=ASKED).count("the same command goes on from there") == 1
+    assert trained(config, 2, fault, code=ASKED).count("the same command resumes the run") == 1
     trained(config, 2)
     assert state(tmp_path / "run") == state(unordered[2])
 
@@ -437,6 +437,6 @@ def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
     assert under_way.returncode == 0, said
-    assert said.count("going on from step") == len(kills)
+    assert said.count("resuming ") == len(kills)
     assert state(out) == state(tmp_path / "whole")
     assert progress(out) == progress(tmp_path / "whole")

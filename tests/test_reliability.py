@@ -29,6 +29,7 @@ from processes import (
     LEARNER,
     LOOP,
     RUN,
+    SETUP,
     SOON,
     VALIDATION,
     Command,
@@ -50,9 +51,9 @@ from dragoman.model_folder import verify, write_model
 from dragoman.training import loop, run
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, newest_checkpoint, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.journal import Journal
-from dragoman.training.signals import SAME
-from dragoman.training.step import Learner, StepResult
+from dragoman.training.journal import Journal, StepMetrics
+from dragoman.training.learner import Learner, StepResult
+from dragoman.training.signals import GracefulStop
 
 Corpus = tuple[str, str]
 
@@ -70,12 +71,12 @@ def config_of(corpus: Corpus, out: Path, **training: Any) -> RunConfig:
 
 def record_losses(file: Path) -> None:
     """Each step and its loss, to the bit, also those that a kill undoes."""
-    told = Journal.step
+    report = Journal.step
 
-    def step(self: Journal, number: int, *place: int, **values: Any) -> None:
+    def step(self: Journal, metrics: StepMetrics) -> None:
         with file.open("a") as opened:
-            opened.write(f"{number} {values['loss'].hex()}\n")
-        told(self, number, *place, **values)
+            opened.write(f"{metrics.step} {metrics.loss.hex()}\n")
+        report(self, metrics)
 
     Journal.step = step  # type: ignore[method-assign]
 
@@ -214,7 +215,7 @@ def test_the_command_itself_is_killed_and_goes_on(corpus: Corpus, tmp_path: Path
         assert first.wait() == -signal.SIGKILL
     finished = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert finished.returncode == 0
-    assert "going on from step" in finished.stderr
+    assert "resuming " in finished.stderr
     same_run(out, whole)
 
 
@@ -417,8 +418,8 @@ def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(
     flipped((tmp_path / "run" / "last").resolve() / file)
     notebook = run_training(config)
     assert len(notebook.losses) == 4
-    assert any(file in text and "damaged" in text and "checkpoint before it" in text for text in notebook.said)
-    assert any(text.startswith("going on from step 2 ") for text in notebook.said)
+    assert any(file in text and "damaged" in text and "checkpoint before it" in text for text in notebook.logged)
+    assert any(text.endswith(" from step 2") for text in notebook.logged)
     assert state(tmp_path / "run") == state(tmp_path / "sound")
     for link in ("best", "last"):
         verify(tmp_path / "run" / link)
@@ -510,8 +511,8 @@ def test_a_disk_full_while_preparing_is_told_in_one_sentence(corpus: Corpus, tmp
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        (RUN, "tokenise", 1),
-        (LOOP, "estimate", 1),
+        (SETUP, "tokenise", 1),
+        (LOOP, "try_largest_batch", 1),
         (LEARNER, "update", 7),
         (VALIDATION, "mean_loss", 1),
         (VALIDATION, "evaluate", 2),
@@ -529,7 +530,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(
     assert time.monotonic() - began < SOON + whole.seconds
     assert "Traceback" not in command.said
     if name != "tokenise":
-        assert "the same command goes on from there" in command.said
+        assert "the same command resumes the run" in command.said
     (command,) = train(file, tmp_path / "log")
     assert command.code() == 0, command.said
     same_run(out, whole)
@@ -577,7 +578,7 @@ def asked_twice() -> None:
     def wrapped(self: Learner, batch: Any) -> Any:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(1.2 * SAME)
+            time.sleep(1.2 * GracefulStop().same_request)
         return work(self, batch)
 
     Learner.loss = wrapped  # type: ignore[method-assign]
@@ -587,7 +588,7 @@ def test_a_second_sigterm_ends_at_once(saved: Path, corpus: Corpus, tmp_path: Pa
     config, before = copy_of(saved, corpus, tmp_path / "run"), state(saved)
     (command,) = train(settings_file(config), tmp_path / "log", faults=[asked_twice])
     assert command.code(within=SOON) == ASKED
-    assert "goes on from there" not in command.said
+    assert "resumes the run" not in command.said
     assert state(tmp_path / "run") == before
 
 
@@ -612,7 +613,7 @@ class FakePairs:
 class FakeLearner:
     """Notes the pairs of each batch; every fifth it skips."""
 
-    layout = SimpleNamespace(every_part=False)
+    sync = SimpleNamespace(lockstep=False)
 
     def __init__(self, seen: list[list[int]]):
         self.seen = seen
@@ -632,7 +633,7 @@ def sitting(progress: TrainingProgress, lengths: np.ndarray, ranks: ProcessGroup
     config = run_config(("", ""), Path("run"), batch_tokens=40, max_steps=None, epochs=EPOCHS, micro_batches=3)
     pairs, learner = FakePairs(lengths), FakeLearner(seen)
     run = SimpleNamespace(
-        config=config, progress=progress, journal=SILENT, pairs=pairs, learner=learner, ranks=ranks, tokenizer=None
+        config=config, progress=progress, journal=SILENT, pairs=pairs, learner=learner, group=ranks, tokenizer=None
     )
     return loop.Loop(run)  # type: ignore[arg-type]
 
@@ -651,11 +652,11 @@ def learned(lengths: np.ndarray, kills: Kills, forgets: bool = False) -> list[li
         all_ = [ProcessGroup(torch.device("cpu"), rank, size) for rank in range(size)]
         loops = [sitting(replace(saved), lengths, ranks, seen[ranks.rank]) for ranks in all_]
         kept = done = 0
-        while done < batches and not loops[0].limit_reached():
+        while done < batches and not loops[0].progress.finished:
             for each in loops:
-                each.advance(False)  # type: ignore[arg-type]
+                each.train_on_next_batch(False)  # type: ignore[arg-type]
             done += 1
-            if done % save_every == 0 or loops[0].limit_reached():
+            if done % save_every == 0 or loops[0].progress.finished:
                 saved, kept = replace(loops[0].progress), done
         found += [sorted(chain(*parts)) for parts in zip(*(batches[:kept] for batches in seen), strict=True)]
         if forgets:

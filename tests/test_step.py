@@ -19,10 +19,11 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, build
-from dragoman.training import step as module
 from dragoman.training.distributed import ProcessGroup
+from dragoman.training.learner import Learner, StepResult
+from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import adam
-from dragoman.training.step import Learner, StepResult, out_of_memory
+from dragoman.training.precision import LossScale
 
 CPU = torch.device("cpu")
 PLAIN = TrainingConfig(precision="float32", micro_batches=1)
@@ -56,9 +57,9 @@ def flat(model: nn.Module) -> Tensor:
 
 
 def gradient(learner: Learner, ids: Ids, count: int = 1, seed: int = 1) -> tuple[Tensor, StepResult]:
-    outcome = learner.gradients(*parts_of(ids, count), (seed,))
+    outcome = learner.compute_gradient(*parts_of(ids, count), (seed,))
     found = torch.cat([p.grad.flatten().clone() for p in learner.model.parameters()])  # type: ignore[union-attr]
-    learner.layout.clear()
+    learner.sync.clear()
     return found, outcome
 
 
@@ -68,7 +69,7 @@ def steps(learner: Learner, ids: Ids, numbers: range, count: int = 1) -> list[St
 
 def everything(learner: Learner) -> dict[str, Tensor]:
     weights = {name: parameter.detach() for name, parameter in learner.model.named_parameters()}
-    saved = {f"saved {name}": parameter.detach() for name, parameter in learner.whole().named_parameters()}
+    saved = {f"saved {name}": parameter.detach() for name, parameter in learner.full_model().named_parameters()}
     return {name: tensor.clone() for name, tensor in (weights | saved | learner.state()).items()}
 
 
@@ -122,7 +123,7 @@ def test_dropout_depends_on_the_numbers_and_on_the_part_and_on_nothing_else(ids:
     assert not torch.equal(gradient(one, ids, 3, seed=2)[0], first)
     assert not torch.allclose(gradient(one, ids, 2)[0], first, rtol=1e-3)
     parts, tokens = parts_of(ids[:8])  # twice the same part: other places are dropped
-    losses = [one.gradients([None] * number + parts, tokens, (1,)).loss for number in (0, 1)]
+    losses = [one.compute_gradient([None] * number + parts, tokens, (1,)).loss for number in (0, 1)]
     assert losses[0] != losses[1]
 
 
@@ -133,7 +134,7 @@ def test_layers_computed_twice_have_the_same_gradient(ids: Ids, norm_first: bool
     plain, twice = (learner(model, checkpoint_activations=again) for again in (False, True))
     kept, (ours, theirs) = [], (gradient(plain, ids, 2)[0], gradient(twice, ids, 2)[0])
     assert torch.equal(ours, theirs)
-    for one in (plain, twice):  # the control: less was kept for the way back
+    for one in (plain, twice):  # the control: less was kept for the backward pass
         sizes: dict[int, int] = {}
         note = lambda t, sizes=sizes: sizes.setdefault(t.data_ptr(), t.numel()) and t  # noqa: E731
         with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
@@ -198,7 +199,9 @@ def test_the_length_of_the_gradient_is_that_of_the_batch_however_it_is_cut(ids: 
 def test_weights_decay_and_vectors_do_not(share: str):
     one = learner(replace(TINY, share=share, output_bias=True), weight_decay=0.5)
     before = {name: parameter.detach().clone() for name, parameter in one.model.named_parameters()}
-    one.step(StepResult(loss=0.0, tokens=1, norm=0.0), rate=0.1)  # the gradient is zero: what changes has decayed
+    one.apply_gradient(
+        StepResult(loss=0.0, tokens=1, norm=0.0), rate=0.1
+    )  # the gradient is zero: what changes has decayed
     for name, parameter in one.model.named_parameters():
         expected = before[name] * (1 - 0.1 * 0.5) if parameter.dim() > 1 else before[name]
         assert gap(parameter, expected) < 1e-7, name
@@ -212,12 +215,12 @@ def test_the_average_is_that_of_the_weights_after_each_step(ids: Ids):
     for number, kept in enumerate((1 / 11, 2 / 12, 0.2, 0.2)):
         steps(one, ids, range(number, number + 1))
         expected = kept * expected + (1 - kept) * flat(one.model)
-    assert gap(flat(one.whole()), expected) < 1e-6
+    assert gap(flat(one.full_model()), expected) < 1e-6
     assert gap(flat(one.model), expected) > 1e-3
     plain = learner()
     steps(plain, ids, range(4))
     assert torch.equal(flat(one.model), flat(plain.model))
-    assert plain.whole() is plain.model
+    assert plain.full_model() is plain.model
 
 
 # Numbers of half the bits.
@@ -241,39 +244,38 @@ def test_a_scaled_loss_is_the_same_step(ids: Ids):
     for scale, scaled_back in ((1.0, True), (2.0**10, True), (2.0**10, False)):
         one = learner(clip=0.0)
         one.optimizer = torch.optim.SGD(one.model.parameters(), lr=0.0)  # type: ignore[assignment]
-        one.loss_scale = scale
+        one.loss_scale.value = scale
         if not scaled_back:
-            one.layout.scale = lambda factor: None  # type: ignore[method-assign]
+            one.sync.scale = lambda factor: None  # type: ignore[method-assign]
         before = flat(one.model)
         norms.append(one.update(*parts_of(ids), RATE, (1,)).norm)
         moved.append(flat(one.model) - before)
     assert len(set(norms)) == 1
     assert torch.equal(moved[0], moved[1])
     assert not torch.allclose(moved[0], moved[2], rtol=0.1)
-    assert learner(precision="bfloat16").loss_scale == learner().loss_scale == 1.0
+    assert learner(precision="bfloat16").loss_scale.value == learner().loss_scale.value == 1.0
 
 
 def test_a_scale_that_is_too_large_is_halved_and_the_step_left_out(ids: Ids):
     one = learner(precision="float16")
-    assert one.loss_scale == 2.0**14
+    assert one.loss_scale.value == 2.0**14
     steps(one, ids, range(1))
     before = everything(one)
-    one.loss_scale = 2.0**40
+    one.loss_scale.value = 2.0**40
     (outcome,) = steps(one, ids, range(1, 2))
     assert outcome.skipped.startswith("the gradient is")
     assert math.isfinite(outcome.loss)
-    assert one.loss_scale == 2.0**39
-    one.loss_scale, one.since_scaled = 2.0**14, 1
+    assert one.loss_scale.value == 2.0**39
+    one.loss_scale.value, one.loss_scale.steps = 2.0**14, 1
     assert same(everything(one), before)
 
 
-def test_a_scale_that_was_right_for_long_is_doubled_up_to_a_limit(ids: Ids, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "SCALE_UP_AFTER", 2)
-    monkeypatch.setattr(module, "LARGEST_SCALE", 2.0**15)
+def test_a_scale_that_was_right_for_long_is_doubled_up_to_a_limit(ids: Ids):
     one, scales = learner(precision="float16"), []
+    one.loss_scale = LossScale(active=True, largest=2.0**15, double_after=2)
     for number in range(6):
         steps(one, ids, range(number, number + 1))
-        scales.append(one.loss_scale)
+        scales.append(one.loss_scale.value)
     assert scales == [2.0**14, 2.0**15, 2.0**15, 2.0**15, 2.0**15, 2.0**15]
 
 
@@ -300,7 +302,7 @@ def no_memory_on_a_cpu(loss: Tensor) -> Tensor:
 
 
 class Inside(torch.autograd.Function):
-    """The way back fails or gives no number, where the way forward went well."""
+    """The backward pass fails or gives no number, where the forward pass went well."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, fails: bool) -> Tensor:
@@ -320,7 +322,7 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "gradient nan": (lambda loss: Inside.apply(loss, False), "the gradient is nan"),
     "memory": (no_memory, "not enough memory"),
     "memory on a CPU": (no_memory_on_a_cpu, "not enough memory"),
-    "memory on the way back": (lambda loss: Inside.apply(loss, True), "not enough memory"),
+    "memory in the backward pass": (lambda loss: Inside.apply(loss, True), "not enough memory"),
 }
 
 
@@ -356,10 +358,10 @@ def test_an_error_that_is_not_of_memory_is_not_hidden(ids: Ids):
 def test_what_pytorch_says_where_memory_is_short_is_understood():
     with pytest.raises(RuntimeError) as error:
         torch.empty(2**50)
-    assert out_of_memory(error.value)
-    assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
-    assert out_of_memory(MemoryError())
-    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert is_out_of_memory(error.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
 # Going on.
@@ -378,11 +380,11 @@ def test_a_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConf
         return
     one, other = learner(model, **settings), learner(model, **settings)
     steps(one, ids, range(3))
-    saved: tuple[Model, dict[str, Tensor]] = copy.deepcopy((one.whole(), one.state()))
+    saved: tuple[Model, dict[str, Tensor]] = copy.deepcopy((one.full_model(), one.state()))
     other.load(*saved)
     assert same(everything(one), everything(other))
-    assert one.loss_scale == other.loss_scale
-    assert one.since_scaled == other.since_scaled == 3
+    assert one.loss_scale.value == other.loss_scale.value
+    assert one.loss_scale.steps == other.loss_scale.steps == 3
     for each in (one, other):
         steps(each, ids, range(3, 6))
     assert same(everything(one), everything(other))
@@ -397,7 +399,7 @@ def test_a_learner_loaded_without_all_of_its_state_is_another(ids: Ids, key: str
         name: torch.zeros_like(tensor) if name.rsplit(".", 1)[-1] == key else tensor
         for name, tensor in copy.deepcopy(one.state()).items()
     }
-    other.load(one.whole(), state)
+    other.load(one.full_model(), state)
     for each in (one, other):
         steps(each, ids, range(3, 6))
     assert not same(everything(one), everything(other))

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from conftest import (
     TINY,
     TINY_RECURRENT,
-    Notebook,
     events,
     progress,
     run_config,
@@ -39,12 +38,11 @@ from dragoman.evaluation.metrics import evaluate
 from dragoman.files import MANIFEST, fingerprint
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify
-from dragoman.training import batch_size, signals
+from dragoman.training import batch_size
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
-from dragoman.training.distributed import ProcessGroup
-from dragoman.training.journal import Journal
-from dragoman.training.step import Learner
-from dragoman.training.validation import Validation, better
+from dragoman.training.journal import Journal, StepMetrics
+from dragoman.training.signals import GracefulStop
+from dragoman.training.validation import Validation, is_better
 from dragoman.translation.translator import Translator
 
 Corpus = tuple[str, str]
@@ -161,17 +159,17 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
     assert state(tmp_path / "run") == whole.state
 
 
-def test_a_second_ctrl_c_stops_at_once_and_leaves_the_checkpoint_before(
-    corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_second_request_to_stop_ends_at_once_unless_it_is_the_first_one_again(
+    number: int, error: type[BaseException]
 ):
-    monkeypatch.setattr(signals, "SAME", 0.0)
-    run_training(run_config(corpus, tmp_path / "run", max_steps=5))
-    before = state(tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt), ctrl_c_at(3, times=2):
-        run_training(run_config(corpus, tmp_path / "run"))
-    assert state(tmp_path / "run") == before
-    run_training(run_config(corpus, tmp_path / "run"))
-    assert state(tmp_path / "run") == whole.state
+    stop = GracefulStop(same_request=60.0)
+    for _ in range(2):
+        stop.handle(number, None)
+        assert stop
+    stop.same_request = 0.0
+    with pytest.raises(error):
+        stop.handle(number, None)
 
 
 def test_ctrl_c_is_as_it_was_after_a_run(corpus: Corpus, tmp_path: Path):
@@ -196,7 +194,7 @@ def test_a_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole
     assert notebook.returned is not None
     assert notebook.returned.step == STEPS
     assert notebook.losses == []
-    assert notebook.said[-1].startswith("finished: all 12 steps done")
+    assert notebook.logged[-1].startswith("finished: all 12 steps done")
     assert tree(whole.out / "checkpoints") == before
     assert [(whole.out / name).readlink() for name in ("best", "last")] == links
 
@@ -239,7 +237,7 @@ def test_another_setting_makes_it_another_run_and_is_named(started: RunConfig, n
 )
 def test_a_limit_may_change_when_a_run_goes_on(started: RunConfig, changes: dict[str, Any]):
     notebook = run_training(with_training(started, **changes))
-    assert any(text.startswith("going on from step 12") for text in notebook.said)
+    assert any(text.startswith("resuming ") for text in notebook.logged)
     assert len(notebook.losses) == changes.get("max_steps", 14) - STEPS
 
 
@@ -249,7 +247,7 @@ def test_a_limit_may_change_when_a_run_goes_on(started: RunConfig, changes: dict
 )
 def test_what_helps_against_divergence_may_change_and_is_told(started: RunConfig, name: str, old: float, new: float):
     notebook = run_training(with_training(started, **{name: new}))
-    assert f"from here on, training.{name} is {new} instead of {old}" in notebook.said
+    assert f"from here on, training.{name} is {new} instead of {old}" in notebook.logged
     assert len(notebook.losses) == 2
 
 
@@ -333,10 +331,10 @@ def test_the_loss_of_a_validation_is_the_mean_over_target_tokens(trained: Path, 
 
 def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
     train = write_tsv(tmp_path / "train.tsv", [*pairs[:180], pairs[190], pairs[190]])
-    said = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=1)).said
+    said = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=1)).logged
     assert any(text.startswith("1 of 10 dev pairs are in the training corpus, too") for text in said)
     assert any("of 182 pairs are repetitions" in text for text in said)
-    again = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=2)).said
+    again = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=2)).logged
     assert not any("repetitions" in text or "too good" in text for text in again)  # it was told
 
 
@@ -345,8 +343,8 @@ def test_pairs_that_are_too_long_are_left_out_and_told(corpus: Corpus, tmp_path:
     some = [*pairs[:100], (long, "개"), *pairs[100:180], ("dog", long), *pairs[180:190]]
     path = write_tsv(tmp_path / "train.tsv", some)
     notebook = run_training(run_config((path, corpus[1]), tmp_path / "run", max_steps=1, max_tokens=100))
-    assert f"{path}: left out 2 pairs longer than 100 tokens (lines 101, 182)" in notebook.said
-    assert any(text.startswith("190 pairs, ") for text in notebook.said)
+    assert f"{path}: left out 2 pairs longer than 100 tokens (lines 101, 182)" in notebook.logged
+    assert any(text.startswith("190 pairs, ") for text in notebook.logged)
 
 
 def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_path: Path):
@@ -356,7 +354,7 @@ def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_
 
 def test_pairs_are_joined_for_training_and_not_for_validating(corpus: Corpus, tmp_path: Path):
     notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=1, concatenate=1.0))
-    assert "380 pairs, concatenated ones included" in "\n".join(notebook.said)
+    assert "380 pairs, concatenated ones included" in "\n".join(notebook.logged)
     assert len(Pairs.open(tmp_path / "run" / "data" / "train.arrow")) == 380
     assert len(Pairs.open(tmp_path / "run" / "data" / "dev.arrow")) == 10
 
@@ -431,8 +429,8 @@ def test_the_number_of_steps_that_is_told_is_that_of_the_limit_reached_first(
 ):
     told: list[int | None] = []
 
-    def step(self: Journal, *_: Any, total: int | None = None, **__: Any) -> None:
-        told.append(total)
+    def step(self: Journal, metrics: StepMetrics) -> None:
+        told.append(metrics.total_steps)
 
     monkeypatch.setattr(Journal, "step", step)
     whole = {"batch_tokens": 100_000, "epochs": 50, "patience": 0}  # an epoch is one batch
@@ -445,12 +443,12 @@ def test_the_number_of_steps_that_is_told_is_that_of_the_limit_reached_first(
 def test_a_run_ends_after_its_minutes(corpus: Corpus, tmp_path: Path):
     notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=None, minutes=1e-9))
     assert len(notebook.losses) == 1
-    assert "minutes are over" in notebook.said[-1]
+    assert "minutes are over" in notebook.logged[-1]
 
 
 def test_a_run_ends_after_its_epochs(corpus: Corpus, tmp_path: Path):
     notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=None, epochs=1))
-    assert "all 1 epochs done" in notebook.said[-1]
+    assert "all 1 epochs done" in notebook.logged[-1]
     assert 2 <= len(notebook.losses) <= 5
 
 
@@ -458,7 +456,7 @@ def test_a_run_that_learns_nothing_ends_when_patience_does(corpus: Corpus, tmp_p
     still = {"learning_rate": 1e-30, "validate_every": 1, "patience": 2}
     notebook = run_training(run_config(corpus, tmp_path / "run", **still))
     assert len(notebook.losses) == 3
-    assert "validation has not improved for 2 checks" in notebook.said[-1]
+    assert "validation has not improved for 2 checks" in notebook.logged[-1]
 
 
 def test_a_run_that_leaves_the_numbers_stops_and_says_so(corpus: Corpus, tmp_path: Path):
@@ -495,9 +493,9 @@ def measured(loss: float, bleu: float, chrf: float) -> Validation:
 def test_the_best_is_what_the_run_stops_on(stop_on: str, improved: str):
     before, now = {"loss": 2.0, "bleu": 10.0, "chrf": 30.0}, {"loss": 1.9, "bleu": 11.0, "chrf": 31.0}
     worse = {"loss": 2.1, "bleu": 9.0, "chrf": 29.0}
-    _, best = better(measured(**before), stop_on, -1e9, 1e9)
+    _, best = is_better(measured(**before), stop_on, -1e9, 1e9)
     found = {**worse, improved: now[improved]}
-    gain, score = better(measured(**found), stop_on, best, before["loss"])
+    gain, score = is_better(measured(**found), stop_on, best, before["loss"])
     assert gain == (stop_on == improved)
     assert abs(score) == found[stop_on]
 
@@ -505,8 +503,8 @@ def test_the_best_is_what_the_run_stops_on(stop_on: str, improved: str):
 @pytest.mark.parametrize("stop_on", ["bleu", "chrf"])
 @pytest.mark.parametrize("loss", [1.9, 2.0, 2.1])
 def test_where_scores_are_equal_the_loss_decides(stop_on: str, loss: float):
-    _, best = better(measured(2.0, 0.0, 0.0), stop_on, -1e9, 1e9)
-    assert better(measured(loss, 0.0, 0.0), stop_on, best, 2.0)[0] == (loss < 2.0)
+    _, best = is_better(measured(2.0, 0.0, 0.0), stop_on, -1e9, 1e9)
+    assert is_better(measured(loss, 0.0, 0.0), stop_on, best, 2.0)[0] == (loss < 2.0)
 
 
 @pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
@@ -605,15 +603,15 @@ def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
     notebook = run_training(config)
     found = read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"]
     assert found in [2**power for power in range(10, 18)]
-    assert any(f"batches of {found:,} tokens" in text for text in notebook.said)
+    assert any(f"batches of {found:,} tokens" in text for text in notebook.logged)
     again = run_training(with_training(config, max_steps=2))
     assert len(again.losses) == 1
-    assert not any("first trial" in text for text in again.said)
+    assert not any("first trial" in text for text in again.logged)
     assert read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"] == found
 
 
 @pytest.mark.parametrize(
-    ("rates", "expected"),
+    ("speeds", "expected"),
     [
         ([100, 200, 204, 900], 2048),  # 2 % faster is not worth it
         ([100, 200, 300, 0.0], 4096),  # what is larger does not fit
@@ -622,19 +620,14 @@ def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
         ([2.0**power for power in range(20)], 2**17),
     ],
 )
-def test_a_batch_is_doubled_while_that_pays(
-    monkeypatch: pytest.MonkeyPatch, rates: list[float], expected: int, tmp_path: Path, corpus: Corpus
-):
+def test_a_batch_is_doubled_while_that_pays(speeds: list[float], expected: int):
     tried: list[int] = []
 
-    def rate(learner: Learner, tokens: int, vocabulary: int) -> float:
+    def measure(tokens: int) -> float:
         tried.append(tokens)
-        return rates[len(tried) - 1]
+        return speeds[len(tried) - 1]
 
-    monkeypatch.setattr(batch_size, "tokens_per_second", rate)
-    config = run_config(corpus, tmp_path)
-    with Notebook(tmp_path) as notebook:
-        assert batch_size.batch_tokens_that_fit(config, 400, ProcessGroup(torch.device("cpu")), notebook) == expected
+    assert batch_size.double_while_faster(measure)[0] == expected
     assert tried == [1024 * 2**power for power in range(len(tried))]
     assert max(tried) <= 2**17
 

@@ -22,7 +22,7 @@ from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import machine, markdown
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
-from dragoman.training.step import best_precision
+from dragoman.training.precision import best_precision
 from dragoman.translation.translator import Translator
 
 HIGHEST_RATE, WARMUP = 1e-3, 800

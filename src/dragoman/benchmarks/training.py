@@ -26,7 +26,7 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, compete, machine, markdown
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.step import Learner
+from dragoman.training.learner import Learner
 
 BATCH_TOKENS = 2048  # padding included
 LONGEST = 128  # tokens of a sentence, its end included

@@ -62,7 +62,7 @@ def trained(variant: Variant, seed: int, steps: int, sentences: Sentences) -> Tr
     settings = replace(variant.training, seed=seed, max_steps=steps, validate_every=steps)
     config = RunConfig("tiny", sentences.train, sentences.dev, out=str(folder), model=variant.model, training=settings)
     with Journal(folder, Console(stderr=True)) as journal:
-        journal.say(f"{variant.name}, seed {seed}")
+        journal.log(f"{variant.name}, seed {seed}")
         progress = train(config, journal)
     translator, corpus = Translator.load(folder / "best"), read_corpus(sentences.test)
     sources, references = zip(*corpus.pairs, strict=True)

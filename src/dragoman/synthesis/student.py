@@ -11,6 +11,7 @@ from dragoman.files import new_folder
 from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import load_model, write_model
+from dragoman.training.card import card_of_student
 
 
 def prepare(run: RunConfig, teacher: Path) -> str:
@@ -26,8 +27,7 @@ def prepare(run: RunConfig, teacher: Path) -> str:
     weights, theirs, inherited = parameter_count(model), parameter_count(parent), inherit(model, parent)
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
-        card = f"# start\n\nOf {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.\n"
-        write_model(draft, model, tokenizer, card)
+        write_model(draft, model, tokenizer, card_of_student(weights, inherited))
     if weights < theirs:
         return ""
     return (

@@ -1,7 +1,5 @@
-"""One model from several checkpoints: the mean of their weights, section 6.1."""
+"""Average checkpoints: one model with the mean of their weights, section 6.1."""
 
-import datetime
-import os
 import shutil
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,6 +15,7 @@ from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import read_model, weights, write_model
 from dragoman.text import faults
+from dragoman.training.card import card_of_average, display_path
 
 
 def average(folders: Sequence[Path], out: Path) -> None:
@@ -30,52 +29,32 @@ def average(folders: Sequence[Path], out: Path) -> None:
     folders = sorted(folder.resolve() for folder in folders)  # a sum depends on its order, if only in its last bits
     for folder, following in pairwise(folders):
         if folder == following:
-            raise UsageError(f"{shown(folder)}: named twice; each checkpoint counts once")
+            raise UsageError(f"{display_path(folder)}: named twice; each checkpoint counts once")
     model, tokenizer = read_model(folders[0])
     sums = [tensor.double() for _, tensor in weights(model)]
     for folder in folders[1:]:
         other, its_tokenizer = read_model(folder)
         if difference := difference_of(other, its_tokenizer, model, tokenizer):
-            raise DragomanError(f"{shown(folder)}: cannot be averaged with {shown(folders[0])}: {difference}")
+            raise DragomanError(
+                f"{display_path(folder)}: cannot be averaged with {display_path(folders[0])}: {difference}"
+            )
         for total, (_, tensor) in zip(sums, weights(other), strict=True):
             total += tensor
     with torch.no_grad():
         for total, (_, tensor) in zip(sums, weights(model), strict=True):
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
-        write_model(draft, model, tokenizer, card(out, folders))
+        write_model(draft, model, tokenizer, card_of_average(out.name, folders))
         for name in (Alignment.RECORD, faults.RECORD):  # as true of the mean as of each of them
             if (record := folders[-1] / name).is_file():
                 shutil.copyfile(record, draft / name)
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
-    """The first setting in which the models differ, or that their subwords do; nothing where only weights may."""
+    """Return the first setting in which two models differ, or that their subwords do; nothing if only weights may."""
     theirs, ours = as_dict(other.config), as_dict(model.config)
     for name in {**ours, **theirs}:
         if theirs.get(name) != ours.get(name):
             return f"its {name} is {theirs.get(name)}, not {ours.get(name)}"
     same = its_tokenizer.pieces == tokenizer.pieces and its_tokenizer.merges == tokenizer.merges
     return "" if same else "its tokenizer has other subwords"
-
-
-def card(out: Path, folders: Sequence[Path]) -> str:
-    """The model card: whose mean this is, and what the card of the last of them says."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    lines = [
-        f"# {out.name}",
-        "",
-        f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today}.",
-        "",
-        *(f"- {shown(folder)}" for folder in folders),
-        "",
-        f"The card of {folders[-1].name}:",
-        "",
-        *(f"> {line}".rstrip() for line in (folders[-1] / "card.md").read_text(encoding="utf-8").splitlines()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def shown(folder: Path) -> str:
-    """A path from where we are, as people write it."""
-    return os.path.relpath(folder)

@@ -1,4 +1,4 @@
-"""Checkpoints: a model folder plus what training needs to go on exactly where it was.
+"""Checkpoints: a model folder plus what training needs to resume exactly where it was.
 
 A run folder has `checkpoints/step-00001000/`, and the links `best` and `last` into it. A checkpoint appears whole or
 not at all; a link is replaced in one rename, so at every instant both lead to a complete checkpoint.
@@ -32,17 +32,17 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class TrainingProgress:
-    """How far a run has come; with the weights and the moments, all that a run is."""
+    """How far a run has come. With weights and moments, it is all that the rest of the run depends on."""
 
     step: int = 0  # updates of the weights
     epoch: int = 0
     batch: int = 0  # batches done in this epoch
     seconds: float = 0.0
     target_tokens: int = 0
-    skipped: int = 0  # batches in a row that changed nothing, because of a loss that is no number or of memory
+    skipped: int = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
     validated: int = 0  # the step of the last validation
-    best_score: float = -UNKNOWN_LOSS  # of what the run stops on, higher is better
-    best_loss: float = UNKNOWN_LOSS  # the dev loss where that was
+    best_score: float = -UNKNOWN_LOSS  # of the metric `stop_on`; higher is better
+    best_loss: float = UNKNOWN_LOSS  # the dev loss of that validation
     best_step: int = 0
     worse: int = 0  # validations in a row that were no better
     finished: str = ""  # why, in words; empty while there is more to do
@@ -55,7 +55,7 @@ class TrainingProgress:
 
 @contextmanager
 def only_one(run: Path) -> Iterator[None]:
-    """Raises DragomanError where another process is at work in the same folder. The lock goes with the process."""
+    """Raise DragomanError where another process works in the same folder. The lock ends with the process."""
     run.mkdir(parents=True, exist_ok=True)
     with (run / ".lock").open("w") as lock:
         try:
@@ -75,9 +75,9 @@ def save_checkpoint(
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a checkpoint, point `last` to it, and `best` too if it is; then remove all but the newest `keep`.
+    """Write a checkpoint, let `last` and, if it is the best, `best` lead to it; then remove all but the newest `keep`.
 
-    `records`: further files of the model folder, by name.
+    `card` is the model card; `records` are further files of the model folder, by name.
     """
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
@@ -90,11 +90,11 @@ def save_checkpoint(
         save_file(state, draft / "state.safetensors")
         text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")
-    # `best` first: a run that goes on from `last` believes that `best` is what its state says.
+    # `best` first: a run resumed from `last` relies on `best` being what its state says.
     if progress.best_step in (0, progress.step):  # before the first validation, the newest is the best
         replace_link(run / "best", folder)
     replace_link(run / "last", folder)
-    # The newest of each step. What is newer than this one is damaged, or the run would have gone on from it.
+    # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
     newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
     for old in [*folder.parent.glob("step-*"), *folder.parent.glob(".step-*.draft")]:
@@ -103,12 +103,12 @@ def save_checkpoint(
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, the newest first."""
+    """Return the checkpoint folders of a run, the newest first."""
     return sorted((run / "checkpoints").glob("step-[0-9]*"), reverse=True)
 
 
-def point_to_best(run: Path, progress: TrainingProgress) -> None:
-    """Let `best` lead to the best checkpoint that a run knows of; a kill while saving may have left it behind."""
+def restore_best(run: Path, progress: TrainingProgress) -> None:
+    """Let `best` lead to the best checkpoint that `progress` knows of: a kill while saving may have come in between."""
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
             with contextlib.suppress(DragomanError):
@@ -119,7 +119,7 @@ def point_to_best(run: Path, progress: TrainingProgress) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read from one."""
+    """Hold what was read from a checkpoint folder."""
 
     folder: Path
     model: Model
@@ -129,29 +129,29 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Raises DragomanError naming the file that is missing, damaged or of another kind."""
+    """Read a checkpoint. Raises DragomanError naming the file that is missing, damaged or of another kind."""
     verify(folder)
     model, tokenizer = load_model(folder)
     try:
         progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         state = current_names(load_file(folder / "state.safetensors"))
     except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise DragomanError(f"{folder}: this checkpoint cannot be gone on from: {error}") from None
+        raise DragomanError(f"{folder}: this checkpoint cannot be resumed: {error}") from None
     return Checkpoint(folder, model, tokenizer, state, progress)
 
 
 def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint of a run that is whole, and a sentence for each newer one that is not.
+    """Return the newest whole checkpoint of a run, if any, and a sentence for each newer one that is damaged.
 
-    Raises DragomanError where there are checkpoints and none is whole.
+    Raises DragomanError where there are checkpoints, all of them damaged.
     """
     notes: list[str] = []
-    found = checkpoints(run)
-    for folder in found:
+    folders = checkpoints(run)
+    for folder in folders:
         try:
             return load_checkpoint(folder), notes
         except DragomanError as error:
             notes.append(f"{error}; going back to the checkpoint before it")
-    if found:
-        raise DragomanError(f"{run}: none of its {len(found)} checkpoints is whole: {notes[0].rsplit(';', 1)[0]}")
+    if folders:
+        raise DragomanError(f"{run}: none of its {len(folders)} checkpoints is whole: {notes[0].rsplit(';', 1)[0]}")
     return None, notes

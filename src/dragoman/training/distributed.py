@@ -18,29 +18,29 @@ from dragoman.device import device_of
 from dragoman.errors import DragomanError
 
 # For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
-# their memory: gigabytes. Batches have many shapes, one layer after the other has the same, so a few are enough.
+# their memory: gigabytes. Batches have many shapes, but the layers of a model share one, so a few are enough.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
 
-PREPARATION = datetime.timedelta(days=1)  # how long the others wait while the first one reads the corpora
+PREPARATION = datetime.timedelta(days=1)  # how long the other processes wait while the first one reads the corpora
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among `size` of them: its number, from 0, and where it computes."""
+    """This process among `size` of them: its rank, from 0, and the device it computes on."""
 
     device: torch.device
     rank: int = 0
     size: int = 1
-    prompt: Any = None  # a group of the processes that waits as long as `rank_timeout` says
-    patient: Any = None  # and one that waits as long as the preparation takes
+    impatient: Any = None  # the same processes in a gloo group that waits for `rank_timeout`
+    patient: Any = None  # and in one that waits for as long as the preparation takes
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Go on when all are here."""
+        """Return when all processes have called this."""
         if self.size > 1:
             dist.barrier(group=self.patient)
 
@@ -49,21 +49,21 @@ class ProcessGroup:
         if self.size > 1:
             dist.all_reduce(tensor)
 
-    def each(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors of all processes, in order."""
+    def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
+        """Return the tensors of all processes, which have one shape, in the order of ranks."""
         if self.size == 1:
             return [tensor]
-        found = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(found, tensor)
-        return found
+        tensors = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(tensors, tensor)
+        return tensors
 
     def gather(self, value: Any) -> list[Any]:
-        """What all processes have found, in order: numbers, text, lists of them."""
+        """Return the values of all processes (numbers, text, lists of them) in the order of ranks."""
         if self.size == 1:
             return [value]
-        found = [None] * self.size
-        dist.all_gather_object(found, value, group=self.prompt)
-        return found
+        values = [None] * self.size
+        dist.all_gather_object(values, value, group=self.impatient)
+        return values
 
 
 @contextmanager
@@ -83,20 +83,20 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-        prompt, patient = (dist.new_group(backend="gloo", timeout=time) for time in (timeout, PREPARATION))
-        yield ProcessGroup(device, rank, size, prompt, patient)
+        impatient, patient = (dist.new_group(backend="gloo", timeout=limit) for limit in (timeout, PREPARATION))
+        yield ProcessGroup(device, rank, size, impatient, patient)
     except dist.DistError as error:
-        raise gone(error) from None
+        raise process_lost(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one
         if "gloo" not in str(error).lower() and "connection" not in str(error).lower():
             raise
-        raise gone(error) from None
+        raise process_lost(error) from None
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def gone(error: Exception) -> DragomanError:
+def process_lost(error: Exception) -> DragomanError:
     reason = " ".join(str(error).split())
     return DragomanError(
         f"another process of this run is gone or does not answer; the last checkpoint is kept ({reason[:300]})"

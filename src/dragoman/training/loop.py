@@ -1,4 +1,4 @@
-"""The training loop: next batch, update, tell, validate, save."""
+"""The training loop: take the next batch, update the weights, log, validate, save."""
 
 import contextlib
 import time
@@ -6,174 +6,185 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.config import RunConfig, TrainingConfig
+from dragoman.config import RunConfig
 from dragoman.console import duration
 from dragoman.data.batches import Batch, plan, split
-from dragoman.decoding.forced import perplexity
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, only_one
 from dragoman.training.distributed import init_distributed
-from dragoman.training.journal import MOST_SHOWN, Journal
+from dragoman.training.journal import Journal, StepMetrics, shown_perplexity
+from dragoman.training.learner import StepResult
+from dragoman.training.limits import limit_reached, patience_spent, share_done, total_steps
+from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import learning_rate
-from dragoman.training.run import Run, open_run
-from dragoman.training.signals import GracefulStop, asked_to_stop, ended_by
-from dragoman.training.step import StepResult, out_of_memory
-from dragoman.training.validation import better, validate
+from dragoman.training.run import Run
+from dragoman.training.setup import open_run
+from dragoman.training.signals import GracefulStop, exit_for, graceful_stop
+from dragoman.training.validation import Validation, is_better, validate
 
-MOST_SKIPPED = 10  # batches in a row that change nothing
-NAMED = 3  # pairs of a batch that a message names
+MAX_SKIPPED = 10  # batches in a row
+PAIRS_NAMED = 3  # of a skipped batch
 
 
 def train(config: RunConfig, journal: Journal) -> TrainingProgress:
-    """Train as `config` says, into the folder `config.out`; go on where an earlier run into that folder stopped.
+    """Train into the folder `config.out`; resume the run that is already there.
 
     Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143,
     is raised. Started by torchrun, all processes do this together, and the first one writes. Raises DragomanError for
     corpora and folders that cannot be used, where training diverges, and where another process is gone.
     """
-    with init_distributed(config.training) as ranks, contextlib.ExitStack() as stack:
-        if ranks.first:
+    with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
+        if group.first:
             stack.enter_context(only_one(Path(config.out)))
-        loop = Loop(open_run(config, ranks, journal))
-        with asked_to_stop() as stop:
-            loop.go(stop)
+        loop = Loop(open_run(config, group, journal))
+        with graceful_stop() as stop:
+            loop.run_to_end(stop)
         return loop.progress
 
 
 class Loop:
-    """One sitting of a run: from where it stands to its end, or to where it is asked to stop."""
+    """A session of a run: from where the run stands to its end, or until it is asked to stop."""
 
     def __init__(self, run: Run):
-        self.run, self.progress, self.journal = run, run.progress, run.journal
-        self.settings: TrainingConfig = run.config.training
+        self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
         self.plan_epoch()
         # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
         usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
-        self.earlier, self.began = self.progress.seconds, time.monotonic()
+        self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
 
-    def go(self, stop: GracefulStop) -> None:
-        progress, journal = self.progress, self.journal
-        progress.finished = self.limit_reached()
+    def run_to_end(self, stop: GracefulStop) -> None:
+        """Train until a limit is reached. Raises what ends the program where a process was asked to stop."""
+        run, progress, journal = self.run, self.progress, self.journal
+        progress.finished = limit_reached(progress, self.settings, run.group)
         if not progress.finished:
-            self.estimate()
+            self.try_largest_batch()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
         if progress.best_step:
-            journal.best(f"{self.best()}; {self.verdict()}")
+            journal.best_so_far = self.describe_best()
         stopping = False
         while True:
-            validated = False
             if self.validation_is_due() and not stopping:
-                with journal.aside():
-                    validated = self.validate(stop)
-                stopping = not validated  # it is made up for when the run goes on
-            new = self.run.saved != progress.step
-            if validated or (new and (stopping or self.is_due(self.settings.save_every))):
-                with journal.aside():
-                    self.run.save()
+                with journal.pause():
+                    stopping = not self.validate(stop)  # interrupted: the resumed run makes up for it
+            if self.save_is_due(stopping):
+                with journal.pause():
+                    run.save()
             if progress.finished and not self.validation_is_due():
                 break
             if stopping:
-                journal.say(f"stopped at step {progress.step:,}; the same command goes on from there")
-                raise ended_by(max(self.run.ranks.gather(stop.number)))
-            stopping = self.advance(stop).stop
+                journal.log(f"stopped at step {progress.step:,}; the same command resumes the run")
+                raise exit_for(max(run.group.gather(stop.number)))
+            stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
-            raise DragomanError(
-                f"{self.run.folder}: no batch changed the weights, there is no model ({progress.finished})"
-            )
-        journal.say(
+            raise DragomanError(f"{run.folder}: no batch changed the weights, there is no model ({progress.finished})")
+        journal.log(
             f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
-            f"{self.best()}; the model is {self.run.folder / 'best'}"
+            f"{self.best_score()}; the model is {run.folder / 'best'}"
         )
 
-    def advance(self, stop: GracefulStop) -> StepResult:
-        """One batch: an update, or a batch skipped and told."""
-        progress, settings, learner = self.progress, self.settings, self.run.learner
-        indices = self.batches[progress.batch]
-        tokens = int(self.run.pairs.lengths[indices, 1].sum())  # before BPE-dropout
-        rate = learning_rate(progress.step + 1, self.run.config.model.d_model, settings)
-        seeds = (settings.seed, progress.epoch, progress.batch)
-        outcome = learner.update(self.parts(indices, seeds), tokens, rate, seeds, bool(stop))
+    def train_on_next_batch(self, stop: GracefulStop) -> StepResult:
+        """Update the weights, or skip the batch; then move on to the next one."""
+        progress, settings, run = self.progress, self.settings, self.run
+        indices, epoch = self.batches[progress.batch], progress.epoch
+        tokens = self.target_tokens(indices)
+        rate = learning_rate(progress.step + 1, run.config.model.d_model, settings)
+        seeds = (settings.seed, epoch, progress.batch)
+        result = run.learner.update(self.micro_batches(indices, seeds), tokens, rate, seeds, bool(stop))
         progress.batch += 1
-        epoch = progress.epoch
-        if outcome.skipped:
+        if result.skipped:
             progress.skipped += 1
-            self.tell_skipped(indices, outcome)
+            self.report_skipped(indices, result)
         else:
             progress.step, progress.skipped = progress.step + 1, 0
-            progress.target_tokens += outcome.tokens
+            progress.target_tokens += result.tokens
         if progress.batch == len(self.batches):
-            progress.epoch, progress.batch = progress.epoch + 1, 0
+            progress.epoch, progress.batch = epoch + 1, 0
             self.plan_epoch()
-        progress.seconds = self.earlier + time.monotonic() - self.began
-        if not outcome.skipped:
+        progress.seconds = time.monotonic() - self.began
+        if not result.skipped:
             self.journal.step(
-                progress.step,
-                epoch,
-                loss=outcome.loss,
-                tokens=outcome.tokens,
-                rate=rate,
-                norm=outcome.norm,
-                done=self.share_done(),
-                total=self.steps_in_all(),
-                next_validation=self.validate_every - progress.step % self.validate_every,
+                StepMetrics(
+                    step=progress.step,
+                    epoch=epoch,
+                    loss=result.loss,
+                    tokens=result.tokens,
+                    rate=rate,
+                    gradient_norm=result.norm,
+                    share_done=self.share_done(),
+                    total_steps=total_steps(settings, len(self.batches)),
+                    steps_to_validation=self.validate_every - progress.step % self.validate_every,
+                )
             )
-        progress.finished = self.limit_reached()
-        return outcome
-
-    def parts(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
-        """The micro-batches of a batch; those that other processes work off are None, as are empty ones."""
-        ranks, slices = self.run.ranks, split(indices, self.settings.micro_batches or 1)
-        rate = self.settings.bpe_dropout
-        dropout = (self.run.tokenizer, rate, seeds) if rate else None
-        found: list[Batch | None] = [None] * len(slices)
-        for number, part in enumerate(slices):
-            own = number % ranks.size == ranks.rank or (number == 0 and self.run.learner.layout.every_part)
-            if own and len(part):
-                found[number] = self.run.pairs.batch(part, dropout)
-        return found
+        progress.finished = limit_reached(progress, settings, run.group)
+        return result
 
     def plan_epoch(self) -> None:
+        """Sort the pairs of the epoch into batches; an epoch that has none is passed over."""
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
         tokens = int(settings.batch_tokens)
         while not len(batches := plan(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
-            progress.epoch += 1  # the weights are so small that no pair has its turn
+            progress.epoch += 1  # weights of corpora are so small that it is no pair's turn
         self.batches = batches
 
-    def estimate(self) -> None:
-        """Go through the largest batch once, without an update: what fits here fits later. Then tell what to expect."""
+    def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
+        """Cut a batch into micro-batches. Those of other processes are None, as are empty ones."""
+        group, slices = self.run.group, split(indices, self.settings.micro_batches or 1)
+        rate = self.settings.bpe_dropout
+        dropout = (self.run.tokenizer, rate, seeds) if rate else None
+        batches: list[Batch | None] = [None] * len(slices)
+        for number, part in enumerate(slices):
+            # In lockstep, a process that has none of its own works through the first one.
+            own = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
+            if own and len(part):
+                batches[number] = self.run.pairs.batch(part, dropout)
+        return batches
+
+    def target_tokens(self, indices: np.ndarray) -> int:
+        """Return the target tokens of a batch before BPE-dropout."""
+        return int(self.run.pairs.lengths[indices, 1].sum())
+
+    def share_done(self) -> float:
+        return share_done(self.progress, self.settings, len(self.batches))
+
+    def try_largest_batch(self) -> None:
+        """Compute the gradient of the largest batch, without an update: if it fits in memory, the others will.
+
+        Log how long an epoch will take. Raises DragomanError where the batch does not fit.
+        """
         run, settings = self.run, self.settings
         indices = self.batches.heaviest(run.pairs.lengths)
-        tokens = int(run.pairs.lengths[indices, 1].sum())
+        tokens = self.target_tokens(indices)
         began = time.monotonic()
-        outcome = run.learner.gradients(self.parts(indices, (0,)), tokens, (0,))
-        run.learner.layout.clear()
-        if outcome.out_of_memory:
+        result = run.learner.compute_gradient(self.micro_batches(indices, (0,)), tokens, (0,))
+        run.learner.sync.clear()
+        if result.out_of_memory:
             smaller = "" if self.progress.step else "choose a smaller training.batch_tokens, or "
             raise DragomanError(
                 f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: {smaller}"
                 f"choose more training.micro_batches than {settings.micro_batches}"
             )
         seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
-        weights = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
-        self.journal.say(
-            f"{weights:,.0f} MB of weights, gradients and moments; the largest batch fits; "
+        megabytes = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
+        self.journal.log(
+            f"{megabytes:,.0f} MB of weights, gradients and moments; the largest batch fits; "
             f"{len(self.batches):,} batches in an epoch, about {duration(seconds)}"
         )
 
-    def tell_skipped(self, indices: np.ndarray, outcome: StepResult) -> None:
+    def report_skipped(self, indices: np.ndarray, result: StepResult) -> None:
+        """Log a skipped batch and where its longest pairs are. Raises DragomanError after too many in a row."""
         progress, pairs = self.progress, self.run.pairs
-        longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:NAMED]
-        places = ", ".join(pairs.location(int(index)) for index in longest)
-        self.journal.say(
-            f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {outcome.skipped}; "
-            f"{len(indices):,} pairs, the longest at {places}"
+        longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
+        locations = ", ".join(pairs.location(int(index)) for index in longest)
+        self.journal.log(
+            f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {result.skipped}; "
+            f"{len(indices):,} pairs, the longest at {locations}"
         )
-        self.journal.record("skipped", step=progress.step, epoch=progress.epoch, why=outcome.skipped, places=places)
-        if progress.skipped < MOST_SKIPPED:
+        self.journal.record("skipped", step=progress.step, epoch=progress.epoch, why=result.skipped, places=locations)
+        if progress.skipped < MAX_SKIPPED:
             return
-        if outcome.out_of_memory:
+        if result.out_of_memory:
             advice = f"choose more training.micro_batches than {self.settings.micro_batches}"
         else:
             advice = (
@@ -181,111 +192,96 @@ class Loop:
                 "training.warmup or training.precision float32 may help"
             )
         raise DragomanError(
-            f"{MOST_SKIPPED} batches in a row changed nothing ({outcome.skipped}): {advice}; "
-            "the last checkpoint is kept"
+            f"{MAX_SKIPPED} batches in a row changed nothing ({result.skipped}): {advice}; the last checkpoint is kept"
         )
 
-    def is_due(self, every: int | None) -> bool:
-        return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
+    def save_is_due(self, stopping: bool) -> bool:
+        """Return whether to save now: after each validation, every `save_every` steps, and before stopping."""
+        saved_step, saved_validation = self.run.saved
+        if self.progress.validated > saved_validation:
+            return True
+        return self.progress.step != saved_step and (stopping or self.is_multiple(self.settings.save_every))
 
     def validation_is_due(self) -> bool:
+        """Return whether to validate now: every `validate_every` steps, and at the end, but no model twice."""
         progress = self.progress
-        due = bool(progress.finished) or self.is_due(self.validate_every)
+        due = bool(progress.finished) or self.is_multiple(self.validate_every)
         return due and 0 < progress.step != progress.validated
 
-    def validate(self, stop: GracefulStop) -> bool:
-        """Loss and scores on the dev pairs, told and recorded; whether they are the best, and patience.
+    def is_multiple(self, every: int | None) -> bool:
+        return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
 
-        False where a process was asked to stop meanwhile: then nothing has changed.
+    def validate(self, stop: GracefulStop) -> bool:
+        """Validate the model, take note of whether it is the best so far, and log it.
+
+        Return False where a process was asked to stop meanwhile: then nothing has changed.
         """
-        run, progress, settings, began = self.run, self.progress, self.settings, time.monotonic()
+        run, began = self.run, time.monotonic()
         try:
-            found = validate(run.learner.whole(), run.tokenizer, run.dev, run.dev_corpus, run.ranks, stop)
+            validation = validate(run.learner.full_model(), run.tokenizer, run.dev, run.dev_corpus, run.group, stop)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error) or run.ranks.size > 1:
+            if not is_out_of_memory(error) or run.group.size > 1:
                 raise
             run.save()
-            raise DragomanError(f"not enough memory to validate; saved at step {progress.step:,}") from None
-        if found is None:
+            raise DragomanError(f"not enough memory to validate; saved at step {self.progress.step:,}") from None
+        if validation is None:
             return False
-        bleu, chrf = found.scores.bleu, found.scores.chrf
-        gain, score = better(found, settings.stop_on, progress.best_score, progress.best_loss)
-        progress.worse = 0 if gain else progress.worse + 1
-        if gain:
-            progress.best_score, progress.best_loss, progress.best_step = score, found.loss, progress.step
-        before, progress.shown = progress.shown, found.translations[: settings.samples]
-        progress.scores, progress.validated = str(found.scores).split("\n"), progress.step
-        progress.seconds = self.earlier + time.monotonic() - self.began
-        progress.finished = progress.finished or self.patience_spent()
-        self.journal.flush(progress.step, progress.epoch)
-        self.journal.record(
+        before = self.progress.shown
+        self.take_note(validation)
+        self.report_validation(validation, before, time.monotonic() - began)
+        return True
+
+    def take_note(self, validation: Validation) -> None:
+        """Enter a validation into the progress of the run: whether it is the best, and whether patience is spent."""
+        progress, settings = self.progress, self.settings
+        better, score = is_better(validation, settings.stop_on, progress.best_score, progress.best_loss)
+        progress.worse = 0 if better else progress.worse + 1
+        if better:
+            progress.best_score, progress.best_loss, progress.best_step = score, validation.loss, progress.step
+        progress.shown = validation.translations[: settings.samples]
+        progress.scores, progress.validated = str(validation.scores).split("\n"), progress.step
+        progress.seconds = time.monotonic() - self.began
+        progress.finished = progress.finished or patience_spent(progress, settings)
+
+    def report_validation(self, validation: Validation, before: list[str], seconds: float) -> None:
+        """Log and record a validation; `before` are the sample translations of the one before."""
+        run, progress, journal = self.run, self.progress, self.journal
+        bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
+        journal.flush(progress.step, progress.epoch)
+        journal.record(
             "validation",
             step=progress.step,
             epoch=progress.epoch,
-            loss=found.loss,
+            loss=validation.loss,
             bleu=bleu.value,
             chrf=chrf.value,
-            exact=found.scores.exact,
+            exact=exact,
             signature=bleu.signature,
             seconds=round(progress.seconds, 1),
             target_tokens=progress.target_tokens,
         )
-        self.journal.say(
-            f"validation at step {progress.step:,}: loss {found.loss:.3f}, "
-            f"perplexity {perplexity(min(found.loss, MOST_SHOWN)):,.1f}, "
-            f"BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
-            f"exact {100 * found.scores.exact:.1f} %, in {duration(time.monotonic() - began)}; {self.verdict()}"
+        journal.log(
+            f"validation at step {progress.step:,}: loss {validation.loss:.3f}, "
+            f"perplexity {shown_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+            f"exact {100 * exact:.1f} %, in {duration(seconds)}; {self.patience_used()}"
         )
-        self.journal.best(f"{self.best()}; {self.verdict()}")
-        shown = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)
-        self.journal.samples(progress.step, [(*pair, now, then) for pair, now, then in shown])
-        return True
+        journal.best_so_far = self.describe_best()
+        samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * self.settings.samples, strict=False)
+        journal.write_samples(progress.step, [(*pair, now, earlier) for pair, now, earlier in samples])
 
-    def verdict(self) -> str:
-        if not self.progress.worse:
-            return "the best so far"
-        return f"no better for {self.progress.worse} of {self.settings.patience or 'unlimited'} validations"
+    def describe_best(self) -> str:
+        return f"{self.best_score()}; {self.patience_used()}"
 
-    def best(self) -> str:
-        """'best BLEU 23.1 at step 1,200', in the terms of what the run stops on."""
+    def best_score(self) -> str:
+        """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on."""
         progress, name = self.progress, {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[self.settings.stop_on]
         if not progress.best_step:
             return "not validated yet"
         value = f"{-progress.best_score:.3f}" if self.settings.stop_on == "loss" else f"{progress.best_score:.1f}"
         return f"best {name} {value} at step {progress.best_step:,}"
 
-    def share_done(self) -> float:
-        """How much of the run is behind us, from 0 to 1, by the limit that will be reached first."""
-        progress, settings = self.progress, self.settings
-        shares = [(progress.epoch + progress.batch / len(self.batches)) / settings.epochs]
-        if settings.max_steps:
-            shares.append(progress.step / settings.max_steps)
-        if settings.minutes:
-            shares.append(progress.seconds / (60 * settings.minutes))
-        return min(max(shares), 1.0)
-
-    def steps_in_all(self) -> int | None:
-        """None where the clock may end the run: then nobody knows."""
-        if self.settings.minutes:
-            return None
-        in_epochs = self.settings.epochs * len(self.batches)
-        return min(self.settings.max_steps or in_epochs, in_epochs)
-
-    def limit_reached(self) -> str:
-        """Why the run is over, in words, or nothing."""
-        progress, settings = self.progress, self.settings
-        over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
-        if self.run.ranks.size > 1 and settings.minutes:  # clocks differ; all must stop at the same step
-            over = self.run.ranks.gather(over)[0]
-        if settings.max_steps and progress.step >= settings.max_steps:
-            return f"all {settings.max_steps:,} steps done"
-        if progress.epoch >= settings.epochs:
-            return f"all {settings.epochs:,} epochs done"
-        if over:
-            return f"the {settings.minutes:g} minutes are over"
-        return self.patience_spent()
-
-    def patience_spent(self) -> str:
-        if self.settings.patience and self.progress.worse >= self.settings.patience:
-            return f"validation has not improved for {self.progress.worse} checks"
-        return ""
+    def patience_used(self) -> str:
+        """Return 'the best so far' or 'no better for 2 of 10 validations'."""
+        if not self.progress.worse:
+            return "the best so far"
+        return f"no better for {self.progress.worse} of {self.settings.patience or 'unlimited'} validations"

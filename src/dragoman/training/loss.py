@@ -1,43 +1,66 @@
 """Cross-entropy with label smoothing (section 5.4), together with the output matrix that it follows.
 
-Logits are the largest thing in training: 25,000 tokens times 37,000 words are 3.7 GB, and PyTorch's own loss makes
-several of that size. Here they are made for some tokens at a time and turned into their gradient at once, so that no
-more than `LOGITS` of them exist.
+Logits are the largest tensor of training: 25,000 tokens times 37,000 words are 3.7 GB, and PyTorch's own loss makes
+several of that size. Here they are computed for some tokens at a time and turned into their gradient at once, so that
+no more than `LOGITS` of them exist.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-LOGITS = {"cpu": 2**22, "cuda": 2**27}  # logits at a time: 16 MB stay near the processor, a GPU wants larger pieces
+from dragoman.data.batches import Batch
+from dragoman.model import Model
+
+LOGITS = {"cpu": 2**22, "cuda": 2**27}  # at a time: 16 MB stay in a CPU's caches, a GPU wants larger pieces
+
+
+class Objective(nn.Module):
+    """What training minimises: the loss of a model on a batch, in nats, summed over its target tokens."""
+
+    def __init__(self, model: Model, smoothing: float):
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: Batch) -> Tensor:
+        state: Any = self.model.start(batch.source)
+        vectors = self.model.vectors(batch.target, state, batch.real)
+        output = self.model.output
+        return output_loss(vectors, output.weight, output.bias, batch.labels[batch.real], self.smoothing)
 
 
 def output_loss(vectors: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float) -> Tensor:
-    """Sum over N tokens of the cross-entropy between the smoothed label and the prediction, in nats.
+    """Return the sum over N tokens of the cross-entropy between smoothed label and prediction, in nats.
 
     vectors (N, M), the decoder's; weight (V, M) and bias (V,) of the output; labels (N,). The smoothed label gives
-    1 - smoothing to the right word and spreads `smoothing` evenly over all V words, the right one included. A sum, so
-    that the caller divides by however many tokens there are in all batches and on all machines that share an update.
-    Under autocast the products are in its type; the softmax is always in the type of `weight`.
+    1 - smoothing to the right word and spreads `smoothing` evenly over all V words, the right one included. It is a sum
+    so that the caller can divide by the tokens of all micro-batches and processes that share an update. Under autocast
+    the matmuls are in its dtype; the softmax is always in the dtype of `weight`.
     """
     return _OutputLoss.apply(vectors, weight, bias, labels, smoothing, torch.is_grad_enabled())
 
 
 class _OutputLoss(torch.autograd.Function):
-    """The gradient is found on the way forward, while the logits are there."""
+    """Compute the gradient in the forward pass already, while the logits are there."""
 
     @staticmethod
     def forward(
-        ctx: Any, vectors: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, learning: bool
+        ctx: Any,
+        vectors: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+        needs_gradient: bool,
     ) -> Tensor:
         device = vectors.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         words, exact = len(weight), torch.promote_types(weight.dtype, torch.float32)
         with torch.autocast(device, enabled=False):
             x, w = vectors.to(dtype), weight.to(dtype)
-            d_vectors, d_weight = (torch.empty_like(x), torch.zeros_like(weight)) if learning else (None, None)
-            d_bias = torch.zeros_like(bias) if learning and bias is not None else None
+            d_vectors, d_weight = (torch.empty_like(x), torch.zeros_like(weight)) if needs_gradient else (None, None)
+            d_bias = torch.zeros_like(bias) if needs_gradient and bias is not None else None
             loss = torch.zeros((), dtype=exact, device=vectors.device)
             rows = max(1, LOGITS[device] // words)
             for start in range(0, len(x), rows):

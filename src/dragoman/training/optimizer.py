@@ -10,12 +10,12 @@ from dragoman.config import TrainingConfig
 
 
 def paper_rate(step: int, d_model: int, warmup: int) -> float:
-    """Equation 3: rises for `warmup` steps, then falls with the square root of the step (counted from 1)."""
+    """Return equation 3: it rises for `warmup` steps, then falls with the square root of the step, counted from 1."""
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
 def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
-    """The rate of a step, counted from 1."""
+    """Return the learning rate of a step, counted from 1, on the schedule of the settings."""
     highest, warmup = settings.learning_rate, settings.warmup
     if settings.schedule == "paper":
         return highest * paper_rate(step, d_model, warmup)
@@ -31,7 +31,10 @@ def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
 
 
 def adam(model: nn.Module, beta2: float = 0.98, weight_decay: float = 0.0) -> torch.optim.AdamW:
-    """With the constants of the paper; the rate is set before every step. Vectors (norms, biases) do not decay."""
+    """Return Adam with the constants of the paper, and weight decay for matrices, not for vectors (norms, biases).
+
+    Its learning rate is 0: the caller sets it before each step.
+    """
     parameters = list(model.parameters())
     groups: list[dict[str, Any]] = [
         {"params": [parameter for parameter in parameters if parameter.dim() > 1]},

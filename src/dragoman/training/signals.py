@@ -1,4 +1,4 @@
-"""Being asked to stop: Ctrl-C and SIGTERM. A step is never torn in two; what was learned is saved first."""
+"""Stop on Ctrl-C and SIGTERM after the step in progress, with everything saved."""
 
 import signal
 import threading
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SAME = 1.0  # seconds: torchrun and whoever stopped it may both pass a signal on, and that is one request
-
 
 class GracefulStop:
-    """Whether this process was asked to stop, and by which signal. A second request ends it at once."""
+    """Whether a signal has asked this process to stop, and which one. A second request ends the process at once.
 
-    def __init__(self) -> None:
-        self.number, self.since = 0, 0.0
+    A second signal within `same_request` seconds is the same request: torchrun may pass on what we got, too.
+    """
+
+    def __init__(self, same_request: float = 1.0) -> None:
+        self.number, self.since, self.same_request = 0, 0.0, same_request
 
     def __bool__(self) -> bool:
         return self.number != 0
@@ -22,17 +23,18 @@ class GracefulStop:
     def handle(self, number: int, _: FrameType | None) -> None:
         if not self:
             self.number, self.since = number, time.monotonic()
-        elif time.monotonic() - self.since > SAME:
-            raise ended_by(number)
+        elif time.monotonic() - self.since > self.same_request:
+            raise exit_for(number)
 
 
-def ended_by(number: int) -> BaseException:
-    """What ends the program: as Ctrl-C does, or with exit code 143 (128 + SIGTERM), so that a script can tell."""
+def exit_for(number: int) -> BaseException:
+    """Return what ends the program after a signal: as Ctrl-C does, or with exit code 143 (128 + SIGTERM)."""
     return SystemExit(128 + number) if number == signal.SIGTERM else KeyboardInterrupt()
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[GracefulStop]:
+def graceful_stop() -> Iterator[GracefulStop]:
+    """Yield what Ctrl-C and SIGTERM set inside the block, instead of ending the process."""
     stop = GracefulStop()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield stop

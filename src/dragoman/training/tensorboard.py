@@ -1,4 +1,4 @@
-"""The numbers of a run as TensorBoard reads them. Needs the extra `tensorboard`."""
+"""Write the numbers of a run for TensorBoard. Needs the extra `tensorboard`."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ FLUSH_EVERY = 10  # seconds
 
 
 class Board:
-    """Writes into `folder`, from the first number on. Raises UsageError where the package is missing."""
+    """Write into `folder`, which the first number creates. Raises UsageError where the package is missing."""
 
     def __init__(self, folder: Path):
         try:
@@ -23,8 +23,8 @@ class Board:
         if self.writer is None:
             self.writer = self.package.SummaryWriter(
                 str(self.folder),
-                purge_step=step,  # what an interrupted sitting wrote from here on is done again, and hidden
-                filename_suffix=f".{step}",  # two sittings that begin in one second would share a file
+                purge_step=step,  # hides what an interrupted session wrote from here on: it is done again
+                filename_suffix=f".{step}",  # two sessions that begin in one second would share a file
                 flush_secs=FLUSH_EVERY,
             )
         for name, value in values.items():

@@ -1,0 +1,61 @@
+"""Model cards: what a model is, what it was trained on, and how good it is, in Markdown."""
+
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.alignment import Alignment
+from dragoman.config import RunConfig
+from dragoman.console import duration
+from dragoman.data.dataset import Pairs
+from dragoman.training.checkpoint import TrainingProgress
+
+
+def model_card(name: str, *blocks: str) -> str:
+    """Return the card of the model `name`: a heading, then the blocks that are not empty."""
+    return "\n\n".join([f"# {name}", *filter(None, blocks)]) + "\n"
+
+
+def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: Alignment | None) -> str:
+    """Return the card of a checkpoint of a training run."""
+    training = (
+        f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {progress.step:,} steps, "
+        f"{progress.target_tokens:,} target tokens, {duration(progress.seconds)}. Written on {today()}."
+    )
+    start = f"Started from the weights of {config.init_from}." if config.init_from else ""
+    scores = f"On {' '.join(config.dev)}, greedy search:" if progress.scores else ""
+    rows = "\n".join(f"- {row}" for row in progress.scores)
+    words = f"Words are aligned by attention: {alignment}." if alignment else ""
+    return model_card(Path(config.out).name or "model", training, start, scores, rows, words)
+
+
+def card_of_average(name: str, folders: Sequence[Path]) -> str:
+    """Return the card of a mean of models: which ones, and the card of the last of them."""
+    last = (folders[-1] / "card.md").read_text(encoding="utf-8").splitlines()
+    return model_card(
+        name,
+        f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today()}.",
+        "\n".join(f"- {display_path(folder)}" for folder in folders),
+        f"The card of {folders[-1].name}:",
+        "\n".join(f"> {line}".rstrip() for line in last),
+    )
+
+
+def card_of_student(weights: int, inherited: int) -> str:
+    """Return the card of a student before its training."""
+    return model_card("start", f"Of {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.")
+
+
+def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
+    """Return '1,234 pairs', and whether some of them are two pairs that were concatenated."""
+    return f"{len(pairs):,} pairs" + ", concatenated ones included" * bool(config.training.concatenate)
+
+
+def display_path(folder: Path) -> str:
+    """Return a path relative to the working directory."""
+    return os.path.relpath(folder)
+
+
+def today() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()

@@ -1,0 +1,211 @@
+"""One update of the weights: forward pass, backward pass, Adam.
+
+A batch is cut into micro-batches, which the processes share. Which process computes which one changes no result:
+dropout depends on the number of the micro-batch, and gradients are summed after the backward pass.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.config import TrainingConfig
+from dragoman.data.batches import Batch
+from dragoman.errors import UsageError
+from dragoman.model import Model, build
+from dragoman.model.recurrent import Recurrent
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.loss import Objective
+from dragoman.training.memory import checkpoint_activations, free_cache, is_out_of_memory
+from dragoman.training.optimizer import adam
+from dragoman.training.parallel import (
+    DataParallel,
+    FullyShardedParallel,
+    GradientSync,
+    LocalStats,
+    copy_to_shard,
+    gather_shards,
+)
+from dragoman.training.precision import DTYPES, LossScale
+
+MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
+
+
+@dataclass
+class StepResult:
+    """What an update measured. `skipped` says in words why the weights did not change; empty where they did."""
+
+    loss: float  # summed over target tokens, in nats
+    tokens: int  # of the target
+    norm: float  # of the gradient of the mean loss
+    correction: float = 1.0  # what the computed gradient has to be multiplied by to be that of the mean loss
+    skipped: str = ""
+    out_of_memory: bool = False
+    stop: bool = False  # a process was asked to stop
+
+
+class Learner:
+    """Hold a model, its optimizer, and all that a checkpoint keeps of them."""
+
+    def __init__(self, model: Model, settings: TrainingConfig, group: ProcessGroup):
+        self.settings, self.group = settings, group
+        if settings.precision == "float16" and group.device.type == "cpu" and isinstance(model, Recurrent):
+            raise UsageError("PyTorch has no float16 recurrent layers for CPUs: choose training.precision bfloat16")
+        model.to(group.device)
+        self.objective = Objective(model, settings.label_smoothing)
+        if settings.checkpoint_activations:
+            checkpoint_activations(model)
+        self.sync: GradientSync
+        if settings.shard and group.size > 1:
+            self.sync = FullyShardedParallel(self.objective, group)
+        else:
+            self.sync = DataParallel(model, group, settings.deterministic)
+        self.model = model
+        self.optimizer = adam(model, settings.beta2, settings.weight_decay)
+        for parameter in model.parameters():  # now and not at the first step, so that what fits now fits later
+            self.optimizer.state[parameter] = {
+                "step": torch.zeros((), device=group.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        self.average = [parameter.detach().clone() for parameter in model.parameters()] if settings.ema else []
+        self.dtype = DTYPES[settings.precision]
+        self.loss_scale = LossScale(active=self.dtype == torch.float16)
+
+    def update(
+        self, micro_batches: MicroBatches, tokens: int, rate: float, seeds: tuple[int, ...], stop: bool = False
+    ) -> StepResult:
+        """Take one step of Adam with learning rate `rate`; the other arguments are those of `compute_gradient`.
+
+        The weights stay as they are where loss or gradient is not finite, or memory runs out, on any process.
+        """
+        result = self.compute_gradient(micro_batches, tokens, seeds, stop)
+        if not result.skipped:
+            self.apply_gradient(result, rate)
+        elif not result.out_of_memory:
+            self.loss_scale.after_overflow()
+        self.sync.clear()
+        return result
+
+    def compute_gradient(
+        self, micro_batches: MicroBatches, tokens: int, seeds: tuple[int, ...], stop: bool = False
+    ) -> StepResult:
+        """Compute the gradient of the mean loss over the `tokens` target tokens of a batch, on all processes.
+
+        A process works through the micro-batches whose number modulo the number of processes is its rank. `seeds` and
+        that number decide dropout. `stop`: this process was asked to stop.
+        """
+        self.objective.train()
+        scale = self.loss_scale.value / tokens
+        losses: list[float] = []
+        count, failed = 0, False
+        for number, batch, counts in self.own_micro_batches(micro_batches):
+            try:
+                seed_dropout(*seeds, number)
+                loss = self.loss(batch.to(self.group.device))
+                (loss * (scale * counts)).backward()
+                losses.append(float(loss.detach()) * counts)
+                count += batch.tokens * counts
+                self.sync.end_micro_batch()
+            except (RuntimeError, MemoryError) as error:
+                if self.sync.lockstep or not is_out_of_memory(error):
+                    raise
+                failed = True
+            if failed:  # outside of `except`, where the error still holds the memory that is to be freed
+                free_cache(self.group.device)
+                break
+        total = self.sync.reduce(LocalStats(losses, count, failed, stop), len(micro_batches))
+        # BPE-dropout makes more tokens than were counted before.
+        correction = tokens / max(total.tokens, 1)
+        norm = total.norm / self.loss_scale.value * tokens / max(total.tokens, 1)
+        skipped = ""
+        if total.failed:
+            skipped = "not enough memory"
+        elif not math.isfinite(total.loss):
+            skipped = f"the loss is {total.loss}"
+        elif not math.isfinite(total.norm):
+            skipped = f"the gradient is {total.norm}"
+        return StepResult(total.loss, total.tokens, norm, correction, skipped, total.failed, total.stop)
+
+    def own_micro_batches(self, micro_batches: MicroBatches) -> Iterator[tuple[int, Batch, bool]]:
+        """Yield this process's micro-batches with their numbers and whether they count.
+
+        In lockstep, a process that has none where others have one works through a copy, which does not count.
+        """
+        size = self.group.size
+        rounds = math.ceil(len(micro_batches) / size)
+        for number in range(self.group.rank, rounds * size, size):
+            batch = micro_batches[number] if number < len(micro_batches) else None
+            if batch is not None:
+                yield number, batch, True
+            elif self.sync.lockstep:
+                yield number, next(other for other in micro_batches if other is not None), False
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of a batch, summed over its target tokens."""
+        with torch.autocast(self.group.device.type, self.dtype, enabled=self.dtype is not None):
+            return self.objective(batch)
+
+    def apply_gradient(self, result: StepResult, rate: float) -> None:
+        """Clip the gradient, take the step of Adam, and update the moving average of the weights."""
+        clip, factor = self.settings.clip, result.correction / self.loss_scale.value
+        if clip and result.norm > clip:
+            factor *= clip / result.norm
+        if factor != 1:
+            self.sync.scale(factor)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        if self.average:
+            steps = float(next(iter(self.optimizer.state.values()))["step"])
+            kept = min(self.settings.ema, steps / (10 + steps))  # the first weights are random: they count for little
+            with torch.no_grad():
+                torch._foreach_lerp_(self.average, list(self.model.parameters()), 1 - kept)
+        self.loss_scale.after_step()
+
+    @torch.no_grad()
+    def full_model(self) -> Model:
+        """Return the model to validate and to save, whole, on every process: the moving average if there is one."""
+        if not self.average and isinstance(self.sync, DataParallel):
+            return self.model
+        model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
+        model.to(self.group.device)
+        values = self.average or list(self.model.parameters())
+        for parameter, value in zip(model.parameters(), values, strict=True):
+            parameter.copy_(gather_shards(value))
+        return model
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what the next update depends on beside `full_model`: moments, and the weights behind an average."""
+        state: dict[str, Tensor] = {}
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimizer.state[parameter].items():
+                state[f"{name}.{key}"] = gather_shards(value).cpu()
+            if self.average:
+                state[f"{name}.weights"] = gather_shards(parameter.detach()).cpu()
+        state["loss_scale"] = torch.tensor([self.loss_scale.value, self.loss_scale.steps])
+        return state
+
+    @torch.no_grad()
+    def load(self, saved: Model, state: dict[str, Tensor]) -> None:
+        """Restore what `full_model` and `state` gave. Raises KeyError or RuntimeError where it is of another model."""
+        values = dict(saved.named_parameters())
+        averages = iter(self.average)
+        for name, parameter in self.model.named_parameters():
+            if self.average:
+                copy_to_shard(next(averages), values[name])
+                copy_to_shard(parameter, state[f"{name}.weights"])
+            else:
+                copy_to_shard(parameter, values[name])
+            for key, value in self.optimizer.state[parameter].items():
+                copy_to_shard(value, state[f"{name}.{key}"])
+        scale, steps = state["loss_scale"].tolist()
+        self.loss_scale.value, self.loss_scale.steps = scale, int(steps)
+
+
+def seed_dropout(*numbers: int) -> None:
+    """Make dropout a pure function of these numbers, so that no random state has to be saved or shared."""
+    torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1)))

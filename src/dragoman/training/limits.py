@@ -1,0 +1,44 @@
+"""When a run ends: steps, epochs, minutes, patience."""
+
+from dragoman.config import TrainingConfig
+from dragoman.training.checkpoint import TrainingProgress
+from dragoman.training.distributed import ProcessGroup
+
+
+def limit_reached(progress: TrainingProgress, settings: TrainingConfig, group: ProcessGroup) -> str:
+    """Return why the run is over, in words; nothing while there is more to do."""
+    time_is_over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
+    if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
+        time_is_over = group.gather(time_is_over)[0]
+    if settings.max_steps and progress.step >= settings.max_steps:
+        return f"all {settings.max_steps:,} steps done"
+    if progress.epoch >= settings.epochs:
+        return f"all {settings.epochs:,} epochs done"
+    if time_is_over:
+        return f"the {settings.minutes:g} minutes are over"
+    return patience_spent(progress, settings)
+
+
+def patience_spent(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return in words that there were too many validations without improvement; nothing where there were not."""
+    if settings.patience and progress.worse >= settings.patience:
+        return f"validation has not improved for {progress.worse} checks"
+    return ""
+
+
+def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: int) -> float:
+    """Return the share of the run that is done, 0 to 1, by the limit that comes first; an epoch has `batches`."""
+    shares = [(progress.epoch + progress.batch / batches) / settings.epochs]
+    if settings.max_steps:
+        shares.append(progress.step / settings.max_steps)
+    if settings.minutes:
+        shares.append(progress.seconds / (60 * settings.minutes))
+    return min(max(shares), 1.0)
+
+
+def total_steps(settings: TrainingConfig, batches: int) -> int | None:
+    """Return the steps of the whole run; None where time may end it, which cannot be known before."""
+    if settings.minutes:
+        return None
+    in_epochs = settings.epochs * batches
+    return min(settings.max_steps or in_epochs, in_epochs)

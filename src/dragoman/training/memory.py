@@ -1,0 +1,65 @@
+"""Memory: how much is used, what it looks like when there is not enough, and how to need less of it."""
+
+import resource
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from dragoman.errors import DragomanError
+from dragoman.model import Model
+from dragoman.model.transformer import Cache, Transformer
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether that is how Python or PyTorch, which on a CPU raises a RuntimeError, reports a lack of memory."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def free_cache(device: torch.device) -> None:
+    """Give back what PyTorch keeps of a GPU's memory for later."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has held at once: on the GPU if it uses one, otherwise in main memory."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
+
+
+def share_in_use(device: torch.device) -> float:
+    """Return which share of the memory is in use: of a GPU, at its peak; of the machine, now. 0 where not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []
+    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line}
+    return 1 - sizes["MemAvailable"] / sizes["MemTotal"] if sizes else 0.0
+
+
+def checkpoint_activations(model: Model) -> None:
+    """Let each layer of `model` keep nothing but its input, and compute the rest again in the backward pass.
+
+    Raises DragomanError for a model that is no Transformer.
+    """
+    if not isinstance(model, Transformer):
+        raise DragomanError("training.checkpoint_activations is for the layers of a Transformer")
+
+    def forward_twice(forward: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        if not torch.is_grad_enabled():
+            return forward(*arguments)
+
+        def with_new_cache(*inputs: Any) -> Tensor:  # a layer fills its cache: the second time it must be empty again
+            return forward(*(Cache() if isinstance(value, Cache) else value for value in inputs))
+
+        return checkpoint(with_new_cache, *arguments, use_reentrant=False)
+
+    for layer in (*model.encoder, *model.decoder):
+        layer.forward = partial(forward_twice, layer.forward)

@@ -1,0 +1,156 @@
+"""Where weights and gradients live when several processes train one model, and how gradients become one.
+
+Gradients are reduced after the backward pass. PyTorch's DistributedDataParallel reduces them during it; there, a
+process that runs out of memory half-way leaves the others waiting for ever.
+"""
+
+import itertools
+import math
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from dragoman.model import Model
+from dragoman.model.transformer import Transformer
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.loss import Objective
+
+
+class LocalStats(NamedTuple):
+    """What one process measured on its micro-batches of a batch."""
+
+    losses: list[float]  # of each micro-batch, summed over target tokens
+    tokens: int
+    failed: bool  # it ran out of memory
+    stop: bool  # it was asked to stop
+
+
+class GlobalStats(NamedTuple):
+    """What all processes together measured on a batch."""
+
+    loss: float
+    tokens: int
+    norm: float  # of the gradient
+    failed: bool
+    stop: bool
+
+
+class GradientSync(Protocol):
+    """Sum gradients and statistics over all processes."""
+
+    lockstep: bool  # all processes must work through the same number of micro-batches
+
+    def end_micro_batch(self) -> None:
+        """Take note that the backward pass of a micro-batch has ended."""
+
+    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        """Sum gradients and statistics of all processes, for a batch of so many micro-batches."""
+
+    def scale(self, factor: float) -> None:
+        """Multiply the gradient."""
+
+    def clear(self) -> None:
+        """Set the gradient to zero."""
+
+
+class DataParallel:
+    """Every process holds the whole model. The gradient is one long vector, each `parameter.grad` a view of it.
+
+    With `ordered`, the gradient of each micro-batch is kept apart and all are added in the order of micro-batches, so
+    that the sum has the same bits on any number of processes.
+    """
+
+    lockstep = False
+
+    def __init__(self, model: Model, group: ProcessGroup, ordered: bool = False):
+        self.group, self.ordered = group, ordered
+        parameters = list(model.parameters())
+        sizes = [parameter.numel() for parameter in parameters]
+        # At the end, to be summed with the gradient in one call: loss, tokens, failures, requests to stop.
+        self.buffer = torch.zeros(sum(sizes) + 4, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.gradient, self.stats = self.buffer[:-4], self.buffer[-4:]
+        for parameter, piece in zip(parameters, self.gradient.split(sizes), strict=True):
+            parameter.grad = piece.view_as(parameter)
+        self.kept: list[Tensor] = []  # if ordered: the gradients of this process's micro-batches
+
+    def end_micro_batch(self) -> None:
+        if self.ordered:
+            self.kept.append(self.gradient.clone())
+            self.gradient.zero_()
+
+    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        if self.ordered:
+            self.add_in_order(micro_batches)
+            losses, tokens, failures, stops = zip(*self.group.gather(tuple(own)), strict=True)
+            loss = math.fsum(itertools.chain(*losses))  # exact, so that the order does not matter
+            return GlobalStats(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
+        for index, value in enumerate((sum(own.losses), *own[1:])):
+            self.stats[index] = value
+        self.group.sum(self.buffer)
+        total, count, failed, stop = self.stats.tolist()
+        return GlobalStats(total, int(count), float(self.gradient.norm()), failed > 0, stop > 0)
+
+    def add_in_order(self, micro_batches: int) -> None:
+        size, own = self.group.size, self.kept
+        self.kept = []
+        for start in range(0, micro_batches, size):
+            mine = own.pop(0) if own else torch.zeros_like(self.gradient)
+            for gradient in self.group.gather_tensors(mine)[: micro_batches - start]:
+                self.gradient += gradient
+
+    def scale(self, factor: float) -> None:
+        self.gradient *= factor
+
+    def clear(self) -> None:
+        self.buffer.zero_()
+        self.kept.clear()
+
+
+class FullyShardedParallel:
+    """Every process holds a shard of each matrix, gradient and moment (FSDP2) and gathers the rest layer by layer."""
+
+    lockstep = True
+
+    def __init__(self, objective: Objective, group: ProcessGroup):
+        self.model, self.group = objective.model, group
+        if isinstance(self.model, Transformer):
+            for layer in (*self.model.encoder, *self.model.decoder):
+                fully_shard(layer)
+        fully_shard(objective)
+        for module in objective.modules():
+            if isinstance(module, FSDPModule):  # sum over processes, not the mean
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+
+    def end_micro_batch(self) -> None: ...
+
+    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        stats = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.group.device)
+        self.group.sum(stats)
+        total, count, failed, stop = stats.tolist()
+        norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        return GlobalStats(total, int(count), float(gather_shards(norm)), failed > 0, stop > 0)
+
+    def scale(self, factor: float) -> None:
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+
+    def clear(self) -> None:
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+
+def gather_shards(tensor: Tensor) -> Tensor:
+    """Return a whole tensor on every process, from its shards if it has any."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def copy_to_shard(held: Tensor, value: Tensor) -> None:
+    """Copy a whole tensor into what this process holds of it: all, or a shard."""
+    if isinstance(held, DTensor):
+        value = distribute_tensor(value.to(held.device), held.device_mesh, held.placements)
+    held.copy_(value)

@@ -1,0 +1,95 @@
+"""Resume a run: refuse other settings and other texts, and restore the newest checkpoint."""
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.config import RunConfig, as_dict, read_toml, update
+from dragoman.data.dataset import Pairs
+from dragoman.errors import DragomanError, UsageError
+from dragoman.training.checkpoint import Checkpoint, TrainingProgress
+from dragoman.training.journal import Journal
+from dragoman.training.learner import Learner
+
+# Settings that may change when a run is resumed; any other makes it another run.
+MAY_CHANGE = {
+    *("train", "dev", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
+    *("validate_every", "save_every", "keep", "checkpoint_activations", "shard", "rank_timeout", "tensorboard"),
+}
+
+# These change what is learned from there on, sensibly: the advice against divergence names them. The change is logged.
+MAY_CHANGE_LOGGED = {"learning_rate", "warmup", "clip", "precision", "micro_batches"}
+
+
+def previous_config(folder: Path) -> RunConfig | None:
+    """Return the settings of the run in a folder; None where it has no checkpoint yet."""
+    file = folder / "config.toml"
+    if not any((folder / "checkpoints").glob("step-*")) or not file.exists():
+        return None
+    return update(RunConfig(), read_toml(file), str(file))
+
+
+def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
+    """Raise UsageError where the run in the folder was started with other settings that must not change."""
+    old, new = flatten(as_dict(previous)), flatten(as_dict(config))
+    fixed = {"max_steps"} if config.training.schedule in ("cosine", "linear") else set()  # the schedule ends there
+    for name in sorted({*old, *new}):
+        setting = name.rsplit(".", 1)[-1]
+        if old.get(name) == new.get(name):
+            continue
+        if setting in MAY_CHANGE_LOGGED:
+            journal.log(f"from here on, {name} is {new.get(name)} instead of {old.get(name)}")
+        elif setting not in MAY_CHANGE - fixed:
+            raise UsageError(
+                f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
+                "choose another --out, or the same settings to resume it"
+            )
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return {'a.b': 1} for {'a': {'b': 1}}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
+    """Raise DragomanError where the run in the folder learned from, or was validated on, other texts."""
+    for corpora, before, now, use in (
+        (config.train, progress.data, pairs.fingerprint, "trained"),
+        (config.dev, progress.dev_data, dev.fingerprint, "validated"),
+    ):
+        if before != now:
+            raise DragomanError(
+                f"{' '.join(corpora)}: not the text that {config.out} was {use} on; choose another --out"
+            )
+
+
+def restore(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
+    """Load a checkpoint into the learner and return the progress of the run."""
+    progress = checkpoint.progress
+    try:
+        learner.load(checkpoint.model, checkpoint.state)
+    except (KeyError, RuntimeError) as error:
+        raise DragomanError(f"{checkpoint.folder}: this checkpoint does not fit the run: {error}") from None
+    journal.log(f"resuming {config.out} from step {progress.step:,}")
+    before, now = progress.machine, machine()
+    changes = [f"{name} {before.get(name)} -> {now[name]}" for name in now if before.get(name) != now[name]]
+    if changes:
+        journal.log(f"the last bits of the results may differ from an uninterrupted run: {', '.join(changes)}")
+    progress.machine = now
+    return progress
+
+
+def machine() -> dict[str, Any]:
+    """Return what decides the last bits of results, beside the settings."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+        "python": platform.python_version(),
+    }

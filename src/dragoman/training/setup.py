@@ -1,0 +1,216 @@
+"""Open a run: settle its settings, learn its tokenizer, tokenise its corpora, build or restore its model."""
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dragoman.config import RunConfig, TrainingConfig, read_toml, update, write_toml
+from dragoman.config.presets import PRESETS
+from dragoman.data.corpus import read_corpus, stream
+from dragoman.data.dataset import Pairs, repetition_notes, tokenise
+from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
+from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.errors import DragomanError, UsageError
+from dragoman.files import fingerprint, replace_file, replace_link
+from dragoman.model import Model, build, parameter_count
+from dragoman.model_folder import find_model, read_model
+from dragoman.training.batch_size import batch_tokens_that_fit
+from dragoman.training.card import describe_pairs
+from dragoman.training.checkpoint import TrainingProgress, newest_checkpoint, restore_best
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.journal import Journal
+from dragoman.training.learner import Learner
+from dragoman.training.precision import best_precision
+from dragoman.training.resume import check_same_data, check_same_settings, machine, previous_config, restore
+from dragoman.training.run import Run
+from dragoman.training.validation import LOSS_TOKENS
+
+
+def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
+    """Prepare the data; build the model, or load the newest checkpoint in the folder.
+
+    The first process reads and writes; then the others find everything in the run folder, which all must see.
+    """
+    folder = Path(config.out)
+    checkpoint, notes = newest_checkpoint(folder)
+    if group.first:
+        config, pairs, dev = prepare(config, group, journal)
+        if checkpoint:
+            check_same_data(checkpoint.progress, pairs, dev, config)
+        replace_file(folder / "config.toml", write_toml(config))
+    group.wait()
+    if not group.first:
+        config = update(config, read_toml(folder / "config.toml"), "config.toml")
+        pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
+    use_hardware(config.training, group)
+    for note in notes:
+        journal.log(note)
+    dev_corpus = read_corpus(config.dev)
+    tokenizer = Tokenizer.load(folder / "data" / "tokenizer.json")
+    learner = Learner(initial_model(config, tokenizer, resumed=bool(checkpoint)), config.training, group)
+    progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
+    if checkpoint:
+        progress = restore(checkpoint, learner, config, journal)
+    if len(set(group.gather((progress.step, pairs.fingerprint)))) > 1:
+        raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
+    run = Run(config, group, pairs, dev, dev_corpus, tokenizer, learner, progress, journal)
+    if checkpoint:
+        run.saved = progress.step, progress.validated
+        if group.first:
+            restore_best(folder, progress)
+            replace_link(folder / "last", checkpoint.folder)
+    else:
+        journal.log(
+            f"{describe_pairs(config, pairs)}, {len(tokenizer):,} subwords, {parameter_count(learner.model):,} "
+            f"parameters, {config.training.precision}, {describe_hardware(group)}"
+        )
+    return run
+
+
+def prepare(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
+    """Return the settings with nothing left open, and the tokenised corpora, as far as possible from earlier sessions.
+
+    Raises UsageError or DragomanError where an earlier session had settings that must not change.
+    """
+    folder = Path(config.out)
+    previous = previous_config(folder)
+    config = replace(config, training=resolve_settings(config.training, previous, group))
+    if config.init_from:
+        model = previous.model if previous else read_model(Path(config.init_from))[0].config
+        config = replace(config, model=replace(model, dropout=config.model.dropout))
+    if previous:
+        check_same_settings(config, previous, journal)
+    settings, data = config.training, folder / "data"
+    train, dev = parse_corpora(config.train), parse_corpora(config.dev)
+    check_present(file for spec in (*train, *dev) for file in spec.files)
+    if any(spec.weight != 1 for spec in dev):
+        raise UsageError("weight= is for --train; every dev pair is translated once")
+    tokenizer = tokenizer_of_run(config, train, dev, data / "tokenizer.json", resumed=previous is not None)
+    if settings.batch_tokens == "auto":
+        settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), group, journal))
+        config = replace(config, training=settings)
+    limit = config.model.max_positions
+    max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
+    pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, settings.concatenate)
+    dev_pairs = cached_dataset(dev, tokenizer, min(LOSS_TOKENS, limit or LOSS_TOKENS), data / "dev.arrow", journal)
+    if previous is None:
+        for note in repetition_notes(pairs, dev_pairs):
+            journal.log(note)
+    return config, pairs, dev_pairs
+
+
+def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:
+    """Return the settings with what was left open as the earlier session had it, or as suits this machine."""
+    before = previous.training if previous else None
+    precision = settings.precision
+    if precision == "auto":
+        precision = before.precision if before else best_precision(group.device)
+    batch_tokens = settings.batch_tokens
+    if batch_tokens == "auto" and before:
+        batch_tokens = before.batch_tokens
+    default_parts = before.micro_batches if before else default_micro_batches(settings, group)
+    return replace(
+        settings,
+        precision=precision,
+        batch_tokens=batch_tokens,
+        micro_batches=settings.micro_batches or default_parts,
+        threads=settings.threads or (1 if settings.deterministic else None),
+    )
+
+
+def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
+    """Return one for each process; if deterministic at least four, for the same bits on 1, 2 or 4 processes."""
+    return max(4, group.size) if settings.deterministic else group.size
+
+
+def use_hardware(settings: TrainingConfig, group: ProcessGroup) -> None:
+    torch.set_num_threads(settings.threads or torch.get_num_threads())
+    if settings.deterministic and group.device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def tokenizer_of_run(
+    config: RunConfig, train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...], file: Path, resumed: bool
+) -> Tokenizer:
+    """Return the tokenizer in `file` if resumed, that of the model to start from, or one learned from the corpora."""
+    if resumed and file.exists():
+        return Tokenizer.load(file)
+    texts = (text for spec in train for row in stream(spec) for text in (row.source, row.target))
+    tags = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag))
+    if config.init_from:
+        tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
+        with_tags = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
+        size = max(config.vocabulary or 0, with_tags)
+        if size > len(tokenizer):
+            tokenizer = tokenizer.extend(texts, size, tags)
+    else:
+        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
+    replace_file(file, tokenizer.inner.to_str(pretty=True))
+    return tokenizer
+
+
+def cached_dataset(
+    specs: tuple[CorpusSpec, ...],
+    tokenizer: Tokenizer,
+    max_tokens: int | None,
+    file: Path,
+    journal: Journal,
+    concatenate: float = 0.0,
+) -> Pairs:
+    """Return corpora tokenised into `file`, anew unless it holds just these; log what was left out and why."""
+    made_of = {
+        "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
+        "settings": [[*spec.files, spec.weight, spec.tag, spec.columns] for spec in specs],
+        "tokenizer": hashlib.sha256("\n".join(tokenizer.pieces).encode()).hexdigest(),
+        "longest": max_tokens,
+        "joined": concatenate,
+    }
+    record = file.with_suffix(".json")
+    key = json.loads(json.dumps(made_of))
+    with contextlib.suppress(OSError, ValueError, DragomanError):  # missing or damaged: it is made anew
+        known = json.loads(record.read_text(encoding="utf-8"))
+        if {name: known.get(name) for name in key} == key:
+            pairs = Pairs.open(file)
+            for note in known["notes"]:
+                journal.log(note)
+            return pairs
+    record.unlink(missing_ok=True)
+    pairs, notes = tokenise(specs, tokenizer, max_tokens, file, concatenate)
+    for note in notes:
+        journal.log(note)
+    replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
+    return pairs
+
+
+def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Model:
+    """Return the model before the first step: random, or that of `init_from`, with random vectors for new subwords."""
+    torch.manual_seed(config.training.seed)
+    model = build(config.model, len(tokenizer), pad=PAD)
+    if config.init_from and not resumed:
+        copy_weights(read_model(Path(config.init_from))[0], model)
+    return model
+
+
+@torch.no_grad()
+def copy_weights(old: Model, new: Model) -> None:
+    """Copy all weights of `old`; `new` may have more subwords. Raises DragomanError where shapes do not fit."""
+    values = dict(old.named_parameters())
+    for name, parameter in new.named_parameters():
+        value = values[name]
+        if parameter.shape[1:] != value.shape[1:] or len(parameter) < len(value):
+            raise DragomanError(f"'{name}' is {tuple(value.shape)} there and {tuple(parameter.shape)} here")
+        parameter[: len(value)].copy_(value)
+
+
+def describe_hardware(group: ProcessGroup) -> str:
+    """Return '2 threads', the name of the GPU, or '4 processes, each ...'."""
+    hardware = f"{torch.get_num_threads()} threads"
+    if group.device.type == "cuda":
+        hardware = torch.cuda.get_device_name(group.device)
+    return hardware if group.size == 1 else f"{group.size} processes, each {hardware}"
