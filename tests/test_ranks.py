@@ -21,7 +21,7 @@ from processes import (
     KILLED,
     LEARNER,
     PATIENCE,
-    RUN,
+    SETUP,
     SOON,
     VALIDATION,
     Fault,
@@ -344,7 +344,8 @@ def test_sigterm_at_any_time_stops_all_ranks_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translated", 1), (RUN, "newest_checkpoint", 1)]
+    ("owner", "name", "call"),
+    [(LEARNER, "update", 3), (VALIDATION, "translate_all", 1), (SETUP, "newest_checkpoint", 1)],
 )
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_rank_that_is_killed_ends_the_others_at_once(
@@ -367,7 +368,7 @@ def told(said: str) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 6), (VALIDATION, "translated", 1)])
+@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 6), (VALIDATION, "translate_all", 1)])
 def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int):
     out = tmp_path / "run"
     fault = partial(signal_before, owner, name, call, signal.SIGSTOP, (1,))

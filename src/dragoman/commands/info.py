@@ -8,7 +8,8 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
-from dragoman.config import LARGEST_SIZE, PresetName
+from dragoman.config import PresetName
+from dragoman.config.bounds import MAX_SIZE
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
 
@@ -48,8 +49,8 @@ def main(arguments: list[str]) -> None:
         check_format(options.diagram)
     if options.preset:
         preset = PRESETS[options.preset]
-        if options.vocabulary is not None and not 1 <= options.vocabulary <= LARGEST_SIZE:
-            raise UsageError(f"vocabulary must be from 1 to {LARGEST_SIZE:,}, not {options.vocabulary}")
+        if options.vocabulary is not None and not 1 <= options.vocabulary <= MAX_SIZE:
+            raise UsageError(f"vocabulary must be from 1 to {MAX_SIZE:,}, not {options.vocabulary}")
         model = outline(preset.model, options.vocabulary or preset.vocabulary)
     else:
         from dragoman.model_folder import find_model, read_model

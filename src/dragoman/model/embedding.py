@@ -2,12 +2,17 @@
 
 from torch import nn
 
-from dragoman.config import Share
+from dragoman.config import SharedMatrices
 from dragoman.errors import UsageError
 
 
 def word_matrices(
-    vocabulary: int, target_vocabulary: int | None, d_model: int, share: Share, pad: int, output_bias: bool = False
+    vocabulary: int,
+    target_vocabulary: int | None,
+    d_model: int,
+    share: SharedMatrices,
+    pad: int,
+    output_bias: bool = False,
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
     """Source embedding, target embedding, and the output that turns vectors into logits.
 

@@ -1,0 +1,126 @@
+"""What a model consists of: the Transformer of the paper, and the recurrent baseline."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from dragoman.config.bounds import MAX_LAYERS, MAX_POSITIONS, Fraction, Layers, Size, at_least, at_most, check_bounds
+from dragoman.errors import UsageError
+
+SharedMatrices = Literal["all", "embeddings", "output", "none"]
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Multi-head attention, section 3.2.2."""
+
+    heads: Size = 8
+    "number of attention heads"
+    d_k: Size | None = None
+    "size of a query and a key; default: d_model / heads"
+    d_v: Size | None = None
+    "size of a value; default: d_model / heads"
+    bias: bool = False
+    "add a bias in the query, key, value and output projections"
+    dropout: Fraction = 0.0
+    "dropout on the attention weights (the paper uses none)"
+    score: Literal["dot", "unscaled", "additive"] = "dot"
+    "how a query is compared with a key: dot product divided by sqrt(d_k), dot product alone, or additive attention"
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+    def head_sizes(self, d_model: int) -> tuple[int, int]:
+        """Return (d_k, d_v). Raises UsageError where d_model does not split into equal heads and no size is given."""
+        if (self.d_k is None or self.d_v is None) and d_model % self.heads:
+            raise UsageError(
+                f"d_model {d_model} does not split into {self.heads} heads: choose a divisor, or give d_k and d_v"
+            )
+        return self.d_k or d_model // self.heads, self.d_v or d_model // self.heads
+
+
+@dataclass(frozen=True)
+class FeedForwardConfig:
+    """The position-wise feed-forward network, section 3.3."""
+
+    d_ff: Size = 2048
+    "size of the hidden layer"
+    activation: Literal["relu", "gelu", "silu"] = "relu"
+    "the non-linearity between the two matrices"
+    dropout: Fraction = 0.0
+    "dropout on the hidden layer (the paper uses none)"
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A Transformer without its vocabulary: the defaults are the base model of the paper, section 3 and Table 3."""
+
+    d_model: Size = 512
+    "size of the vector that represents a token between layers"
+    encoder_layers: Layers = 6
+    "number of encoder layers"
+    decoder_layers: Layers = 6
+    "number of decoder layers"
+    attention: AttentionConfig = AttentionConfig()
+    feed_forward: FeedForwardConfig = FeedForwardConfig()
+    dropout: Fraction = 0.1
+    "dropout on the output of each sub-layer and on the embeddings"
+    positions: Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"] = (
+        "sinusoidal"
+    )
+    "how positions are encoded"
+    norm_first: bool = False
+    "normalise before each sub-layer (pre-norm) instead of after it as in the paper"
+    scale_embedding: bool = True
+    "multiply embeddings by sqrt(d_model)"
+    share: SharedMatrices = "all"
+    "matrices that are one: all (both embeddings and the output), embeddings, output (target embedding and output), none"
+    output_bias: bool = False
+    "add a bias to the logits"
+    max_length: Annotated[int, at_least(2), at_most(MAX_POSITIONS)] = 1024
+    "rows in the table of learned positions, which refuse longer sentences; other positions have no limit"
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        d_k, _ = self.attention.head_sizes(self.d_model)
+        if self.positions.startswith("rotary") and d_k % 2:
+            raise UsageError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most tokens that source or target may have, BOS and EOS included; None: any number."""
+        return self.max_length if self.positions == "learned" else None
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """The baseline that the paper beat: a recurrent encoder and decoder, with or without attention."""
+
+    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    "the recurrent cell"
+    d_model: Size = 512
+    "size of embeddings and hidden states"
+    layers: Annotated[int, at_least(1), at_most(MAX_LAYERS)] = 1
+    "number of layers of the encoder, and of the decoder"
+    bidirectional: bool = True
+    "let the encoder read in both directions, each with half of d_model"
+    attention: Literal["none", "dot", "additive"] = "dot"
+    "how the decoder attends to the source; none: it only gets the encoder's last state"
+    activation: Literal["tanh", "relu", "gelu"] = "tanh"
+    "the non-linearity of the plain rnn cell"
+    dropout: Fraction = 0.1
+    "dropout on embeddings, between layers and before the output"
+    share: SharedMatrices = "all"
+    "matrices that are one: all (both embeddings and the output), embeddings, output (target embedding and output), none"
+
+    max_positions: ClassVar[int | None] = None  # no limit; TransformerConfig may have one
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.bidirectional and self.d_model % 2:
+            raise UsageError(f"d_model {self.d_model} does not split into two directions: choose an even number")
+
+
+ModelConfig = TransformerConfig | RecurrentConfig

@@ -1,0 +1,55 @@
+"""How translations are searched for."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from dragoman.config.bounds import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_bounds
+from dragoman.errors import UsageError
+
+MAX_PENALTY = 10.0  # the paper has 0.6
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How translations are searched for, section 6.1."""
+
+    beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
+    "beam size; 1 is greedy search"
+    length_penalty: Annotated[float, at_least(-MAX_PENALTY), at_most(MAX_PENALTY)] = 0.6
+    "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
+    coverage_penalty: Annotated[float, at_least(0)] = 0.0
+    "beta: among finished hypotheses, prefer those that attended to every source token; 0.2 is a good start"
+    extra_length: Annotated[int, at_least(1), at_most(MAX_SIZE)] = 50
+    "maximum output length, in tokens more than the source has"
+    min_length: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
+    "minimum output length, in tokens"
+    n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1
+    "number of translations for each text, at most the beam size"
+    patience: Annotated[float, above(0), at_most(MAX_BEAMS)] | None = None
+    "stop after patience * beam hypotheses are finished; default: when none can still overtake the best"
+    no_repeat_ngram: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
+    "never repeat an n-gram of this many tokens; 0: no restriction"
+    beam_groups: Annotated[int, at_least(1)] = 1
+    "diverse beam search: number of groups that share the beams and avoid each other's tokens"
+    diversity_penalty: Annotated[float, at_least(0)] = 0.5
+    "with beam_groups: penalty in nats for a token, for each hypothesis of an earlier group that continues with it"
+    temperature: Annotated[float, at_least(0.001), at_most(100.0)] | None = None
+    "sample each token with probabilities to the power of 1 / temperature, instead of searching for the best"
+    top_k: Annotated[int, at_least(1)] | None = None
+    "with a temperature: sample among the k most probable tokens only"
+    top_p: Annotated[float, above(0), at_most(1)] = 1.0
+    "with a temperature: sample among the fewest tokens whose probabilities add up to this"
+    seed: Annotated[int, at_least(0)] = 1
+    "with a temperature: seed of sampling; the same seed gives the same translation of the same text"
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
+            raise UsageError("coverage_penalty chooses among the hypotheses of a beam search: give it several beams")
+        if self.temperature is None:
+            if self.n_best > self.beam:
+                raise UsageError(f"n_best {self.n_best} needs as many beams, not {self.beam}")
+            if self.top_k is not None or self.top_p != 1:
+                raise UsageError("top_k and top_p are for sampling: choose a temperature, 1 for instance")
+        if self.beam % self.beam_groups:
+            raise UsageError(f"beam {self.beam} cannot be shared out evenly among beam_groups {self.beam_groups}")

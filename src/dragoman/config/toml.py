@@ -1,0 +1,133 @@
+"""Settings from TOML and JSON into dataclasses, and out again.
+
+A file changes the settings of a preset, key by key. A wrong key or value is refused with a sentence that names the
+file, the key, and the nearest key there is. The kind of a model is the one key that is not a field of a dataclass.
+"""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.errors import UsageError
+
+T = typing.TypeVar("T")
+KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file. Raises UsageError, naming the file, where it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+
+
+def write_toml(config: Any) -> str:
+    """Return a dataclass of settings as TOML."""
+    return tomli_w.dumps(as_dict(config))
+
+
+def as_dict(config: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that are not None, nested, as TOML and JSON have them."""
+    data: dict[str, Any] = {}
+    for kind, cls in KINDS.items():
+        if isinstance(config, cls):
+            data["kind"] = kind
+    for spec in dataclasses.fields(config):
+        value = getattr(config, spec.name)
+        if dataclasses.is_dataclass(value):
+            value = as_dict(value)
+        if value is not None:
+            data[spec.name] = list(value) if isinstance(value, tuple) else value
+    return data
+
+
+def update(config: T, data: dict[str, Any], where: str) -> T:
+    """Return `config` with the values of `data`. Raises UsageError for unknown keys and for values of a wrong type."""
+    if not isinstance(data, dict):
+        raise UsageError(f"{where}: expected a table of settings, found {json.dumps(data)}")
+    hints = typing.get_type_hints(type(config))
+    names = [spec.name for spec in dataclasses.fields(config)]  # type: ignore[arg-type]
+    changes: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in names:
+            nearest = difflib.get_close_matches(key, names, n=1)
+            hint = f", did you mean '{nearest[0]}'?" if nearest else ""
+            raise UsageError(f"{where}: unknown setting '{key}'{hint}")
+        current, location = getattr(config, key), f"{where}: {key}"
+        if dataclasses.is_dataclass(current):
+            inner = dict(value) if isinstance(value, dict) else value
+            changes[key] = update(of_kind(current, inner, location), inner, location)
+        else:
+            changes[key] = convert(value, hints[key], location)
+    try:
+        return dataclasses.replace(config, **changes)  # type: ignore[type-var]
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def model_config(data: dict[str, Any], where: str) -> ModelConfig:
+    """Return the model that `data`, as `as_dict` writes it, describes."""
+    config = of_kind(None, data, where)
+    if config is None:
+        raise UsageError(f"{where}: it names no kind of model, expected one of {', '.join(KINDS)}")
+    return update(config, data, where)
+
+
+def of_kind(current: Any, data: Any, where: str) -> Any:
+    """Return the config that `data` changes: the current one, or a fresh one of the kind that it names.
+
+    Takes the kind out of `data`.
+    """
+    if not isinstance(data, dict) or "kind" not in data:
+        return current
+    kind = data.pop("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UsageError(f"{where}: unknown kind '{kind}', expected one of {', '.join(KINDS)}")
+    return current if type(current) is KINDS[kind] else KINDS[kind]()
+
+
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """Return a TOML or JSON value as a field of type `hint` holds it. Raises UsageError where it has another type."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    options = typing.get_args(hint) if union else (hint,)
+    for option in options:
+        if typing.get_origin(option) is Literal:
+            if value in typing.get_args(option):
+                return value
+            if not union:
+                expected = ", ".join(str(name) for name in typing.get_args(option))
+                raise UsageError(f"{where}: '{value}' is not one of {expected}")
+        if typing.get_origin(option) is tuple and isinstance(value, list | tuple | str):
+            items = (value,) if isinstance(value, str) else tuple(value)
+            if all(isinstance(item, str) for item in items):
+                return items
+        if fits(value, option):
+            return float(value) if option is float else value
+    expected = " or ".join(
+        ", ".join(map(repr, typing.get_args(option))) if typing.get_origin(option) is Literal else option.__name__
+        for option in options
+        if option is not type(None)
+    )
+    raise UsageError(f"{where}: expected {expected}, found {json.dumps(value, default=str)}")
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a plain type: an integer is also a float; true and false are neither."""
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, int | float)
+    return isinstance(kind, type) and isinstance(value, kind)

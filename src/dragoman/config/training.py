@@ -1,0 +1,126 @@
+"""How a model is trained, and what a whole run is."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from dragoman.config.bounds import (
+    MAX_SIZE,
+    MAX_THREADS,
+    Count,
+    CountOrZero,
+    Duration,
+    Fraction,
+    at_least,
+    at_most,
+    check_bounds,
+)
+from dragoman.config.model import ModelConfig, TransformerConfig
+from dragoman.errors import UsageError
+
+Device = Literal["auto", "cpu", "cuda"]
+PresetName = Literal["tiny", "small", "base", "big", "lstm"]
+
+MAX_RATE = 0.5  # where learning_rate is the rate itself
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Training, section 5."""
+
+    batch_tokens: Count | Literal["auto"] = 4096
+    "maximum tokens in a batch, on each side, padding included; one batch is one update; auto: find what fits and pays"
+    micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    "split each batch into so many parts: the same update in less memory; default: one for each process"
+    max_tokens: Count = 256
+    "leave out pairs with a side of more tokens than this, and report how many"
+    concatenate: Annotated[float, at_least(0), at_most(1)] = 0.0
+    "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
+    bpe_dropout: Fraction = 0.0
+    "share of BPE merges skipped at random, so that words are seen in different pieces; 0.1 for small corpora"
+    epochs: Count = 100
+    "maximum number of passes over the corpus"
+    max_steps: Count | None = None
+    "maximum number of updates"
+    minutes: Duration | None = None
+    "maximum training time in minutes"
+    schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
+    "learning rate schedule, after a linear warm-up; cosine and linear decay to zero at max_steps"
+    learning_rate: Duration = 1.0
+    "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); others: peak rate, such as 0.001"
+    warmup: Count = 4000
+    "number of steps over which the learning rate rises"
+    beta2: Fraction = 0.98
+    "Adam's decay rate for squared gradients"
+    weight_decay: Annotated[float, at_least(0)] = 0.0
+    "decoupled weight decay (AdamW), for matrices only"
+    ema: Fraction = 0.0
+    "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: the weights"
+    label_smoothing: Fraction = 0.1
+    "share of the target probability that is spread over all words"
+    clip: Annotated[float, at_least(0)] = 1.0
+    "clip the gradient to this Euclidean norm; 0: no clipping, as in the paper"
+    validate_every: Count | None = None
+    "steps between validations; default: an epoch, but at least 100 and at most 1,000 steps"
+    save_every: Count | None = None
+    "steps between checkpoints; default: at validations only"
+    keep: Count = 5
+    "number of newest checkpoints to keep, beside the best one"
+    stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
+    "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
+    patience: CountOrZero = 10
+    "stop after this many validations in a row without improvement; 0: never"
+    samples: CountOrZero = 3
+    "number of dev sentences whose translations are shown at each validation"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    "dtype of matrix multiplications; auto: bfloat16 where the hardware is faster with it"
+    checkpoint_activations: bool = False
+    "recompute activations in the backward pass: less memory, about a third slower"
+    shard: bool = False
+    "under torchrun: shard weights, gradients and moments over the processes (FSDP), for models too large for one"
+    deterministic: bool = False
+    "give the same bits on any number of processes: sum gradients in a fixed order, one thread each"
+    device: Device = "auto"
+    "device to train on"
+    rank_timeout: Duration = 10.0
+    "minutes after which a process that does not answer is an error"
+    tensorboard: bool = False
+    "also write the metrics for TensorBoard"
+    seed: CountOrZero = 1
+    "seed of the weights, the order of the data and dropout"
+    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    "CPU threads; default: as PyTorch chooses, one per core"
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.schedule in ("cosine", "linear") and not self.max_steps:
+            raise UsageError(f"schedule = '{self.schedule}' falls to zero at training.max_steps, which is not set")
+        if self.schedule != "paper" and self.learning_rate > MAX_RATE:
+            raise UsageError(
+                f"learning_rate {self.learning_rate:g} is too high for schedule = '{self.schedule}', "
+                "where it is the peak rate itself: 0.001 is a good start"
+            )
+        if self.shard and self.deterministic:
+            raise UsageError("shard and deterministic exclude each other: sharded gradients have no fixed order")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole training run: from sentence pairs to a model."""
+
+    preset: PresetName = "small"
+    "named settings that all others start from"
+    train: tuple[str, ...] = ()
+    "sentence pairs to learn from: TSV, JSONL, Parquet, TMX, PO, or a source file and a target file (docs/corpora.md)"
+    dev: tuple[str, ...] = ()
+    "sentence pairs to validate on, in the same form"
+    init_from: str = ""
+    "fine-tuning: a model or run folder to start from, with its weights and subwords"
+    out: str = ""
+    "folder for the run: checkpoints, metrics, samples"
+    vocabulary: Annotated[int, at_least(300), at_most(MAX_SIZE)] | None = None
+    "number of subwords to learn from the corpus; default: what the preset suggests and the text supports"
+    model: ModelConfig = field(default_factory=TransformerConfig)
+    training: TrainingConfig = TrainingConfig()
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
