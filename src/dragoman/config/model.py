@@ -16,15 +16,15 @@ class AttentionConfig:
     heads: Size = 8
     "number of attention heads"
     d_k: Size | None = None
-    "size of a query and a key; default: d_model / heads"
+    "size of each query and key; default: d_model / heads"
     d_v: Size | None = None
-    "size of a value; default: d_model / heads"
+    "size of each value; default: d_model / heads"
     bias: bool = False
     "add a bias in the query, key, value and output projections"
     dropout: Fraction = 0.0
     "dropout on the attention weights (the paper uses none)"
     score: Literal["dot", "unscaled", "additive"] = "dot"
-    "how a query is compared with a key: dot product divided by sqrt(d_k), dot product alone, or additive attention"
+    "how queries are compared with keys: dot product divided by sqrt(d_k), not divided, or additive attention"
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -72,7 +72,7 @@ class TransformerConfig:
     )
     "how positions are encoded"
     norm_first: bool = False
-    "normalise before each sub-layer (pre-norm) instead of after it as in the paper"
+    "normalise before each sub-layer rather than after it (the paper: after)"
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: SharedMatrices = "all"
@@ -99,15 +99,15 @@ class RecurrentConfig:
     """The baseline that the paper beat: a recurrent encoder and decoder, with or without attention."""
 
     cell: Literal["rnn", "lstm", "gru"] = "lstm"
-    "the recurrent cell"
+    "kind of recurrent cell"
     d_model: Size = 512
     "size of embeddings and hidden states"
     layers: Annotated[int, at_least(1), at_most(MAX_LAYERS)] = 1
     "number of layers of the encoder, and of the decoder"
     bidirectional: bool = True
-    "let the encoder read in both directions, each with half of d_model"
+    "encode in both directions, each with half of d_model"
     attention: Literal["none", "dot", "additive"] = "dot"
-    "how the decoder attends to the source; none: it only gets the encoder's last state"
+    "how the decoder attends to the source; none: it only sees the encoder's last state"
     activation: Literal["tanh", "relu", "gelu"] = "tanh"
     "the non-linearity of the plain rnn cell"
     dropout: Fraction = 0.1

@@ -16,29 +16,29 @@ class SearchConfig:
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size; 1 is greedy search"
     length_penalty: Annotated[float, at_least(-MAX_PENALTY), at_most(MAX_PENALTY)] = 0.6
-    "alpha in ((5 + length) / 6) ^ alpha, which divides log-probabilities; 0 favours short output"
+    "alpha: divide log-probabilities by ((5 + length) / 6) ^ alpha; 0 favours short output"
     coverage_penalty: Annotated[float, at_least(0)] = 0.0
-    "beta: among finished hypotheses, prefer those that attended to every source token; 0.2 is a good start"
+    "beta: prefer finished hypotheses that attended to every source token; try 0.2"
     extra_length: Annotated[int, at_least(1), at_most(MAX_SIZE)] = 50
-    "maximum output length, in tokens more than the source has"
+    "maximum length of the output, in tokens beyond that of the source"
     min_length: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
-    "minimum output length, in tokens"
+    "minimum length of the output, in tokens"
     n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1
-    "number of translations for each text, at most the beam size"
+    "number of translations per text, at most as many as beams"
     patience: Annotated[float, above(0), at_most(MAX_BEAMS)] | None = None
     "stop after patience * beam hypotheses are finished; default: when none can still overtake the best"
     no_repeat_ngram: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
-    "never repeat an n-gram of this many tokens; 0: no restriction"
+    "do not repeat any sequence of this many tokens; 0: no limit"
     beam_groups: Annotated[int, at_least(1)] = 1
-    "diverse beam search: number of groups that share the beams and avoid each other's tokens"
+    "diverse beam search: split the beams into groups that avoid each other's tokens"
     diversity_penalty: Annotated[float, at_least(0)] = 0.5
-    "with beam_groups: penalty in nats for a token, for each hypothesis of an earlier group that continues with it"
+    "with beam_groups: penalty in nats for each hypothesis of an earlier group that chose the same token"
     temperature: Annotated[float, at_least(0.001), at_most(100.0)] | None = None
-    "sample each token with probabilities to the power of 1 / temperature, instead of searching for the best"
+    "sample each token, from its probability to the power of 1 / temperature, instead of searching"
     top_k: Annotated[int, at_least(1)] | None = None
-    "with a temperature: sample among the k most probable tokens only"
+    "with a temperature: sample from this many of the most probable tokens"
     top_p: Annotated[float, above(0), at_most(1)] = 1.0
-    "with a temperature: sample among the fewest tokens whose probabilities add up to this"
+    "with a temperature: sample from the fewest tokens that together have this probability"
     seed: Annotated[int, at_least(0)] = 1
     "with a temperature: seed of sampling; the same seed gives the same translation of the same text"
 

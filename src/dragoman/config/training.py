@@ -32,7 +32,7 @@ class TrainingConfig:
     micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
     "split each batch into so many parts: the same update in less memory; default: one for each process"
     max_tokens: Count = 256
-    "leave out pairs with a side of more tokens than this, and report how many"
+    "maximum sentence length in tokens; pairs with a longer side are skipped and counted"
     concatenate: Annotated[float, at_least(0), at_most(1)] = 0.0
     "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
     bpe_dropout: Fraction = 0.0
@@ -42,15 +42,15 @@ class TrainingConfig:
     max_steps: Count | None = None
     "maximum number of updates"
     minutes: Duration | None = None
-    "maximum training time in minutes"
+    "maximum minutes of training"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
     "learning rate schedule, after a linear warm-up; cosine and linear decay to zero at max_steps"
     learning_rate: Duration = 1.0
     "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); others: peak rate, such as 0.001"
     warmup: Count = 4000
-    "number of steps over which the learning rate rises"
+    "steps over which the learning rate rises"
     beta2: Fraction = 0.98
-    "Adam's decay rate for squared gradients"
+    "decay of Adam's running mean of squared gradients"
     weight_decay: Annotated[float, at_least(0)] = 0.0
     "decoupled weight decay (AdamW), for matrices only"
     ema: Fraction = 0.0
@@ -60,23 +60,23 @@ class TrainingConfig:
     clip: Annotated[float, at_least(0)] = 1.0
     "clip the gradient to this Euclidean norm; 0: no clipping, as in the paper"
     validate_every: Count | None = None
-    "steps between validations; default: an epoch, but at least 100 and at most 1,000 steps"
+    "steps between validations; default: an epoch, but between 100 and 1,000 steps"
     save_every: Count | None = None
-    "steps between checkpoints; default: at validations only"
+    "steps between checkpoints; default: at validations"
     keep: Count = 5
-    "number of newest checkpoints to keep, beside the best one"
+    "newest checkpoints to keep, besides the best one"
     stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
     "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
     patience: CountOrZero = 10
-    "stop after this many validations in a row without improvement; 0: never"
+    "stop after this many validations without improvement; 0: never"
     samples: CountOrZero = 3
-    "number of dev sentences whose translations are shown at each validation"
+    "dev sentences to show with their translations at each validation"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    "dtype of matrix multiplications; auto: bfloat16 where the hardware is faster with it"
+    "data type of matmuls; auto: bfloat16 where it is faster"
     checkpoint_activations: bool = False
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False
-    "under torchrun: shard weights, gradients and moments over the processes (FSDP), for models too large for one"
+    "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
     deterministic: bool = False
     "give the same bits on any number of processes: sum gradients in a fixed order, one thread each"
     device: Device = "auto"
@@ -84,11 +84,11 @@ class TrainingConfig:
     rank_timeout: Duration = 10.0
     "minutes after which a process that does not answer is an error"
     tensorboard: bool = False
-    "also write the metrics for TensorBoard"
+    "also write curves for TensorBoard"
     seed: CountOrZero = 1
-    "seed of the weights, the order of the data and dropout"
+    "seed for the initial weights, the order of the data and dropout"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "CPU threads; default: as PyTorch chooses, one per core"
+    "CPU threads; default: PyTorch's choice, one per core"
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -114,11 +114,11 @@ class RunConfig:
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
     init_from: str = ""
-    "fine-tuning: a model or run folder to start from, with its weights and subwords"
+    "model or run folder to start from, with its weights and subwords: fine-tuning"
     out: str = ""
     "folder for the run: checkpoints, metrics, samples"
     vocabulary: Annotated[int, at_least(300), at_most(MAX_SIZE)] | None = None
-    "number of subwords to learn from the corpus; default: what the preset suggests and the text supports"
+    "number of subwords to learn; default: what the preset suggests, if the text is large enough"
     model: ModelConfig = field(default_factory=TransformerConfig)
     training: TrainingConfig = TrainingConfig()
 
