@@ -606,7 +606,7 @@ class FakePairs:
     def batch(self, indices: np.ndarray, dropout: object) -> list[int]:
         return indices.tolist()
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         return f"line {index}"
 
 
