@@ -1,6 +1,5 @@
 """A teacher and its student side by side: how good, how fast, how large. One machine, one number of threads."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -111,9 +110,7 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
                 notes.append(f"{name}: {error}")
         for one in (search, *fewer):
             for engine, opened, on_disk in engines:
-                same = copy.copy(translator)
-                same.search, same.engine = one, opened
-                found.append((name, engine, same, on_disk))
+                found.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in found:
         translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
