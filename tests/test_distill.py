@@ -27,7 +27,7 @@ from dragoman.config import ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError
-from dragoman.evaluation.compare import side_by_side
+from dragoman.evaluation.compare import compare_models
 from dragoman.evaluation.metrics import evaluate
 from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify
@@ -608,7 +608,7 @@ def test_teacher_and_student_stand_side_by_side(
 
 def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, corpus: tuple[str, str]):
     few = SearchConfig(beam=3, extra_length=5)
-    report = side_by_side({"teacher": trained, "student": student}, [corpus[1]], few)
+    report = compare_models({"teacher": trained, "student": student}, [corpus[1]], few)
     natives = [row for row in report.rows if row.engine == "native"]
     assert [(row.model, row.beam) for row in natives] == [
         (name, beam) for name in ("teacher", "student") for beam in (3, 2, 1)

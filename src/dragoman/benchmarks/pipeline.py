@@ -13,7 +13,7 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
-from dragoman.evaluation.timing import Contender, compete, machine, markdown
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.interop.ctranslate2 import CTranslate2
 from dragoman.translation.result import one_line
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
@@ -50,9 +50,9 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
         [
             f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
             f"per second, median and spread of {rounds} rounds in turn.",
-            machine() + ".",
+            describe_machine() + ".",
             "",
-            markdown(["", *COLUMNS], rows),
+            markdown_table(["", *COLUMNS], rows),
             "",
             "- Without care: for placeholders and against nonsense. Twice: how many sentences are searched for again, "
             "more carefully.",
@@ -82,7 +82,7 @@ def row(
         RAW: bare,
     }
     contenders = {name: Contender(name, counted(way)) for name, way in ways.items()}
-    compete(list(contenders.values()), rounds)
+    time_in_turn(list(contenders.values()), rounds)
     ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, CARELESS, IDS)]
     twice = sum(translation.retried for translation in careful.translate(texts, tags))
     theirs = [one_line(careless.tokenizer.decode([engine.ids[word] for word in words])) for words in bare()]
@@ -110,5 +110,5 @@ def counted(work: Callable[[], Sequence]) -> Callable[[], int]:
 
 def fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
     tried = [Contender("", counted(way)) for way in ways]
-    compete(tried, rounds=1)
+    time_in_turn(tried, rounds=1)
     return max(zip(tried, ways, strict=True), key=lambda pair: pair[0].median)[1]
