@@ -1,10 +1,11 @@
 # make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
+# make course: repeat the experiments that docs/course quotes, and say which of its numbers differ.
 # Both create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint test-slow benchmark peers clean
+.PHONY: demo test lint test-slow course benchmark peers clean
 
 demo: .venv/demo.installed
 	$(BIN)/dragoman demo
@@ -16,9 +17,14 @@ test-slow: .venv/test.installed
 	$(BIN)/python -m pytest -m slow
 
 lint: .venv/test.installed
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests scripts
+	$(BIN)/ruff format --check src tests scripts
 	$(BIN)/mypy
+
+# One thread, because the number of threads changes the last digits.
+course: .venv/test.installed
+	OMP_NUM_THREADS=1 $(BIN)/dragoman lab all --quick --out runs/course
+	$(BIN)/python scripts/course_numbers.py runs/course/tables
 
 benchmark: .venv/benchmark.installed peers
 	$(BIN)/dragoman benchmark training --threads 2

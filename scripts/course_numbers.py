@@ -1,0 +1,167 @@
+"""Compare the numbers of the course with the tables of the lab.
+
+    python scripts/course_numbers.py                        the pages against docs/course/results
+    python scripts/course_numbers.py runs/course/tables     the pages against a fresh run, leaving out times
+    python scripts/course_numbers.py --keep runs/course     adopt a fresh run's tables and figures, then compare
+
+docs/course/numbers.md names the cell that each number repeats. The exit code is 1 if a number differs from its cell or
+is not on its page, or if a result on the tour has a number that numbers.md does not list.
+"""
+
+import argparse
+import csv
+import re
+import shutil
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COURSE = Path(__file__).parents[1] / "docs" / "course"
+TOURS = ("tour.md", "tour.ko.md")
+# A number stands alone: it is not part of a name (seq2seq), a time of day (8:35) or a date.
+NUMBER = re.compile(r"(?<![\w.:,−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\d:]|-\d)(?: (?:%|MiB))?")
+NAMES = re.compile(r"`[^`]*`|(?:note|노트|table|표)\s\d+", re.IGNORECASE)  # they have digits that are not numbers
+SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
+    "smallest": min,
+    "largest": max,
+    "mean": statistics.fmean,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A row of the table in numbers.md: a number on a page, and the cell that it repeats."""
+
+    at: str  # a station of the tour, or "slip" and its number
+    number: str  # as printed
+    table: str
+    row: str
+    column: str
+    remark: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.number} ({self.table}; {self.row or 'all rows'}; {self.column})"
+
+
+def read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def table_rows(page: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of the Markdown tables on a page."""
+    for line in page.splitlines():
+        if line.startswith("|"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def read_sources(course: Path) -> list[Source]:
+    rows = table_rows(read(course / "numbers.md"))
+    return [Source(*cells) for cells in rows if len(cells) == 6 and re.match(r"\d|slip ", cells[0])]
+
+
+def read_unmeasured(course: Path) -> dict[str, set[str]]:
+    """Return {station: its numbers that no experiment measured}."""
+    rows = table_rows(read(course / "numbers.md"))
+    return {cells[0]: set(NUMBER.findall(cells[1])) for cells in rows if len(cells) == 3 and cells[0].isdigit()}
+
+
+def numbers_in_results(tour: str) -> dict[str, list[str]]:
+    """Return {station: the numbers in its paragraph of results}."""
+    stations = re.split(r"^## (\d+)\. ", tour, flags=re.MULTILINE)
+    numbers = {}
+    for station, text in zip(stations[1::2], stations[2::2], strict=True):
+        result = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+        numbers[station] = NUMBER.findall(" ".join(NAMES.sub("", result[0]).split())) if result else []
+    return numbers
+
+
+def numbers_in_slips(page: str) -> dict[str, list[str]]:
+    slips = re.split(r"^### (\d+)\. ", page, flags=re.MULTILINE)
+    return {f"slip {n}": NUMBER.findall(text) for n, text in zip(slips[1::2], slips[2::2], strict=True)}
+
+
+def cell_values(source: Source, folder: Path) -> list[float]:
+    """Return the values that the number repeats. Raise LookupError if there is no such table, row or column."""
+    files = sorted(folder.glob(f"{source.table}-*.csv"))
+    if len(files) != 1:
+        raise LookupError(f"{len(files)} tables {source.table} in {folder}")
+    with files[0].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    wanted = dict(condition.split(": ", 1) for condition in source.row.split("; ") if condition)
+    summary, _, column = source.column.partition(" ")
+    if source.column in rows[0] or summary not in SUMMARIES:
+        summary, column = "", source.column
+    missing = {column, *wanted} - rows[0].keys()
+    if missing:
+        raise LookupError(f"no column {', '.join(sorted(missing))} in {files[0].name}")
+    values = [float(row[column]) for row in rows if all(row[name] == cell for name, cell in wanted.items())]
+    if not values:
+        raise LookupError(f"no row {source.row} in {files[0].name}")
+    return [SUMMARIES[summary](values)] if summary else values
+
+
+def agrees(source: Source, value: float) -> bool:
+    """Return whether the number is the value rounded to its digits. The sentence around it takes care of the sign."""
+    number, _, unit = source.number.replace(",", "").partition(" ")
+    factor = {"%": 1 if source.column.endswith("(%)") else 100, "MiB": 2**-20, "": 1}[unit]
+    mantissa, _, exponent = number.partition("e")
+    decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
+    return abs(abs(value) * factor - float(number)) <= 0.5 * 10.0**-decimals * (1 + 1e-9)
+
+
+def compare_with_tables(sources: list[Source], folder: Path) -> Iterator[str]:
+    for source in sources:
+        try:
+            values = cell_values(source, folder)
+        except LookupError as error:
+            yield f"{source}: {error}"
+        else:
+            yield from (f"{source}: the table has {v:.6g}" for v in values if not agrees(source, v))
+
+
+def compare_with_pages(sources: list[Source], course: Path) -> Iterator[str]:
+    unmeasured, slips = read_unmeasured(course), numbers_in_slips(read(course / "slips.md"))
+    tours = {page: numbers_in_results(read(course / page)) for page in TOURS}
+    for page, printed in {**tours, "slips.md": slips}.items():
+        here = [source for source in sources if source.at.startswith("slip") == (page == "slips.md")]
+        yield from (f"{source}: not on {page}" for source in here if source.number not in printed.get(source.at, []))
+    for page, printed in tours.items():
+        for station, numbers in printed.items():
+            known = {source.number for source in sources if source.at == station} | unmeasured.get(station, set())
+            yield from (f"{page}, {station}: {number} has no source" for number in numbers if number not in known)
+
+
+def keep(sources: list[Source], course: Path, run: Path) -> None:
+    """Replace the tables that the pages quote, and the figures they show, by those of a run of the lab."""
+    for table in {source.table for source in sources}:
+        (new,) = (run / "tables").glob(f"{table}-*.csv")
+        for old in (course / "results").glob(f"{table}-*.csv"):
+            old.unlink()
+        shutil.copy(new, course / "results")
+    for figure in (course / "images").glob("*.png"):
+        if (run / "figures" / figure.name).exists():
+            shutil.copy(run / "figures" / figure.name, figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", type=Path, nargs="?", help="folder of the tables; default: docs/course/results")
+    parser.add_argument("--course", type=Path, default=COURSE, help="folder of the pages")
+    parser.add_argument("--keep", type=Path, metavar="RUN", help="folder of a lab run to take over")
+    options = parser.parse_args()
+    sources = read_sources(options.course)
+    if options.keep:
+        keep(sources, options.course, options.keep)
+    steady = [source for source in sources if options.tables is None or source.remark != "time"]
+    differences = [
+        *compare_with_tables(steady, options.tables or options.course / "results"),
+        *compare_with_pages(sources, options.course),
+    ]
+    print("\n".join(differences) or "all numbers agree")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The pages of docs/course: what they name exists, what they print is so, and their numbers are those of the lab."""
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.commands.lab import GROUPS
+from dragoman.lab import COMPARISONS, EXPERIMENTS
+
+ROOT = Path(__file__).parents[1]
+COURSE, PACKAGE = ROOT / "docs" / "course", ROOT / "src" / "dragoman"
+TOURS = ("tour.md", "tour.ko.md")
+
+
+def read(page: str) -> str:
+    return (COURSE / page).read_text(encoding="utf-8")
+
+
+def test_the_slips_have_one_test_each_in_their_order():
+    entries = re.split(r"^### \d+\. |^\| (?!slip |---)", read("slips.md"), flags=re.MULTILINE)[1:]
+    named = [re.findall(r"`(test_\w+)`", entry) for entry in entries]
+    tests = re.findall(r"^def (test_\w+)", (ROOT / "tests" / "test_slips.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert named == [[test] for test in tests]
+
+
+def unknown(page: str) -> list[str]:
+    """Return the files, names of code and experiments that a page has and the package does not."""
+    code = "\n".join(file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
+    files = [file for file in re.findall(r"`((?!tests/)[a-z]+/\w+\.py)`", page) if not (PACKAGE / file).exists()]
+    names = re.findall(r"`(?:\w+\.)?([A-Z]\w+[a-z]|[a-z]+_[a-z_]+)`", page)
+    lost = [name for name in names if not name.startswith("test_") and not re.search(rf"\b{name}\b", code)]
+    wanted = re.findall(r"(?:^    |`)dragoman lab((?: [a-z][a-z0-9-]*)*)", page, flags=re.MULTILINE)
+    known = {*EXPERIMENTS, *COMPARISONS, *GROUPS}
+    return files + lost + [name for names in wanted for name in names.split() if name not in known]
+
+
+@pytest.mark.parametrize("page", [*TOURS, "slips.md", "lab.md"])
+def test_the_pages_name_code_and_experiments_that_exist(page: str):
+    assert unknown(read(page)) == []
+
+
+def test_names_that_do_not_exist_would_be_found():
+    page = "`model/moon.py`, `model/attention.py`, `Moonlight`, `Transformer.embed`, `full_moon`, `dragoman lab sun`"
+    assert unknown(page) == ["model/moon.py", "Moonlight", "full_moon", "sun"]
+
+
+def snippets(page: str) -> list[tuple[str, str]]:
+    """Return the (Python, output) pairs of a page."""
+    return re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", read(page), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("code", "printed"), [snippet for page in TOURS for snippet in snippets(page)])
+def test_python_on_the_tours_prints_what_stands_below_it(code: str, printed: str):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(code, "tour", "exec"), {})
+    torch.set_printoptions(profile="default")
+    assert out.getvalue() == printed
+
+
+def shared(page: str) -> list[list[str]]:
+    """Return what every language has in common, by station: code and its output, commands, names, links, numbers."""
+    stations = re.split(r"^## (?=\d+\. )", re.sub(r"  # .*", "", read(page)), flags=re.MULTILINE)
+    parts = r"^```.*?^```$|`[^`\n]+`|^    dragoman \S+(?: \S+)*|\]\([^)]+\)|\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?: %)?"
+    return [sorted(re.findall(parts, station, re.MULTILINE | re.DOTALL)) for station in stations[1:]]
+
+
+def test_both_tours_have_the_same_stations_commands_and_numbers():
+    english, korean = map(shared, TOURS)
+    for one, other in zip(english, korean, strict=True):
+        assert one == other
+    assert all(len(snippets(page)) == read(page).count("```python") > 0 for page in TOURS)
+
+
+def compare(course: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "scripts" / "course_numbers.py", "--course", course]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_numbers_on_the_pages_are_those_of_the_lab():
+    assert (compare(COURSE).stdout, compare(COURSE).returncode) == ("all numbers agree\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("page", "old", "new", "complaint"),
+    [
+        ("tour.md", "2.161", "2.162", "tour.md, 5: 2.162 has no source"),
+        ("tour.ko.md", "93.9 %", "94 %", "(learned-positions-1; positions: sinusoidal; accuracy): not on tour.ko.md"),
+        ("slips.md", "0.8262", "0.8263", "form: raw; 1): not on slips.md"),
+        ("numbers.md", "| 7.9e+08 |", "| 7.8e+08 |", "the table has 7.88997e+08"),
+        ("numbers.md", "activations-2", "activations-3", "0 tables activations-3"),
+        ("numbers.md", "gain: 2.0", "gain: 5.0", "no row activation: relu; gain: 5.0"),
+        ("numbers.md", "smallest times", "smallest moons", "no column moons self-attention"),
+        ("numbers.md", "largest times", "time's", "no column time's self-attention"),
+        ("tour.md", "the note", "the notes", "all numbers agree"),
+    ],
+)
+def test_a_number_that_differs_would_be_found(tmp_path: Path, page: str, old: str, new: str, complaint: str):
+    shutil.copytree(COURSE, tmp_path / "course", ignore=shutil.ignore_patterns("images"))
+    changed = tmp_path / "course" / page
+    changed.write_text(changed.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    assert complaint in compare(tmp_path / "course").stdout
