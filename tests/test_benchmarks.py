@@ -25,7 +25,7 @@ from dragoman.config import read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import Contender, compete
+from dragoman.evaluation.timing import Contender, time_in_turn
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.transformer import Transformer
 
@@ -37,7 +37,7 @@ SHORT, LONG = [[5, 6, 7]], [[5, 6, 7], [8, 9, 10, 11, 12]]
 def test_contenders_take_turns_and_the_first_round_does_not_count():
     turns: list[str] = []
     contenders = [Contender(name, lambda name=name: turns.append(name) or 7) for name in "ab"]  # type: ignore[misc]
-    compete(contenders, rounds=3)
+    time_in_turn(contenders, rounds=3)
     assert "".join(turns) == "abababab"
     assert all(len(contender.rates) == 3 and min(contender.rates) > 0 for contender in contenders)
 

@@ -23,7 +23,8 @@ from dragoman.data.tokenizer import EOS, Tokenizer
 from dragoman.files import new_folder
 from dragoman.model import build
 from dragoman.model_folder import verify, write_model
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 Corpus = tuple[str, str]
 

@@ -12,8 +12,9 @@ from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
-from dragoman.translation.coverage import LEAST, coverage_penalty, rerank_by_coverage
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.translation.coverage import MIN_ATTENTION, coverage_penalty, rerank_by_coverage
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 
 def test_it_is_equation_14_of_wu_et_al():
@@ -28,7 +29,7 @@ def test_it_is_equation_14_of_wu_et_al():
 
 def test_what_nothing_looked_at_costs_much_and_not_everything():
     weights = torch.tensor([[1.0, 0.0, 0.0]])
-    assert coverage_penalty(weights, 0.2) == pytest.approx(0.2 * math.log(LEAST))
+    assert coverage_penalty(weights, 0.2) == pytest.approx(0.2 * math.log(MIN_ATTENTION))
 
 
 def test_hypotheses_are_ranked_by_score_and_coverage():
@@ -54,8 +55,8 @@ def test_a_translator_chooses_among_all_beams(trained):
     translator = Translator.load(trained, search, NO_SAFEGUARDS)
     ids = translator.tokenizer.encode_all(text)
     found = TorchEngine(translator.model).search(ids, SearchConfig(beam=4, n_best=4))
-    assert translator.aligned_by is not None
-    expected = rerank_by_coverage(translator.model, ids, found, 5.0, translator.aligned_by)
+    assert translator.alignment is not None
+    expected = rerank_by_coverage(translator.model, ids, found, 5.0, translator.alignment)
     outputs = translator.translate(text)
     for output, best in zip(outputs, expected, strict=True):
         told = [output.text, *(other.text for other in output.alternatives)]

@@ -27,7 +27,7 @@ from dragoman.config import ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError
-from dragoman.evaluation.compare import side_by_side
+from dragoman.evaluation.compare import compare_models
 from dragoman.evaluation.metrics import evaluate
 from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify
@@ -37,8 +37,9 @@ from dragoman.synthesis.noise import BLANK, FARTHEST, disturbed
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 from dragoman.synthesis.student import prepare
-from dragoman.text.faults import faults
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.text.faults import find_faults
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 CPU, QUIET, FAST = torch.device("cpu"), TextProgress(quiet=True), SearchConfig(beam=1, extra_length=5)
 BLOCK = 7
@@ -91,7 +92,7 @@ def test_a_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corp
     found = [
         (text, one.text)
         for text, one in zip(sources, translations, strict=True)
-        if not faults(text, one.text, finished=one.finished)
+        if not find_faults(text, one.text, finished=one.finished)
     ]
     assert read_corpus([str(task.out)]).pairs == found
     assert record
@@ -108,6 +109,15 @@ def test_back_translation_keeps_the_text_as_the_target(task: Job):
     translator = Translator.load(task.model, FAST, NO_SAFEGUARDS)
     found = read_corpus([str(task.out)]).pairs
     assert found == [(translator.translate([text])[0].text.strip(), text) for _, text in found]
+
+
+def test_the_device_that_was_asked_for_is_the_only_one(task: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+    """On a machine with a GPU, `--device cpu` searches on the CPU. The meta device stands in for the GPU."""
+    monkeypatch.setattr("dragoman.translation.translator.device_of", lambda wanted: torch.device("meta"))
+    make(task)
+    assert task.out.read_bytes() == expected
+    with pytest.raises(RuntimeError, match="meta"):  # the control
+        synthesise(replace(task, out=task.out.with_name("other.tsv")), Shard(), torch.device("meta"), QUIET)
 
 
 @settings(max_examples=10)
@@ -143,7 +153,7 @@ def test_a_teacher_that_mostly_fails_is_told(task: Job, every: int, monkeypatch:
     def some(*_: object, **__: object) -> tuple[str, ...]:
         return () if next(asked) % every == 0 else ("loop",)
 
-    monkeypatch.setattr("dragoman.synthesis.jobs.faults", some)
+    monkeypatch.setattr("dragoman.synthesis.jobs.find_faults", some)
     record = make(task)
     assert record
     told = [note for note in record["notes"] if "trained well enough" in note]
@@ -598,7 +608,7 @@ def test_teacher_and_student_stand_side_by_side(
 
 def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, corpus: tuple[str, str]):
     few = SearchConfig(beam=3, extra_length=5)
-    report = side_by_side({"teacher": trained, "student": student}, [corpus[1]], few)
+    report = compare_models({"teacher": trained, "student": student}, [corpus[1]], few)
     natives = [row for row in report.rows if row.engine == "native"]
     assert [(row.model, row.beam) for row in natives] == [
         (name, beam) for name in ("teacher", "student") for beam in (3, 2, 1)

@@ -15,7 +15,8 @@ from dragoman.decoding.search import beam_search, greedy_search
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.model_folder import read_model, write_model
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 
 class Mean:

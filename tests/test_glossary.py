@@ -15,7 +15,7 @@ from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
 from dragoman.errors import DragomanError
 from dragoman.model import build
-from dragoman.text.glossary import LONGEST_TERM, MOST_TARGETS, Entry, Glossary, TermMatch, TermReport, report
+from dragoman.text.glossary import MAX_TARGETS, MAX_TERM_LENGTH, Entry, Glossary, TermMatch, TermReport, check_terms
 from dragoman.translation.terms import token_boundaries, token_sequences
 
 ANIMALS = Glossary([Entry("dog", ("perro", "perra")), Entry("guide dog", ("perro guía",)), Entry("cat", ("gato",))])
@@ -31,12 +31,12 @@ def spans(glossary: Glossary, text: str) -> list[str]:
     return [text[one.start : one.end] for one in glossary.find(text)]
 
 
-def single(source: str, target: str = "x", rule="match") -> Glossary:
-    return Glossary([Entry(source, (target,), rule)])
+def single(source: str, target: str = "x", case="match") -> Glossary:
+    return Glossary([Entry(source, (target,), case)])
 
 
-def targets(source: str, target: str, text: str, rule="match") -> list[tuple[str, ...]]:
-    return [one.targets for one in single(source, target, rule).find(text)]
+def targets(source: str, target: str, text: str, case="match") -> list[tuple[str, ...]]:
+    return [one.targets for one in single(source, target, case).find(text)]
 
 
 # Reading.
@@ -64,12 +64,12 @@ def test_a_file_is_read_line_by_line(tmp_path: Path):
         ("dog\t\n", 1, "an empty term"),
         ("dog\tperro||perra\n", 1, "an empty term"),
         ("dog\t \n", 1, "an empty term"),
-        ("dog\tperro\tnever\n", 1, "'never' is no case rule: choose from exact, match, any"),
+        ("dog\tperro\tnever\n", 1, "'never' is not a case rule: choose from exact, match, any"),
         ("dog\tperro\n\nDog\tperra\n", 3, "'Dog' is in line 1 already"),
         ("dog\tperro\texact\ndog\tperra\texact\n", 2, "'dog' is in line 1 already"),
-        (f"dog\t{'x' * (LONGEST_TERM + 1)}\n", 1, "more than 200 characters"),
-        (f"{'x' * (LONGEST_TERM + 1)}\tdog\n", 1, "more than 200 characters"),
-        (f"dog\t{'|'.join(map(str, range(MOST_TARGETS + 1)))}\n", 1, "101 alternatives"),
+        (f"dog\t{'x' * (MAX_TERM_LENGTH + 1)}\n", 1, "more than 200 characters"),
+        (f"{'x' * (MAX_TERM_LENGTH + 1)}\tdog\n", 1, "more than 200 characters"),
+        (f"dog\t{'|'.join(map(str, range(MAX_TARGETS + 1)))}\n", 1, "101 alternatives"),
         (b"dog\tperro\ncat\tgat\xf3\n", 2, "not UTF-8"),
         ("dog\tperro".encode("utf-16"), 1, "convert the file from UTF-16"),
     ],
@@ -172,7 +172,7 @@ def test_composed_and_decomposed_text_is_the_same(tmp_path: Path, text: str, for
 
 
 @pytest.mark.parametrize(
-    ("source", "rule", "matching", "others"),
+    ("source", "case", "matching", "others"),
     [
         ("Polish", "exact", ["Polish"], ["polish", "POLISH"]),
         ("Polish", "any", ["Polish", "polish", "POLISH", "pOLISH"], []),
@@ -181,9 +181,9 @@ def test_composed_and_decomposed_text_is_the_same(tmp_path: Path, text: str, for
         ("IT", "any", ["IT", "it", "It"], []),
     ],
 )
-def test_the_case_rule_says_what_matches(source: str, rule: str, matching: list[str], others: list[str]):
+def test_the_case_rule_says_what_matches(source: str, case: str, matching: list[str], others: list[str]):
     for text in matching + others:
-        assert spans(single(source, rule=rule), f"x {text} y") == [text] * (text in matching)
+        assert spans(single(source, case=case), f"x {text} y") == [text] * (text in matching)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_whatever_the_text_is_spans_are_in_order_and_inside_it(text: str):
         assert place <= one.start < one.end <= len(text)
         assert unicodedata.normalize("NFC", text[one.start : one.end]).casefold() == one.entry.source.casefold()
         place = one.end
-    report(glossary.find(text), text)
+    check_terms(glossary.find(text), text)
 
 
 @settings(max_examples=300)
@@ -264,7 +264,7 @@ def test_every_term_is_found_in_itself(source: str):
     """Whatever is in it, a tab, a line feed, | and surrogates apart."""
     source = " ".join(unicodedata.normalize("NFC", source).split())
     if source and not re.search("[\ud800-\udfff]", source):
-        assert spans(single(source, rule="any"), source) == [source]
+        assert spans(single(source, case="any"), source) == [source]
 
 
 @pytest.mark.parametrize("text", ["dog " * 20_000, "a" * 100_000, "개" * 30_000, "." * 50_000, "\u0301" * 50_000])
@@ -273,9 +273,9 @@ def test_long_texts_and_many_terms_take_their_length_in_time(text: str):
     phrases = {" ".join(random.Random(seed).choices(["dog", "cat", "개", "a", "."], k=6)) for seed in range(10_000)}
     glossary = Glossary([Entry(phrase, ("perro",)) for phrase in sorted(phrases)] + [Entry("dog " * 40 + "x", ("y",))])
     found = glossary.find(text)
-    assert report(found, text) == TermReport((), tuple(found))
-    many = report([TermMatch(0, 1, Entry("dog", ("dog",)), ("dog",))] * 30_000, text)
-    assert len(many.terms_met) == text.count("dog")
+    assert check_terms(found, text) == TermReport((), tuple(found))
+    many = check_terms([TermMatch(0, 1, Entry("dog", ("dog",)), ("dog",))] * 30_000, text)
+    assert len(many.met) == text.count("dog")
 
 
 # What it asks of a search.
@@ -359,7 +359,7 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
             edges=torch.tensor(token_boundaries(pieces)),
         )
         said = [pieces.decode(found[0].tokens) for found in hypotheses]
-        reports.append([report(found, text) for found, text in zip(founds, said, strict=True)])
+        reports.append([check_terms(found, text) for found, text in zip(founds, said, strict=True)])
     assert not any(one.missed for one in reports[0])
     assert all(one.missed for one in reports[1])
 
@@ -368,7 +368,7 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
 
 
 def checked(source: str, output: str, glossary: Glossary = ANIMALS) -> tuple[list[str], list[str]]:
-    found = report(glossary.find(source), output)
+    found = check_terms(glossary.find(source), output)
     return tuple([source[one.start : one.end] for one in side] for side in (found.met, found.missed))
 
 
@@ -410,7 +410,7 @@ def test_occurrences_of_one_term_do_not_overlap_and_those_of_two_may():
 @given(st.lists(st.sampled_from(["a", "b", "a b", "b a a"]), max_size=4), st.text("ab ", max_size=12))
 def test_a_report_counts_as_many_as_fit_beside_each_other(wanted: list[str], output: str):
     found = [TermMatch(0, 1, Entry("x", (target,)), (target,)) for target in wanted]
-    met = [one.targets[0] for one in report(found, output).met]
+    met = [one.targets[0] for one in check_terms(found, output).met]
     for target in set(wanted):
         pattern = re.compile(rf"\b{target.replace(' ', ' +')}\b")
         assert met.count(target) == min(wanted.count(target), len(pattern.findall(output)))

@@ -494,7 +494,7 @@ def test_the_target_is_what_the_search_finds(name: str, beam: int):
     hypothesis = model.search_ids([pieces().encode(TEXT)])[0]
     assert found.target.ids == hypothesis.tokens
     assert (found.model, found.version) == ("toy", dragoman.__version__)
-    assert found.alignment == model.aligned_by
+    assert found.alignment == model.alignment
     assert (found.alignment is None) == (name not in ATTENTIVE)
 
 
@@ -509,9 +509,10 @@ def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
 
 
 def test_the_alignment_is_the_one_that_was_measured():
-    model = translator()
-    model.aligned_by = Alignment(2, 3, 0.5, 10)
-    assert inspect(model, TEXT, TRANSLATION).alignment == Alignment(2, 3, 0.5, 10)
+    measured = Alignment(2, 3, 0.5, 10)
+    bare = translator()
+    model = Translator(bare.model, bare.tokenizer, alignment=measured)
+    assert inspect(model, TEXT, TRANSLATION).alignment == measured
 
 
 def test_a_given_translation_is_the_target_and_has_no_tree():

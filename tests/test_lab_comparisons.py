@@ -12,7 +12,7 @@ import torch
 
 from dragoman.cli import main
 from dragoman.config import TransformerConfig
-from dragoman.evaluation.metrics import Group
+from dragoman.evaluation.metrics import LengthGroup
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, comparisons
 from dragoman.lab.comparisons import BASE, CELLS, Runs, Trained, Variant
@@ -89,7 +89,7 @@ def runs(scores: Mapping[str, float], losses: Mapping[str, float] = {}, kept: Ma
     """One run for each label, with that BLEU, and so much of it kept from short to long sentences."""
 
     def run(label: str) -> Sequence[Trained]:
-        groups = tuple(Group(1, 2, 10, bleu, bleu) for bleu in (10.0, 10 * kept.get(label, 1.0)))
+        groups = tuple(LengthGroup(1, 2, 10, bleu, bleu) for bleu in (10.0, 10 * kept.get(label, 1.0)))
         return [Trained(100, 1.0, losses.get(label, 1.0), scores[label], 2 * scores[label], groups, ((50, 2.0),))]
 
     return {label: run(label) for label in scores}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.commands.translate.lines import DEEPEST, Line, blocks, read, written
-from dragoman.translation.translator import Translation
+from dragoman.translation.result import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
 
@@ -114,7 +114,7 @@ def test_what_is_wrong_stands_in_the_record():
         Line(1, "x"), Translation("y", 0.0, flags=("loop",), retried=True, terms_met=("dog",)), "jsonl", "text"
     )
     found = json.loads(row)
-    assert (found["flags"], found["again"], found["met"]) == (["loop"], True, ["dog"])
+    assert (found["flags"], found["retried"], found["terms_met"]) == (["loop"], True, ["dog"])
 
 
 def piped(most: int) -> tuple[int, "list[list[Line]]", threading.Thread]:

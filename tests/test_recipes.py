@@ -1,6 +1,7 @@
 """Recipes: settings that exist, those of the paper where they say so, and a command that can be typed as it stands."""
 
 import re
+import runpy
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -82,15 +83,14 @@ def test_a_recipe_of_the_paper_has_its_values(recipe: Path):
     assert f"{steps:,} steps" in text
 
 
-def test_the_page_about_training_names_every_setting():
-    """And no others; those of a model and of its search are described elsewhere."""
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    settings = page.split("## Settings")[1].split("\n## ")[0]
-    named = {
-        name for cell in re.findall(r"^\| (`.*?) \|", settings, re.MULTILINE) for name in re.findall(r"`(.+?)`", cell)
-    }
+def test_the_table_of_settings_is_the_one_that_is_generated():
+    """And it has a row for every setting, those of a model and of its search excepted."""
+    script = runpy.run_path(str(ROOT / "scripts" / "settings_table.py"))
+    page = script["PAGE"].read_text(encoding="utf-8")
+    assert script["with_table"](page) == page, "run: python scripts/settings_table.py"
+    named = set(re.findall(r"^\| `(.+?)`", script["table"](), re.MULTILINE))
     run = {spec.name for spec in fields(RunConfig)} - {"model", "training"}
-    assert named == run | {f"training.{spec.name}" for spec in fields(TrainingConfig)} | {"model.dropout"}
+    assert named == run | {f"training.{spec.name}" for spec in fields(TrainingConfig)}
 
 
 def test_search_is_that_of_the_paper_unless_told_otherwise():

@@ -16,7 +16,7 @@ _WHERE = {
     "Tokenizer": "data.tokenizer",
     "Transformer": "model",
     "TransformerConfig": "config",
-    "Translation": "translation.translator",
+    "Translation": "translation.result",
     "Translator": "translation.translator",
     "evaluate": "evaluation.metrics",
     "inspect": "inspection.inspection",

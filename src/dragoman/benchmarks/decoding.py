@@ -22,7 +22,7 @@ from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import Contender, compete, machine, markdown
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.model.transformer import Transformer
 
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, the end included
@@ -58,7 +58,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
                 few = sources[: max(sentences // (1 if batch > 1 else 16), 1)]
                 groups = [few[start : start + batch] for start in range(0, len(few), batch)]
                 timed = {name: Contender(name, over(decode, groups, beam)) for name, decode in contenders.items()}
-                compete(list(timed.values()), rounds)
+                time_in_turn(list(timed.values()), rounds)
                 ratios = [f"{timed[OURS].median / timed[name].median:.2f}" for name in others.values()]
                 rows.append([f"beam {beam}, batch {batch}", *map(str, timed.values()), *ratios])
     columns = ["", *contenders, *(f"ours / {name}" for name in others)]
@@ -66,9 +66,9 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
         [
             f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} subwords, {LENGTH} tokens in and out; target tokens "
             f"per second, median and spread of {rounds} rounds in turn.",
-            machine() + ".",
+            describe_machine() + ".",
             "",
-            markdown(columns, rows),
+            markdown_table(columns, rows),
             "",
             *(f"- {note}" for note in notes),
         ]

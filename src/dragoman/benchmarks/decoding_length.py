@@ -6,7 +6,7 @@ import torch
 
 from dragoman.config.presets import SMALL
 from dragoman.decoding.search import beam_search, greedy_search
-from dragoman.evaluation.timing import machine, markdown
+from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model import build
 
 VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30
@@ -35,9 +35,9 @@ def benchmark(threads: int, rounds: int) -> str:
     lines = [
         f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} words, batches of {SENTENCES} sentences; milliseconds per "
         f"token of the whole batch, the fastest of {rounds} rounds in turn.",
-        machine() + ".",
+        describe_machine() + ".",
         "",
-        markdown(
+        markdown_table(
             ["output tokens", "greedy", "beam 4"],
             [[f"{n}", *(f"{min(times[n, beams]):.1f}" for beams in (1, 4))] for n in LENGTHS],
         ),

@@ -19,7 +19,7 @@ from dragoman.data.dataset import Pairs, tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import machine, markdown
+from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model_folder import read_model
 
 WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # words there are; subwords; words of a sentence on average
@@ -54,9 +54,9 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
     lines = [
         f"Made-up sentences of {LENGTH} words, {VOCABULARY:,} subwords, preset small; peak: the most memory that "
         f"`dragoman train` held, from reading the corpus over {steps} steps to the last checkpoint.",
-        machine() + ".",
+        describe_machine() + ".",
         "",
-        markdown(COLUMNS, [cells(row) for row in rows]),
+        markdown_table(COLUMNS, [cells(row) for row in rows]),
     ]
     return "\n".join(lines)
 

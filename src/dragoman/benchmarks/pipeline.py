@@ -13,9 +13,11 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
-from dragoman.evaluation.timing import Contender, compete, machine, markdown
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.interop.ctranslate2 import CTranslate2
-from dragoman.translation.translator import NO_SAFEGUARDS, Safeguards, Translator, one_line
+from dragoman.translation.result import one_line
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
+from dragoman.translation.translator import Translator
 
 # With a patience of 1 the search of our engine is as short as CTranslate2's own.
 SEARCHES = {
@@ -39,16 +41,18 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
     texts = [source for source, _ in corpus.pairs]
     rows = []
     for compute_type in COMPUTE:
-        engine = CTranslate2.open(model, compute_type, threads)
+        translator = Translator.load(
+            model, device="cpu", engine="ctranslate2", compute_type=compute_type, threads=threads
+        )
         for name, search in SEARCHES.items():
-            rows.append([f"{compute_type}, {name}", *row(model, engine, search, texts, corpus.tags, rounds)])
+            rows.append([f"{compute_type}, {name}", *row(translator, search, texts, corpus.tags, rounds)])
     return "\n".join(
         [
             f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
             f"per second, median and spread of {rounds} rounds in turn.",
-            machine() + ".",
+            describe_machine() + ".",
             "",
-            markdown(["", *COLUMNS], rows),
+            markdown_table(["", *COLUMNS], rows),
             "",
             "- Without care: for placeholders and against nonsense. Twice: how many sentences are searched for again, "
             "more carefully.",
@@ -58,9 +62,13 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
 
 
 def row(
-    model: str, engine: CTranslate2, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
+    translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
-    careful, careless = (opened(model, search, safeguards, engine) for safeguards in (Safeguards(), NO_SAFEGUARDS))
+    engine = translator.engine
+    assert isinstance(engine, CTranslate2)
+    careful, careless = (
+        translator.replace(search=search, safeguards=safeguards) for safeguards in (Safeguards(), NO_SAFEGUARDS)
+    )
     ids = [
         (careful.tokenizer.tag_ids(tag) + of_text)[: careful.max_source_tokens]
         for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
@@ -74,18 +82,12 @@ def row(
         RAW: bare,
     }
     contenders = {name: Contender(name, counted(way)) for name, way in ways.items()}
-    compete(list(contenders.values()), rounds)
+    time_in_turn(list(contenders.values()), rounds)
     ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, CARELESS, IDS)]
     twice = sum(translation.retried for translation in careful.translate(texts, tags))
     theirs = [one_line(careless.tokenizer.decode([engine.ids[word] for word in words])) for words in bare()]
     same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
     return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
-
-
-def opened(model: str, search: SearchConfig, safeguards: Safeguards, engine: CTranslate2) -> Translator:
-    translator = Translator.load(model, search, safeguards, device="cpu")
-    translator.engine = engine
-    return translator
 
 
 def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
@@ -108,5 +110,5 @@ def counted(work: Callable[[], Sequence]) -> Callable[[], int]:
 
 def fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
     tried = [Contender("", counted(way)) for way in ways]
-    compete(tried, rounds=1)
+    time_in_turn(tried, rounds=1)
     return max(zip(tried, ways, strict=True), key=lambda pair: pair[0].median)[1]

@@ -19,7 +19,7 @@ from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import UsageError
 from dragoman.evaluation.metrics import evaluate
-from dragoman.evaluation.timing import machine, markdown
+from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
 from dragoman.training.precision import best_precision
@@ -61,9 +61,9 @@ def benchmark(
         [
             f"{Path(train).name}, {len(pairs):,} pairs; {minutes:g} minutes of training each; scores on "
             f"{len(references):,} pairs of {Path(test).name}, beam {BEAM}; {' and '.join(signatures)}.",
-            machine() + ".",
+            describe_machine() + ".",
             "",
-            markdown(
+            markdown_table(
                 ["model", "steps", "target tokens", "BLEU", "chrF2"],
                 [
                     [name, f"{steps:,}", f"{tokens / 1e6:.2f} M", f"{s.bleu.value:.1f}", f"{s.chrf.value:.1f}"]

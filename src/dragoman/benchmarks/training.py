@@ -23,7 +23,7 @@ from dragoman.data.batches import Batch, Ids, plan
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import Contender, compete, machine, markdown
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -91,15 +91,15 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
         [
             f"Training steps on {of}, {BATCH_TOKENS:,} tokens per batch; target tokens per second, median and spread "
             f"of {rounds} rounds in turn.",
-            machine() + ".",
+            describe_machine() + ".",
             "",
-            markdown(["model", "numbers", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),
+            markdown_table(["model", "numbers", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),
             "",
             *(f"- {note}" for note in dict.fromkeys(notes)),
             "",
             "Matrix products of our own batches, real tokens only, and what the machine reaches in them alone.",
             "",
-            markdown(
+            markdown_table(
                 ["model", "numbers", "GFLOP/s in training", "GFLOP/s alone", "share"],
                 [
                     [*key, f"{row.products[0] / 1e9:,.0f}", f"{row.products[1] / 1e9:,.0f}", percent(share(row))]
@@ -109,7 +109,7 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             "",
             "Where our time goes.",
             "",
-            markdown(
+            markdown_table(
                 ["model", "numbers", *PARTS, OTHER],
                 [[*key, *map(percent, row.parts.values())] for key, row in rows.items()],
             ),
@@ -222,7 +222,7 @@ def measure(work: Work, precision: str, threads: int, rounds: int, peers: Sequen
                 notes.append(f"{name} is left out: pip install 'dragoman[benchmark]' installs it.")
             except DragomanError as error:
                 notes.append(f"{name} is left out: {error}.")
-        compete(list(row.values()), rounds)
+        time_in_turn(list(row.values()), rounds)
     done = sum(operations(model, batch) for batch in work.planned) / sum(batch.tokens for batch in work.planned)
     machines = product_rate(model, same[0].tokens, dtype)
     parts = shares(over(step, work.planned[len(work.planned) // 2 :][:1]))
@@ -247,6 +247,6 @@ def over(step: Step, batches: list[Batch]) -> Callable[[], int]:
 
 def fastest_step(steps: dict[str, Step], batch: Batch) -> tuple[str, Step]:
     tried = [Contender(name, over(step, [batch])) for name, step in steps.items()]
-    compete(tried, rounds=1)
+    time_in_turn(tried, rounds=1)
     name = max(tried, key=lambda contender: contender.median).name
     return name, steps[name]

@@ -84,12 +84,12 @@ def main(arguments: list[str]) -> None:
     check_compute(options.engine, options.compute_type)
     corpora, test = parse_corpora(options.train), options.test or options.dev
     for words in () if options.shard else (options.dev, test):
-        read_corpus(words)  # what is wrong with it is told before, not after, hours of work
+        read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
     import torch
     from rich.console import Console
 
     from dragoman.device import device_of
-    from dragoman.evaluation.compare import side_by_side
+    from dragoman.evaluation.compare import compare_models
     from dragoman.files import replace_file
     from dragoman.model_folder import find_model
     from dragoman.synthesis.cluster import synthesise_on_ray
@@ -111,19 +111,19 @@ def main(arguments: list[str]) -> None:
         return
     run = run_of(options, jobs, corpora)
     is_new = not any((out / "checkpoints").glob("step-*"))
-    if is_new and (said := prepare(run, teacher)):
-        progress.log(said)
+    if is_new and (warning := prepare(run, teacher)):
+        progress.log(warning)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
-    report = side_by_side({"teacher": teacher, "student": out}, test, options.search)
-    found = json.dumps({**report.as_dict(), "synthetic": records}, ensure_ascii=False, indent=1)
-    replace_file(out / "students.json", found + "\n")
-    print(json.dumps(json.loads(found), ensure_ascii=False) if options.json else report)
+    comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)
+    record = {**comparison.as_dict(), "synthetic": records}
+    replace_file(out / "students.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    print(json.dumps(record, ensure_ascii=False) if options.json else comparison)
 
 
 def defaults(arguments: list[str]) -> Options:
-    """What the flags start from: the teacher's model made fast, and the training of the preset."""
+    """Return what the flags start from: the teacher's model made fast, and the training of the preset."""
     name = flag(arguments, "--preset") or "small"
     if name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
@@ -140,15 +140,16 @@ def defaults(arguments: list[str]) -> Options:
     return replace(start, model=model)
 
 
-def job_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -> "Job":
+def job_of(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":
+    """Return the job that translates one corpus."""
     from dragoman.synthesis.jobs import Job
 
     return Job(
         model=teacher,
-        text=origin,
+        text=spec,
         out=Path(options.out) / "synthetic" / f"{number}.tsv",
         search=options.search,
-        tag=origin.tag,
+        tag=spec.tag,
         max_tokens=options.training.max_tokens,
         block=options.block,
         engine=options.engine,
@@ -157,7 +158,7 @@ def job_of(options: Options, number: int, origin: "CorpusSpec", teacher: Path) -
 
 
 def run_of(options: Options, jobs: list["Job"], origins: tuple["CorpusSpec", ...]) -> RunConfig:
-    """The training of the student: from the teacher's translations, and the original pairs if they are wanted."""
+    """Return the training of the student: on the teacher's translations, and on the original pairs if wanted."""
     from dragoman.synthesis.jobs import words
 
     pairs = [replace(origin, files=(str(job.out),), columns=None) for job, origin in zip(jobs, origins, strict=True)]

@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> None:
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
     from dragoman.data.corpus import read_corpus
-    from dragoman.evaluation.metrics import MOST_RESAMPLED, evaluate
+    from dragoman.evaluation.metrics import evaluate
+    from dragoman.evaluation.significance import MAX_RESAMPLED
     from dragoman.translation.translator import Translator
 
     refuse_outputs(options)
@@ -66,12 +67,12 @@ def main(arguments: list[str]) -> None:
     for note in corpus.notes():
         print(note, file=sys.stderr)
     sources, references = zip(*corpus.pairs, strict=True)
-    if (options.details or options.against or options.against_file) and len(sources) > MOST_RESAMPLED:
-        raise UsageError(f"intervals are for at most {MOST_RESAMPLED:,} sentences; the test set has {len(sources):,}")
+    if (options.details or options.against or options.against_file) and len(sources) > MAX_RESAMPLED:
+        raise UsageError(f"intervals are for at most {MAX_RESAMPLED:,} sentences; the test set has {len(sources):,}")
 
     translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
-    theirs = lines_of(options.against_file, len(sources)) if options.against_file else None
+    theirs = read_translations(options.against_file, len(sources)) if options.against_file else None
     translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
     if other:
         theirs = [translation.text for translation in other.translate(sources, corpus.tags)]
@@ -89,10 +90,10 @@ def main(arguments: list[str]) -> None:
 
 
 def refuse_outputs(options: Options) -> None:
-    """Raises UsageError where a file to write cannot be, or is one that is read."""
+    """Raise UsageError where a file cannot be written, or is one that is read."""
     from dragoman.data.spec import parse_corpora
 
-    read = [Path(file) for origin in parse_corpora(options.test) for file in origin.files]
+    read = [Path(file) for spec in parse_corpora(options.test) for file in spec.files]
     read += [options.against_file] if options.against_file else []
     outputs = [file for file in (options.output, options.sentences) if file]
     for output in outputs:
@@ -104,8 +105,8 @@ def refuse_outputs(options: Options) -> None:
         raise UsageError(f"{outputs[0]}: --output and --sentences are the same file")
 
 
-def lines_of(path: Path, expected: int) -> list[str]:
-    """The translations in a file. Raises DragomanError where they are not as many as the sentences."""
+def read_translations(path: Path, expected: int) -> list[str]:
+    """Return the translations in a file. Raise DragomanError where their number is not that of the sentences."""
     from dragoman.data.corpus import read_lines
     from dragoman.data.tokenizer import normalise
 
@@ -116,7 +117,7 @@ def lines_of(path: Path, expected: int) -> list[str]:
 
 
 def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:
-    """TSV with a heading; a tab inside a text becomes a space."""
+    """Return TSV with a heading; a tab inside a text becomes a space."""
     from dragoman.evaluation.metrics import by_sentence
 
     sources, references = (list(side) for side in zip(*corpus.pairs, strict=True))
@@ -139,11 +140,12 @@ def add_details(
     record: dict[str, Any],
     text: list[str],
 ) -> None:
-    """Intervals, groups by length and the comparison, for the JSON record and for the text."""
-    from dragoman.evaluation.metrics import LONGEST_FOR_TER, RESAMPLES, by_length, estimates, in_words
+    """Add intervals, groups by length and the comparison to the JSON record and to the text."""
+    from dragoman.evaluation.metrics import by_length
+    from dragoman.evaluation.significance import LONGEST_FOR_TER, RESAMPLES, describe_difference, estimate_scores
 
     sources, references = zip(*corpus.pairs, strict=True)
-    first, *others = estimates([translations, theirs] if theirs else [translations], references, options.tokenize)
+    first, *others = estimate_scores([translations, theirs] if theirs else [translations], references, options.tokenize)
     if not any(estimate.name == "TER" for estimate in first):
         print(f"no TER: it is for sentences of at most {LONGEST_FOR_TER} words", file=sys.stderr)
     record["intervals"] = [asdict(estimate) for estimate in first]
@@ -161,4 +163,4 @@ def add_details(
         name = str(options.against or options.against_file)
         record["against"] = {"name": name, "intervals": [asdict(estimate) for estimate in second]}
         text += ["", f"Against {name} (in brackets: where 95 % {drawn} lie; p: paired bootstrap):"]
-        text += [in_words(one, two, len(sources)) for one, two in zip(first, second, strict=True)]
+        text += [describe_difference(one, two, len(sources)) for one, two in zip(first, second, strict=True)]

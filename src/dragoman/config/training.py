@@ -27,6 +27,19 @@ MAX_RATE = 0.5  # where learning_rate is the rate itself
 class TrainingConfig:
     """Training, section 5."""
 
+    # How long to train
+    epochs: Count = 100
+    "maximum number of passes over the corpus"
+    max_steps: Count | None = None
+    "maximum number of updates"
+    minutes: Duration | None = None
+    "maximum minutes of training"
+    stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
+    "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
+    patience: CountOrZero = 10
+    "stop after this many validations without improvement; 0: never"
+
+    # Batches
     batch_tokens: Count | Literal["auto"] = 4096
     "maximum tokens in a batch, on each side, padding included; one batch is one update; auto: find what fits and pays"
     micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
@@ -35,60 +48,62 @@ class TrainingConfig:
     "maximum sentence length in tokens; pairs with a longer side are skipped and counted"
     concatenate: Annotated[float, at_least(0), at_most(1)] = 0.0
     "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
-    bpe_dropout: Fraction = 0.0
-    "share of BPE merges skipped at random, so that words are seen in different pieces; 0.1 for small corpora"
-    epochs: Count = 100
-    "maximum number of passes over the corpus"
-    max_steps: Count | None = None
-    "maximum number of updates"
-    minutes: Duration | None = None
-    "maximum minutes of training"
+
+    # Learning rate
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
     "learning rate schedule, after a linear warm-up; cosine and linear decay to zero at max_steps"
     learning_rate: Duration = 1.0
     "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); others: peak rate, such as 0.001"
     warmup: Count = 4000
     "steps over which the learning rate rises"
+
+    # Adam
     beta2: Fraction = 0.98
     "decay of Adam's running mean of squared gradients"
     weight_decay: Annotated[float, at_least(0)] = 0.0
     "decoupled weight decay (AdamW), for matrices only"
-    ema: Fraction = 0.0
-    "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: the weights"
-    label_smoothing: Fraction = 0.1
-    "share of the target probability that is spread over all words"
     clip: Annotated[float, at_least(0)] = 1.0
     "clip the gradient to this Euclidean norm; 0: no clipping, as in the paper"
+
+    # Regularisation
+    label_smoothing: Fraction = 0.1
+    "share of the target probability that is spread over all words"
+    bpe_dropout: Fraction = 0.0
+    "share of BPE merges skipped at random, so that words are seen in different pieces; 0.1 for small corpora"
+    ema: Fraction = 0.0
+    "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: the weights"
+
+    # Validating and saving
     validate_every: Count | None = None
     "steps between validations; default: an epoch, but between 100 and 1,000 steps"
     save_every: Count | None = None
     "steps between checkpoints; default: at validations"
     keep: Count = 5
     "newest checkpoints to keep, besides the best one"
-    stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
-    "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
-    patience: CountOrZero = 10
-    "stop after this many validations without improvement; 0: never"
     samples: CountOrZero = 3
     "dev sentences to show with their translations at each validation"
+    tensorboard: bool = False
+    "also write curves for TensorBoard"
+
+    # The machine
+    device: Device = "auto"
+    "device to train on"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     "data type of matmuls; auto: bfloat16 where it is faster"
+    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    "CPU threads; default: PyTorch's choice, one per core"
     checkpoint_activations: bool = False
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False
     "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
-    deterministic: bool = False
-    "give the same bits on any number of processes: sum gradients in a fixed order, one thread each"
-    device: Device = "auto"
-    "device to train on"
     rank_timeout: Duration = 10.0
     "minutes after which a process that does not answer is an error"
-    tensorboard: bool = False
-    "also write curves for TensorBoard"
+
+    # Reproducibility
     seed: CountOrZero = 1
     "seed for the initial weights, the order of the data and dropout"
-    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "CPU threads; default: PyTorch's choice, one per core"
+    deterministic: bool = False
+    "give the same bits on any number of processes: sum gradients in a fixed order, one thread each"
 
     def __post_init__(self) -> None:
         check_bounds(self)

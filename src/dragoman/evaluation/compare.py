@@ -1,6 +1,5 @@
-"""A teacher and its student side by side: how good, how fast, how large. One machine, one number of threads."""
+"""Compare models, as a teacher and its student: how good, how fast, how large. One machine, one number of threads."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,34 +15,36 @@ from dragoman.data.corpus import read_corpus
 from dragoman.decoding.engine import Engine
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import Scores, evaluate
-from dragoman.evaluation.timing import Contender, compete, machine, markdown
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.model import parameter_count
 from dragoman.model_folder import FILES, find_model
 from dragoman.translation.translator import Translator
 
-TIMED = 200  # sentences of the test set, evenly drawn; all of them are scored
+TIMED = 200  # sentences, evenly drawn from the test set; all of it is scored
 ROUNDS = 3
-FEWER = (2, 1)  # beams
+SMALLER_BEAMS = (2, 1)
 NATIVE = "native"
-BASE = "CTranslate2 float32"  # of the teacher, its best without a loss: what others are compared with
+BASE = "CTranslate2 float32"  # speed 1.0 is that of the teacher with this engine, its best without a loss
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of one model with one engine and so many beams."""
+    """Hold what was measured of one model with one engine and one beam."""
 
     model: str
     engine: str
     beam: int
     scores: Scores
-    tokens_per_second: float  # target tokens, the end of each sentence included
+    tokens_per_second: float  # target tokens, EOS included
     spread: float  # half the distance from the slowest to the fastest round, as a share
     parameters: int
     bytes: int  # on disk: what translating needs
 
 
 @dataclass(frozen=True)
-class Report:
+class Comparison:
+    """Hold the measurements of all models, engines and beams on one test set."""
+
     test: tuple[str, ...]
     sentences: int
     search: SearchConfig
@@ -54,8 +55,8 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def fewer(self, beam: int) -> str:
-        """Said of a row with fewer beams than asked for."""
+    def beam_suffix(self, beam: int) -> str:
+        """Return the words for a row whose beam is smaller than the one asked for."""
         if beam == self.search.beam:
             return ""
         return f", beam {beam}" if beam > 1 else ", greedy"
@@ -65,7 +66,7 @@ class Report:
         base = next((row for row in self.rows if (row.model, row.engine) == (first.model, BASE)), first)
         table = [
             [
-                f"{row.model}, {row.engine}{self.fewer(row.beam)}",
+                f"{row.model}, {row.engine}{self.beam_suffix(row.beam)}",
                 f"{row.scores.bleu.value:.1f}",
                 f"{row.scores.chrf.value:.1f}",
                 f"{row.tokens_per_second:,.0f} ± {100 * row.spread:.0f} %",
@@ -80,14 +81,14 @@ class Report:
             f"{' '.join(self.test)}, {self.sentences:,} sentences, beam {self.search.beam}; speed 1.0: {base.model}, "
             f"{base.engine}; {first.scores.bleu.signature} and {first.scores.chrf.signature}."
         )
-        return "\n".join([about, f"{self.machine}.", "", markdown(columns, table), *self.notes])
+        return "\n".join([about, f"{self.machine}.", "", markdown_table(columns, table), *self.notes])
 
 
-def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchConfig) -> Report:
+def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchConfig) -> Comparison:
     """Translate, score and time a test set with each model; with CTranslate2, too, where it is installed.
 
-    Two beams and greedy search are measured as well: who has learned from a teacher's translations hardly needs more
-    (Kim and Rush 2016). Raises DragomanError where a model or a test set cannot be used.
+    Beam 2 and greedy search are measured as well: a model that learned from a teacher's translations hardly needs more
+    (Kim and Rush 2016). Raise DragomanError where a model or a test set cannot be used.
     """
     corpus = read_corpus(test)
     sources, references = zip(*corpus.pairs, strict=True)
@@ -98,7 +99,7 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
         min_length=search.min_length,
         no_repeat_ngram=search.no_repeat_ngram,
     )
-    fewer = [replace(alike, beam=beam) for beam in FEWER if beam < search.beam]
+    fewer = [replace(alike, beam=beam) for beam in SMALLER_BEAMS if beam < search.beam]
     found: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
         translator = Translator.load(folder, search)
@@ -106,14 +107,12 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
         engines = [(NATIVE, translator.engine, on_disk)]
         if find_spec("ctranslate2"):
             try:
-                engines += converted(folder, translator, sources)
+                engines += ctranslate2_engines(folder, translator, sources)
             except DragomanError as error:
                 notes.append(f"{name}: {error}")
         for one in (search, *fewer):
             for engine, opened, on_disk in engines:
-                same = copy.copy(translator)
-                same.search, same.engine = one, opened
-                found.append((name, engine, same, on_disk))
+                found.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in found:
         translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
@@ -123,30 +122,30 @@ def side_by_side(models: dict[str, Path], test: Sequence[str], search: SearchCon
             for text, tag in zip(translator.tokenizer.encode_all(sources), corpus.tags, strict=True)
         ]
         sample = ids[:: -(-len(ids) // TIMED)]
-        contenders.append(Contender(f"{name}, {engine}", partial(tokens, translator, sample)))
-    compete(contenders, ROUNDS)
+        contenders.append(Contender(f"{name}, {engine}", partial(count_tokens, translator, sample)))
+    time_in_turn(contenders, ROUNDS)
     rows = tuple(
         Measurement(
             name, engine, same.search.beam, score, timed.median, timed.spread, parameter_count(same.model), on_disk
         )
         for (name, engine, same, on_disk), score, timed in zip(found, scores, contenders, strict=True)
     )
-    return Report(tuple(test), len(sources), search, machine(), rows, tuple(notes))
+    return Comparison(tuple(test), len(sources), search, describe_machine(), rows, tuple(notes))
 
 
-def tokens(translator: Translator, ids: Sequence[Ids]) -> int:
-    """Translate, and count the target tokens."""
+def count_tokens(translator: Translator, ids: Sequence[Ids]) -> int:
+    """Translate, and return the number of target tokens, EOS included."""
     return sum(len(hypothesis.tokens) + 1 for hypothesis in translator.search_ids(ids))
 
 
-def converted(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
-    """The same model in CTranslate2's two usual forms: its name, the engine, bytes on disk."""
+def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
+    """Return the same model in the two usual forms of CTranslate2: name, engine, bytes on disk."""
     from dragoman.interop.ctranslate2 import CTranslate2, cached
 
     rows: list[tuple[str, Engine, int]] = []
     for compute_type in ("float32", "int8"):
         engine: Engine = CTranslate2.open(folder, compute_type, torch.get_num_threads())
-        # Refused settings are told before anything is timed.
+        # Settings that the engine refuses are reported before anything is timed.
         engine.search([translator.tokenizer.encode(sources[0])[: translator.max_source_tokens]], translator.search)
         on_disk = sum(file.stat().st_size for file in cached(find_model(folder).resolve(), compute_type, ()).iterdir())
         rows.append((f"CTranslate2 {compute_type}", engine, on_disk))

@@ -1,4 +1,4 @@
-"""Measurements that anyone can rerun. Contenders take turns, so that a machine whose speed drifts is fair to all."""
+"""Time several ways to do the same work, in turn, so that a machine whose speed drifts is fair to all."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ import torch
 
 @dataclass
 class Contender:
-    """One way to do the work: `run` does it once and returns how many units of it were done."""
+    """Hold one way to do the work, and its speed: `run` does the work once and returns how many units it did."""
 
     name: str
     run: Callable[[], int]
@@ -33,7 +33,7 @@ class Contender:
         return f"{self.median:,.0f} ± {100 * self.spread:.0f} %"
 
 
-def compete(contenders: list[Contender], rounds: int) -> None:
+def time_in_turn(contenders: list[Contender], rounds: int) -> None:
     """Time every contender once per round, in turn, after one round that does not count."""
     for turn in range(rounds + 1):
         for contender in contenders:
@@ -43,8 +43,8 @@ def compete(contenders: list[Contender], rounds: int) -> None:
                 contender.rates.append(done / (time.perf_counter() - began))
 
 
-def machine() -> str:
-    """What the figures were measured on."""
+def describe_machine() -> str:
+    """Return the processor, the version of PyTorch and the threads that figures are measured with."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
@@ -52,7 +52,7 @@ def machine() -> str:
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"
 
 
-def markdown(columns: list[str], rows: list[list[str]]) -> str:
-    """A table; the columns after the first hold numbers."""
+def markdown_table(columns: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown; the columns after the first hold numbers."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -8,7 +8,6 @@ decoder's self-attention, `Inspection.read`).
 Shapes: L layers, H heads, T target tokens and S source tokens, both with the end.
 """
 
-import copy
 import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -305,15 +304,14 @@ def inspect(
         cross=of(r"decoder\.\d+\.cross_attention|attention", *sizes),
         places=places(tokenizer, [*target, EOS], log_p, alternatives),
         tree=tree,
-        alignment=translator.aligned_by,
+        alignment=translator.alignment,
     )
 
 
 def searched(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
     """What the translator's search finds, and the search."""
-    watched = copy.copy(translator)
-    watched.engine = recording = Recording(translator.engine, translator.tokenizer, Constraints(tuple(prefix)))
-    (found,) = watched.search_ids([source])
+    recording = Recording(translator.engine, translator.tokenizer, Constraints(tuple(prefix)))
+    (found,) = translator.replace(engine=recording).search_ids([source])
     return found.tokens, recording.tree(found)
 
 

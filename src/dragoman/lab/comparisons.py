@@ -18,7 +18,7 @@ from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, RunCo
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import read_corpus
 from dragoman.errors import DragomanError
-from dragoman.evaluation.metrics import Group, by_length, evaluate
+from dragoman.evaluation.metrics import LengthGroup, by_length, evaluate
 from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics, style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Sentences, Table, Verdict
 from dragoman.training.journal import Journal
@@ -52,7 +52,7 @@ class Trained:
     dev_loss: float  # nats per token
     bleu: float
     chrf: float
-    groups: tuple[Group, ...]  # of test sentences, from the shortest to the longest
+    groups: tuple[LengthGroup, ...]  # of test sentences, from the shortest to the longest
     losses: tuple[tuple[float, float], ...]  # (step, training loss)
 
 

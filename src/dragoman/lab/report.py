@@ -21,7 +21,7 @@ import numpy as np
 from dragoman import __version__
 from dragoman.console import duration
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import machine
+from dragoman.evaluation.timing import describe_machine
 from dragoman.inspection.figure import pyplot, write_whole
 from dragoman.lab import COMPARISONS, EXPERIMENTS
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
@@ -163,7 +163,7 @@ def write_report(
     total = sum(result.seconds for result in results)
     values: dict[str, Any] = {
         "version": __version__,
-        "machine": machine(),
+        "machine": describe_machine(),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
         "effort": effort,
         "quick": quick,

@@ -27,8 +27,9 @@ from dragoman.model_folder import find_model, verify
 from dragoman.synthesis.noise import disturbed
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
-from dragoman.text.faults import faults
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.text.faults import find_faults
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 FAULTY = "translations with a fault"  # a reason to leave out, with the fault behind it
 
@@ -221,14 +222,9 @@ def texts(task: Job, notes: list[str] | None = None) -> Iterator[Place]:
 
 def translate(task: Job, own: list[int], made_of: dict[str, Any], device: torch.device, progress: TextProgress) -> None:
     """Make the blocks of these numbers."""
-    translator = Translator.load(task.model, task.search, NO_SAFEGUARDS)
-    if task.engine == "ctranslate2":
-        from dragoman.interop.ctranslate2 import CTranslate2
-
-        engine = CTranslate2.open(task.model, task.compute_type, torch.get_num_threads())
-        translator.engine = engine
-    else:
-        translator.model.to(device)
+    translator = Translator.load(
+        task.model, task.search, NO_SAFEGUARDS, device=device, engine=task.engine, compute_type=task.compute_type
+    )
     wanted, source, done = set(own), texts(task), 0
     progress.begin(task.out.name, len(own) * task.block)
     try:
@@ -282,7 +278,7 @@ def translated(
     found = translator.translate([clean[index] for index in fit], [task.tag] * len(fit))
     for index, translation in zip(fit, found, strict=True):
         text = one_column(translation.text)
-        if wrong := faults(clean[index], text, finished=translation.finished):
+        if wrong := find_faults(clean[index], text, finished=translation.finished):
             left_out.setdefault(f"{FAULTY} ({wrong[0]})", []).append(block[index][0])
         else:
             yield index, clean[index], text

@@ -1,1 +1,1 @@
-"""Work on strings alone, without a model: sentences, placeholders, glossary terms, faults of a translation."""
+"""Work on strings alone, without a model: sentences, scripts, placeholders, glossary terms, faults of a translation."""

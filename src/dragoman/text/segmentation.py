@@ -1,7 +1,7 @@
-"""Where sentences end, and text cut into pieces that fit a model.
+"""Split text into sentences, and into pieces that fit a model.
 
-Without knowing the language: by the sentence-breaking classes of Unicode (UAX 29), with the abbreviations of a few
-languages. In doubt two sentences stay one, which costs less than a sentence torn in two.
+The language is not known: sentences end by the sentence-breaking classes of Unicode (UAX 29), and the abbreviations of
+a few languages do not end them. In doubt two sentences stay one, which costs less than a sentence torn in two.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,8 +9,7 @@ from itertools import accumulate, pairwise
 
 import regex
 
-# All patterns match greedily, without going back, and take in what they have looked at: so each character is looked at
-# once, whatever the text.
+# All patterns match greedily, never backtrack, and consume what they have looked at: time is linear for any text.
 CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[\u00a0\u202f]»)*+)"""
 SENTENCE = regex.compile(
     rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}…‥]++){CLOSERS}(?P<space>\s*+)|\n[^\S\n]*+\n(?P<blank>\s*+)"
@@ -19,8 +18,7 @@ CLAUSE = regex.compile(
     rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)",
 )
 SPACE = regex.compile(r"\s++")
-CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # flags by themselves: \X counts all flags in front of one
-CHARACTER = regex.compile(r"(?s:.)")
+CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X would take all flags in a row for one
 
 STOPS = ".․…‥﹒"  # may stand inside a sentence too
 NEEDS_SPACE = ".․…‥!?"  # ends nothing where a letter follows at once: example.com, what?x=1
@@ -28,8 +26,8 @@ WIDE = "、，；：。！？｡､．—"  # written without a space after it
 LOWER = regex.compile(r"[\p{Ps}\p{Pi}\"'¿¡]{0,3}\p{Ll}")
 CONTINUES = regex.compile(r"[\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm};；…‥]|(?<=[」』])(?:と|って)|(?<=\d．)\d")
 
-# Before a full stop: titles and the like, initials and dotted abbreviations ("J.", "z.B.", "U.S."), and numbers of one
-# or two digits or in Roman figures, which are list marks and German ordinals as often as the end of a sentence.
+# A full stop after one of these ends no sentence: titles and the like, initials and dotted abbreviations ("J.", "z.B.",
+# "U.S."), and numbers of one or two digits or in Roman numerals, which are as often list markers and German ordinals.
 ABBREVIATION = regex.compile(
     r"""(?x) (?<![\p{L}\p{N}.]) (?:
         (?i: Mr | Mrs | Ms | Mx | Dr | Prof | Rev | Hon | St | Gen | Col | Lt | Sgt | Capt | Gov | Sen | Rep | vs | cf
@@ -39,7 +37,7 @@ ABBREVIATION = regex.compile(
         | \d{1,2} | [IVX]{1,5}
     ) \Z"""
 )
-# Before a full stop and a number.
+# Nor does one after these, where a number follows.
 NUMBERED = regex.compile(
     r"""(?xi) (?<![\p{L}\p{N}.]) (?:
         No | Nos | Nr | Nrn | Núm | Num | Fig | Figs | Abb | Tab | Vol | Bd | Ch | Chap | Kap | Cap | Sec | Sect | Art
@@ -47,44 +45,44 @@ NUMBERED = regex.compile(
         | Jan | Feb | Mar | Apr | Jun | Jul | Aug | Sep | Sept | Oct | Nov | Dec
     ) \Z"""
 )
-LONGEST_ABBREVIATION = 12
+MAX_ABBREVIATION = 12  # characters
 
 
-def sentences(text: str) -> list[str]:
-    """Joined, they are the text; the space after a sentence belongs to it."""
-    return _cut(text, SENTENCE, _ends_sentence)
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences. Joined, they are the text: the space after a sentence belongs to it."""
+    return _split(text, SENTENCE, _ends_sentence)
 
 
-def pieces(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """As few as possible, each of whole sentences and such that it fits; joined, they are the text.
+def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Return as few pieces of whole sentences as possible, each of which fits. Joined, they are the text.
 
-    A sentence that does not fit by itself is cut after clauses, then at spaces, then between characters. Only a single
-    character is returned whether it fits or not. `fits` should hold for all that stands inside a text that fits. It is
-    asked about n log n characters in all.
+    A sentence that does not fit by itself is split after clauses, then at spaces, then between characters; only a
+    single character is returned whether it fits or not. `fits` should hold for every part of a text that fits. It is
+    called with n log n characters in all.
     """
     if not text:
         return []
-    return [text] if fits(text) else list(_packed(text, (sentences, *FINER), fits))
+    return [text] if fits(text) else list(_pack(text, (split_sentences, *FINER), fits))
 
 
-def _clauses(text: str) -> list[str]:
-    return _cut(text, CLAUSE, lambda match: bool(match["space"]) or match["mark"][-1] in WIDE)
+def _split_clauses(text: str) -> list[str]:
+    return _split(text, CLAUSE, lambda match: bool(match["space"]) or match["mark"][-1] in WIDE)
 
 
-def _words(text: str) -> list[str]:
-    return _cut(text, SPACE)
+def _split_words(text: str) -> list[str]:
+    return _split(text, SPACE)
 
 
-def _clusters(text: str) -> list[str]:
-    """What a reader takes for one character: a letter with its accents, a family of emoji."""
-    return _cut(text, CLUSTER)
+def _split_clusters(text: str) -> list[str]:
+    """Return what a reader takes for one character each: a letter with its accents, a family of emoji."""
+    return _split(text, CLUSTER)
 
 
-FINER = (_clauses, _words, _clusters, list)
+FINER = (_split_clauses, _split_words, _split_clusters, list)
 
 
-def _cut(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[str]], bool] = bool) -> list[str]:
-    """The text cut after each match that is an end."""
+def _split(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[str]], bool] = bool) -> list[str]:
+    """Split the text after each match for which `ends` holds."""
     cuts = [0, *(match.end() for match in pattern.finditer(text) if ends(match)), len(text)]
     return [text[start:end] for start, end in pairwise(cuts) if start < end]
 
@@ -99,16 +97,16 @@ def _ends_sentence(match: regex.Match[str]) -> bool:
         return False
     if mark != "." or match["close"]:
         return True
-    before = max(0, match.start() - LONGEST_ABBREVIATION), match.start()
+    before = max(0, match.start() - MAX_ABBREVIATION), match.start()
     if ABBREVIATION.search(text, *before):
         return False
     return not (text[end : end + 1].isdecimal() and NUMBERED.search(text, *before))
 
 
-def _packed(text: str, cuts: tuple[Callable[[str], list[str]], ...], fits: Callable[[str], bool]) -> Iterator[str]:
-    """The text as pieces that fit, made of whole units of the first cut where such a unit fits."""
-    cut, *finer = cuts
-    ends = [0, *accumulate(map(len, cut(text)))]
+def _pack(text: str, splitters: tuple[Callable[[str], list[str]], ...], fits: Callable[[str], bool]) -> Iterator[str]:
+    """Yield pieces that fit: as many units of the first splitter as go together, finer units where one is too long."""
+    split, *finer = splitters
+    ends = [0, *accumulate(map(len, split(text)))]
     first = 0
     while first < len(ends) - 1:
         last = _last_that_fits(text, ends, first, fits)
@@ -117,14 +115,14 @@ def _packed(text: str, cuts: tuple[Callable[[str], list[str]], ...], fits: Calla
             yield text[ends[first] : ends[last]]
         else:
             last = first + 1
-            yield from _packed(text[ends[first] : ends[last]], tuple(finer), fits)
+            yield from _pack(text[ends[first] : ends[last]], tuple(finer), fits)
         first = last
 
 
 def _last_that_fits(text: str, ends: list[int], first: int, fits: Callable[[str], bool]) -> int:
-    """How far the text from the end `first` on fits; `first` itself if not even to the next end.
+    """Return the largest index such that text[ends[first] : ends[index]] fits; `first` where not even one unit does.
 
-    In doubling steps at the beginning, so that `fits` sees no text much longer than the answer.
+    The range doubles before it is halved, so that `fits` is not called with texts much longer than the answer.
     """
     low, high = first, first + 1
     while high < len(ends) and fits(text[ends[first] : ends[high]]):

@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import read_model, weights, write_model
-from dragoman.text import faults
+from dragoman.text import scripts
 from dragoman.training.card import card_of_average, display_path
 
 
@@ -45,7 +45,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))
-        for name in (Alignment.RECORD, faults.RECORD):  # as true of the mean as of each of them
+        for name in (Alignment.RECORD, scripts.RECORD):  # as true of the mean as of each of them
             if (record := folders[-1] / name).is_file():
                 shutil.copyfile(record, draft / name)
 

@@ -14,7 +14,7 @@ from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.model import Model
-from dragoman.text import faults
+from dragoman.text import scripts
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
@@ -44,7 +44,7 @@ class Run:
     @cached_property
     def scripts(self) -> list[str]:
         """The writing systems of the target language, for the faults of a translation."""
-        return faults.usual_scripts(target for _, target in self.dev_corpus.pairs)
+        return scripts.usual_scripts(target for _, target in self.dev_corpus.pairs)
 
     def save(self) -> None:
         """Write a checkpoint. All processes must call this; the first one writes."""
@@ -54,7 +54,7 @@ class Run:
             is_best = self.progress.best_step == self.progress.step
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
-            records = {faults.RECORD: json.dumps(self.scripts)}
+            records = {scripts.RECORD: json.dumps(self.scripts)}
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep

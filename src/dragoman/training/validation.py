@@ -15,7 +15,8 @@ from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.signals import GracefulStop
-from dragoman.translation.translator import NO_SAFEGUARDS, Translator
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 BLOCK = 64  # sentences that one process translates at a time
 LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence

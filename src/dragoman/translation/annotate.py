@@ -1,11 +1,11 @@
-"""What a model says of translations that are there: how probable each word is, and which source word it comes from."""
+"""What a model says about finished translations: how probable each word is, and which source word it comes from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman import alignment
+from dragoman.alignment import Alignment, attention, by_word, character_links, strongest, words
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
@@ -13,76 +13,95 @@ from dragoman.model import Model
 
 
 @dataclass(frozen=True)
+class Encoded:
+    """Pairs of texts as token ids, without EOS."""
+
+    sources: list[Ids]
+    targets: list[Ids]
+    tags: list[Ids]  # of the tag in front of each source
+    fitting: list[int]  # indices of the pairs that are not blank and fit the model
+
+
+@dataclass(frozen=True)
 class Annotator:
-    """The outputs may be anybody's. `tags`, one for each source, are those of the training; '' for none."""
+    """Score and align the words of any outputs, whoever translated them.
+
+    `tags`, one for each source, are those of the training; '' for none.
+    """
 
     model: Model
     tokenizer: Tokenizer
-    aligned_by: alignment.Alignment | None
+    alignment: Alignment | None
     "layer and head that alignments are taken from; None for a model without attention over its source"
 
     def word_scores(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
     ) -> list[list[tuple[str, float]]]:
-        """The words of each output with their log-probabilities in nats; the end is the last, as ''.
+        """Return the words of each output with their log-probabilities in nats, and EOS as '' at the end.
 
-        An output that is longer than the model takes has none.
+        An output that is blank or longer than the model takes has none.
         """
-        source, target, fronts, fitting = self.encoded(sources, outputs, tags)
-        found: list[list[tuple[str, float]]] = [[] for _ in outputs]
-        likelihoods = score(self.model, [fronts[n] + source[n] for n in fitting], [target[n] for n in fitting])
-        for number, likelihood in zip(fitting, likelihoods, strict=True):
-            words = alignment.words(self.tokenizer, target[number])
-            sums = [0.0] * len(words)
-            for place, log_p in zip(words.numbers, likelihood.log_p, strict=False):
-                if words:
-                    sums[max(place, 0)] += log_p
-            found[number] = [*zip(words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
-        return found
+        pairs = self._encode(sources, outputs, tags)
+        tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
+        likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
+        scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
+        for index, likelihood in zip(pairs.fitting, likelihoods, strict=True):
+            target_words = words(self.tokenizer, pairs.targets[index])
+            sums = [0.0] * len(target_words)
+            for word, log_p in zip(target_words.numbers, likelihood.log_p, strict=False):
+                if sums:
+                    sums[max(word, 0)] += log_p
+            scores[index] = [*zip(target_words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
+        return scores
 
     def alignments(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
     ) -> list[str]:
-        """'0-0 1-2': numbers of a word of the source and of the word of the output that looked at it most.
+        """Return '0-0 1-2' for each output: the index of a source word and that of the output word it goes with most.
 
         Empty where one side is longer than the model takes, and for a model without attention over its source.
         """
-        found = [""] * len(outputs)
-        if self.aligned_by is None:
-            return found
-        source, target, fronts, fitting = self.encoded(sources, outputs, tags)
-        asked = self.attention(self.aligned_by, *([side[n] for n in fitting] for side in (source, target, fronts)))
-        for number, weights in zip(fitting, asked, strict=True):
-            words, of_source = (alignment.words(self.tokenizer, ids[number]) for ids in (target, source))
-            links = alignment.strongest(alignment.by_word(weights, words, of_source))
-            found[number] = " ".join(f"{u}-{w}" for u, w in links)
-        return found
+        links = [""] * len(outputs)
+        if self.alignment is None:
+            return links
+        pairs = self._encode(sources, outputs, tags)
+        maps = self._attention(
+            self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
+        )
+        for index, weights in zip(pairs.fitting, maps, strict=True):
+            target_words = words(self.tokenizer, pairs.targets[index])
+            source_words = words(self.tokenizer, pairs.sources[index])
+            word_links = strongest(by_word(weights, target_words, source_words))
+            links[index] = " ".join(f"{source}-{target}" for source, target in word_links)
+        return links
 
-    def links(self, source: Ids, target: Ids, front: Ids) -> list[tuple[int, int]] | None:
-        """Pairs of a character of the source and the character of the output that translates it; None: not known."""
-        if self.aligned_by is None or len(target) >= max_positions(self.model):
+    def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
+        """Return pairs of a character of the source and the character of the output that translates it, by index.
+
+        None where the model cannot tell: it has no attention over its source, or the output is too long for it.
+        """
+        if self.alignment is None or len(target) >= max_positions(self.model):
             return None
-        (weights,) = self.attention(self.aligned_by, [source], [target], [front])
-        sides = [alignment.words(self.tokenizer, ids) for ids in (target, source)]
-        links = alignment.character_links(alignment.by_word(weights, *sides), *sides)
-        return [(of_source, of_target) for (of_source, _), (of_target, _) in links]
+        (weights,) = self._attention(self.alignment, [source], [target], [tag])
+        target_words, source_words = words(self.tokenizer, target), words(self.tokenizer, source)
+        links = character_links(by_word(weights, target_words, source_words), target_words, source_words)
+        return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
 
-    def attention(
-        self, which: alignment.Alignment, sources: Sequence[Ids], targets: Sequence[Ids], fronts: Sequence[Ids]
+    def _attention(
+        self, which: Alignment, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
     ) -> Iterator[np.ndarray]:
-        """See `alignment.attention`. The model reads the tag in front of each source, too; its columns are left out."""
-        with_tags = [front + source for front, source in zip(fronts, sources, strict=True)]
-        for front, weights in zip(fronts, alignment.attention(self.model, with_tags, targets, which), strict=True):
-            yield weights.numpy()[:, len(front) :]
+        """Yield the attention of each pair, see `alignment.attention`, without the columns of the tag."""
+        tagged = [tag + source for tag, source in zip(tags, sources, strict=True)]
+        for tag, weights in zip(tags, attention(self.model, tagged, targets, which), strict=True):
+            yield weights.numpy()[:, len(tag) :]
 
-    def encoded(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None
-    ) -> tuple[list[Ids], list[Ids], list[Ids], list[int]]:
-        """The ids of both sides and of the tags, and the numbers of those that are not blank and fit the model."""
-        source, target = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
-        fronts = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source)]
-        most, sizes = max_positions(self.model), [map(len, side) for side in (source, target, fronts)]
+    def _encode(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
+        source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
+        tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source_ids)]
+        max_length = max_positions(self.model)
         fitting = [
-            n for n, (s, t, front) in enumerate(zip(*sizes, strict=True)) if s and t and max(front + s, t) < most
+            index
+            for index, (source, target, tag) in enumerate(zip(source_ids, target_ids, tag_ids, strict=True))
+            if source and target and max(len(tag) + len(source), len(target)) < max_length
         ]
-        return source, target, fronts, fitting
+        return Encoded(source_ids, target_ids, tag_ids, fitting)

@@ -1,4 +1,4 @@
-"""The coverage penalty: a translation that left out part of its source loses against one that did not.
+"""The coverage penalty: a translation that leaves out part of its source loses against one that does not.
 
 Shapes: T target tokens, S source tokens.
 """
@@ -14,27 +14,32 @@ from dragoman.decoding.forced import max_positions
 from dragoman.decoding.search import Hypothesis
 from dragoman.model import Model
 
-LEAST = 1e-9  # of the attention on a source token, so that one that nothing looked at costs much and not everything
+MIN_ATTENTION = 1e-9  # on a source token, so that one that is not attended to at all costs much, but not infinitely
 
 
 def rerank_by_coverage(
-    model: Model, sources: Sequence[Ids], found: Sequence[Sequence[Hypothesis]], beta: float, which: Alignment
+    model: Model, sources: Sequence[Ids], hypotheses: Sequence[Sequence[Hypothesis]], beta: float, which: Alignment
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source by their score plus the coverage penalty, which then is part of it, best first."""
-    flat = [(source, hypothesis) for source, some in zip(sources, found, strict=True) for hypothesis in some]
-    most = max_positions(model) - 1  # a search may end at the last place that the model has, and no end fits behind it
-    maps = iter(attention(model, [source for source, _ in flat], [h.tokens[:most] for _, h in flat], which))
+    """Return the hypotheses of each source with the coverage penalty added to their scores, best first."""
+    flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
+    max_tokens = max_positions(model) - 1  # a search may end at the model's last position, which leaves none for EOS
+    outputs = [hypothesis.tokens[:max_tokens] for _, hypothesis in flat]
+    maps = iter(attention(model, [source for source, _ in flat], outputs, which))
     scored = [
-        [replace(h, score=h.score + coverage_penalty(next(maps), beta, h.finished)) for h in some] for some in found
+        [
+            replace(hypothesis, score=hypothesis.score + coverage_penalty(next(maps), beta, hypothesis.finished))
+            for hypothesis in own
+        ]
+        for own in hypotheses
     ]
-    return [sorted(some, key=lambda h: -h.score) for some in scored]
+    return [sorted(own, key=lambda hypothesis: -hypothesis.score) for own in scored]
 
 
 def coverage_penalty(weights: torch.Tensor, beta: float, finished: bool = True) -> float:
-    """beta * sum over source tokens of log(min(1, sum over target tokens of attention)) (Wu et al. 2016, equation 14).
+    """Return beta * sum over source tokens of log(min(1, sum over target tokens of attention)) (Wu et al. 2016, 14).
 
-    weights (T+1, S+1), the ends last; the end of the source is none of its tokens, the end of the target looks at them
-    where there is one.
+    weights: (T+1, S+1), EOS last on both sides. The EOS of the source does not count as a source token; that of the
+    target attends like the others, where the hypothesis is finished.
     """
-    seen = weights[: None if finished else -1, :-1].double().sum(0)
-    return beta * float(seen.clamp(LEAST, 1.0).log().sum())
+    attention_sums = weights[: None if finished else -1, :-1].double().sum(0)
+    return beta * float(attention_sums.clamp(MIN_ATTENTION, 1.0).log().sum())

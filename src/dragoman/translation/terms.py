@@ -1,4 +1,4 @@
-"""Turn glossary terms into token sequences, and say where words begin and end among tokens."""
+"""Turn the user's words into the token sequences that a search has to bring in or to avoid."""
 
 from collections.abc import Sequence
 
@@ -10,34 +10,44 @@ from dragoman.text.glossary import HANGUL, LETTER, TermMatch
 BYTE = {piece: byte for byte, piece in enumerate(BYTES)}
 
 
-def token_sequences(found: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple[Term, ...]:
-    """What a search has to put into the output: each target as it is after a space, and as it is after a bracket."""
-    if not found:
+def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple[Term, ...]:
+    """Return what the output needs for each match: the tokens of a target after a space, or those after a bracket.
+
+    With the tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'.
+    """
+    if not matches:
         return ()
-    front = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space
-    skipped = len(tokenizer.encode(front))
-    distinct = dict.fromkeys(target for one in found for target in one.targets)
+    newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
+    skipped = len(tokenizer.encode(newline))
+    targets = dict.fromkeys(target for match in matches for target in match.targets)
     sequences = {
-        target: (tuple(tokenizer.encode(target)), tuple(tokenizer.encode(front + target)[skipped:]))
-        for target in distinct
+        target: (tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:]))
+        for target in targets
     }
     return tuple(
-        tuple(dict.fromkeys(sequence for target in one.targets for sequence in sequences[target])) for one in found
+        tuple(dict.fromkeys(sequence for target in match.targets for sequence in sequences[target]))
+        for match in matches
     )
 
 
+def forbidden_sequences(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Return the tokens of each word at the beginning and after a space, without repetitions."""
+    forms = [form for word in words for form in (word, f" {word}")]
+    return tuple(dict.fromkeys(tuple(ids) for ids in tokenizer.encode_all(forms)))
+
+
 def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
-    """What each token begins and ends with, for `constrained_search`."""
-    return [edge(piece) for piece in tokenizer.pieces]
+    """Return for each token what it begins and ends with: OPEN, STEM or WORD, as `constrained_search` needs it."""
+    return [piece_boundaries(piece) for piece in tokenizer.pieces]
 
 
-def edge(piece: str) -> tuple[int, int]:
+def piece_boundaries(piece: str) -> tuple[int, int]:
     if piece in BYTE:  # beyond ASCII it is most likely part of a letter
         piece = chr(BYTE[piece]) if BYTE[piece] < 0x80 else "x"
-    return kind(piece[:1]), kind(piece[-1:])
+    return character_class(piece[:1]), character_class(piece[-1:])
 
 
-def kind(character: str) -> int:
+def character_class(character: str) -> int:
     if HANGUL.match(character):
         return STEM
     return WORD if LETTER.match(character) else OPEN

@@ -16,7 +16,8 @@ from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
     from dragoman.console import LineProgress
-    from dragoman.translation.translator import Translation, Translator
+    from dragoman.translation.result import Translation
+    from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # lines translated together
 SHOWN = 60  # characters of a text in a remark
@@ -131,7 +132,8 @@ def opened(options: Options) -> "Translator":
     import torch
 
     from dragoman.text.glossary import Glossary
-    from dragoman.translation.translator import Safeguards, Translator
+    from dragoman.translation.safeguards import Safeguards
+    from dragoman.translation.translator import Translator
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -142,15 +144,16 @@ def opened(options: Options) -> "Translator":
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
     )
-    translator = Translator.load(options.model, options.search, safeguards, options.ensemble, options.device)
-    if options.engine == "ctranslate2":
-        from dragoman.interop.ctranslate2 import CTranslate2
-
-        threads = options.threads or torch.get_num_threads()
-        engine = CTranslate2.open(options.model, options.compute_type, threads)
-        engine.check([], options.search, [])
-        translator.engine = engine
-    return translator
+    return Translator.load(
+        options.model,
+        options.search,
+        safeguards,
+        options.ensemble,
+        device=options.device,
+        engine=options.engine,
+        compute_type=options.compute_type,
+        threads=options.threads,
+    )
 
 
 def form(options: Options) -> Literal["text", "tsv", "jsonl"]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
 
 from dragoman.data.tokenizer import SURROGATE
-from dragoman.translation.translator import Translation
+from dragoman.translation.result import Translation
 
 InputFormat = Literal["text", "tsv", "jsonl"]
 OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]

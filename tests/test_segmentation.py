@@ -9,7 +9,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.segmentation import pieces, sentences
+from dragoman.text.segmentation import split_sentences, split_to_fit
 
 MARKED = [
     # No mark here is the end of a sentence unless a bar says so.
@@ -46,7 +46,7 @@ def at_most(length: int) -> Callable[[str], bool]:
 
 @pytest.mark.parametrize("marked", MARKED)
 def test_sentences_end_where_they_end(marked: str):
-    assert sentences(marked.replace("|", "")) == marked.split("|")
+    assert split_sentences(marked.replace("|", "")) == marked.split("|")
 
 
 def test_cutting_after_each_full_stop_is_not_enough():
@@ -58,7 +58,7 @@ def test_cutting_after_each_full_stop_is_not_enough():
 @settings(max_examples=200)
 @given(texts)
 def test_sentences_joined_are_the_text(text: str):
-    found = sentences(text)
+    found = split_sentences(text)
     assert "".join(found) == text
     assert all(found)
 
@@ -66,7 +66,7 @@ def test_sentences_joined_are_the_text(text: str):
 @settings(max_examples=200)
 @given(texts, st.integers(1, 30))
 def test_pieces_joined_are_the_text_and_each_fits(text: str, length: int):
-    found = pieces(text, at_most(length))
+    found = split_to_fit(text, at_most(length))
     assert "".join(found) == text
     assert all(0 < len(piece) <= length for piece in found)
 
@@ -77,9 +77,9 @@ def test_pieces_joined_are_the_text_and_each_fits(text: str, length: int):
 )
 def test_pieces_are_whole_sentences_and_as_few_as_possible(parts: list[str], length: int):
     text = "".join(parts)
-    found = pieces(text, at_most(length))
-    assert sentences(text) == parts
-    assert [part for piece in found for part in sentences(piece)] == parts
+    found = split_to_fit(text, at_most(length))
+    assert split_sentences(text) == parts
+    assert [part for piece in found for part in split_sentences(piece)] == parts
     assert len(found) == fewest([len(part) for part in parts], length)
 
 
@@ -97,8 +97,8 @@ def test_one_sentence_a_piece_is_not_the_fewest():
 
 
 def test_a_text_that_fits_is_one_piece_and_an_empty_one_is_none():
-    assert pieces("One. Two.", at_most(9)) == ["One. Two."]
-    assert pieces("", at_most(9)) == []
+    assert split_to_fit("One. Two.", at_most(9)) == ["One. Two."]
+    assert split_to_fit("", at_most(9)) == []
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_a_text_that_fits_is_one_piece_and_an_empty_one_is_none():
     ],
 )
 def test_what_does_not_fit_is_cut_at_clauses_then_words_then_characters(text: str, length: int, expected: list[str]):
-    assert pieces(text, at_most(length)) == expected
+    assert split_to_fit(text, at_most(length)) == expected
 
 
 def test_a_character_that_does_not_fit_stays():
-    assert pieces("ab", lambda text: False) == ["a", "b"]
+    assert split_to_fit("ab", lambda text: False) == ["a", "b"]
 
 
 @pytest.mark.parametrize("unit", ["It is so. ", "word ", "x", "clause, ", "漢。", "e\u0301"])
@@ -131,7 +131,7 @@ def test_few_characters_are_asked_about(unit: str):
         asked.append(len(piece))
         return len(piece) <= 500
 
-    pieces(text, fits)
+    split_to_fit(text, fits)
     assert sum(asked) < 20 * len(text)
     assert len(asked) < 20 * len(text) / 500 + 20
 
@@ -166,6 +166,6 @@ def test_adding_a_sentence_at_a_time_would_ask_about_many():
 def test_long_nonsense_is_cut_in_linear_time(unit: str):
     text = unit * (100_000 // len(unit))
     began = time.process_time()
-    assert "".join(sentences(text)) == text
-    assert "".join(pieces(text, at_most(500))) == text
+    assert "".join(split_sentences(text)) == text
+    assert "".join(split_to_fit(text, at_most(500))) == text
     assert time.process_time() - began < 6  # 0.5 on a quiet core; quadratic, many minutes

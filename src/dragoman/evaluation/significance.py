@@ -1,0 +1,75 @@
+"""Estimate how far chance moves a score, and whether two systems really differ: paired bootstrap resampling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
+
+from dragoman.evaluation.metrics import normalise_references
+
+RESAMPLES = 1000  # test sets that are drawn from the one there is
+MAX_RESAMPLED = 10_000  # sentences; the library holds RESAMPLES times as many rows in memory
+LONGEST_FOR_TER = 300  # words; shifting them takes the library time that grows with the square and worse
+FEW = 30  # sentences that cannot stand for others
+CHANCE = 0.05  # a difference that comes by chance less often than this is significant
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Hold a score of one system, its confidence interval, and how it compares with the first system."""
+
+    name: str
+    value: float
+    low: float  # 95 % of the test sets drawn from this one, with repetition, score from here
+    high: float  # to here
+    p: float | None  # how often chance alone makes such a difference to the first system; None: no difference
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} ({self.low:.1f} to {self.high:.1f})"
+
+
+def estimate_scores(
+    systems: Sequence[Sequence[str]], references: Sequence[str], tokenize: str = "13a"
+) -> list[list[Estimate]]:
+    """Return BLEU, chrF and TER of each system with confidence intervals, compared with the first system.
+
+    Paired bootstrap resampling (Koehn 2004) as sacreBLEU does it. TER is missing where a sentence has more than
+    LONGEST_FOR_TER words. Raise ValueError where the numbers of sentences differ.
+    """
+    for translations in systems:
+        references = normalise_references(translations, references)
+    metrics: dict[str, Any] = {"BLEU": BLEU(tokenize=tokenize), "chrF2": CHRF()}
+    if not any(is_too_long_for_ter(texts) for texts in (references, *systems)):
+        metrics["TER"] = TER()
+    named: list[tuple[str, Sequence[str]]] = [("", list(translations)) for translations in systems]
+    signatures, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=RESAMPLES)()
+    estimates: list[list[Estimate]] = [[] for _ in systems]
+    for name in metrics:
+        of_systems = cast(list[Any], results[name])
+        for of_system, result in zip(estimates, of_systems, strict=True):
+            # For two systems of the same score the library gives a p-value; they do not differ.
+            p = None if result.score == of_systems[0].score else result.p_value
+            low, high = float(result.mean - result.ci), float(result.mean + result.ci)
+            of_system.append(Estimate(name, result.score, low, high, p, str(signatures[name])))
+    return estimates
+
+
+def is_too_long_for_ter(texts: Sequence[str]) -> bool:
+    return any(len(text.split()) > LONGEST_FOR_TER for text in texts)
+
+
+def describe_difference(first: Estimate, second: Estimate, sentences: int) -> str:
+    """Return a sentence that compares the first system with the second, for which `p` was measured."""
+    gain = (second.value - first.value) if first.name == "TER" else (first.value - second.value)
+    if second.p is None:
+        return f"{first.name} {first} against {second}: no difference"
+    difference = f"{first.name} {first} against {second}: {abs(gain):.1f} {'better' if gain > 0 else 'worse'}"
+    if sentences < FEW:
+        return f"{difference}; {sentences} sentences are too few to tell it from chance"
+    verdict = "significant" if second.p < CHANCE else "not significant"
+    return f"{difference}, {verdict} (p = {second.p:.3f})"

@@ -1,0 +1,48 @@
+"""In which scripts a text and a language are written: LATIN, HANGUL, CJK, ..., as Unicode names them."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from dragoman.data.check.characters import script_of
+from dragoman.errors import DragomanError
+
+RECORD = "scripts.json"  # in a model folder
+MIN_SHARE = 0.005
+
+script = lru_cache(1 << 17)(script_of)
+
+
+def scripts_of(text: str) -> Counter[str]:
+    """Return how many letters of each script the text has."""
+    scripts: Counter[str] = Counter()
+    for character, times in Counter(text).items():
+        if name := script(character):
+            scripts[name] += times
+    return scripts
+
+
+def usual_scripts(texts: Iterable[str]) -> list[str]:
+    """Return the scripts of at least MIN_SHARE of a language's letters, which includes those of foreign names."""
+    scripts: Counter[str] = Counter()
+    for text in texts:
+        scripts += scripts_of(text)
+    return sorted(script for script, letters in scripts.items() if letters >= MIN_SHARE * scripts.total())
+
+
+def read_scripts(folder: Path) -> tuple[str, ...]:
+    """Return the scripts that training recorded in a model folder, none where it did not.
+
+    Raises DragomanError where the record is not a list of scripts.
+    """
+    file = folder / RECORD
+    if not file.is_file():
+        return ()
+    with contextlib.suppress(ValueError, RecursionError):
+        scripts = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(scripts, list) and all(isinstance(script, str) for script in scripts):
+            return tuple(scripts)
+    raise DragomanError(f"{file}: not a list of scripts")

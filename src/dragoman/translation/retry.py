@@ -1,0 +1,91 @@
+"""The second search for segments whose first translation is faulty: more careful, and with placeholders taken out.
+
+"The {name} sees %s." is searched for as "The sees." and its placeholders are put back where the words beside them went,
+so that each comes back exactly once, whatever the model makes of the words.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.text import placeholders
+from dragoman.translation.annotate import Annotator
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.segments import Segment
+
+CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
+
+
+def careful(search: SearchConfig) -> SearchConfig:
+    """Return the settings of the second search: a plain beam search that repeats no n-gram."""
+    return replace(
+        search,
+        beam=max(search.beam, CAREFUL_BEAM),
+        beam_groups=1,
+        n_best=1,
+        no_repeat_ngram=search.no_repeat_ngram or CAREFUL_NGRAM,
+        temperature=None,
+        top_k=None,
+        top_p=1.0,
+    )
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A segment that is searched for again."""
+
+    segment: Segment
+    bare: Segment  # the same without its placeholders
+    removed: Sequence[placeholders.Removed]
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to search for besides placeholders and punctuation."""
+        return any(map(str.isalnum, self.bare.text))
+
+
+def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguards: Safeguards) -> Iterator[Retry]:
+    """Yield each segment with its placeholders taken out, if the safeguards ask for that."""
+    bare = [
+        placeholders.remove(segment.text, safeguards.numbers) if safeguards.placeholders else (segment.text, [])
+        for segment in segments
+    ]
+    ids = tokenizer.encode_all([text for text, _ in bare])
+    for segment, (text, removed), bare_ids in zip(segments, bare, ids, strict=True):
+        yield Retry(segment, replace(segment, text=text, ids=bare_ids), removed)
+
+
+def untranslated(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
+    """Return what stands for a segment without words: the segment as it is, behind its prefix if it has one."""
+    if not retry.segment.prefix:
+        return retry.segment.text
+    return put_back(retry, f"{retry.segment.prefix} {retry.bare.text}", [], annotator, safeguards).strip()
+
+
+def put_back(retry: Retry, text: str, tokens: Ids, annotator: Annotator, safeguards: Safeguards) -> str:
+    """Return the translation of the bare segment with the placeholders of the original in it, and no others.
+
+    The prefix stays as it was asked for, and a placeholder that stands there does not come twice. `tokens` are those of
+    the translation, for its alignment.
+    """
+    if not safeguards.placeholders:
+        return text
+    start = len(retry.bare.prefix) if text.startswith(retry.bare.prefix) else 0
+    rest = text[start:].lstrip()
+    prefix = text[: len(text) - len(rest)]
+    in_prefix = Counter(placeholder.text for placeholder in placeholders.find(prefix, safeguards.numbers))
+    missing = []
+    for placeholder in retry.removed:
+        if in_prefix[placeholder.text]:
+            in_prefix[placeholder.text] -= 1
+        else:
+            missing.append(placeholder)
+    links = None
+    if placeholders.find(rest, safeguards.numbers):  # invented ones; without them the alignment no longer fits
+        rest = placeholders.remove(rest, safeguards.numbers)[0]
+    elif missing and (all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids)):
+        links = [(source, target - len(prefix)) for source, target in all_links if target >= len(prefix)]
+    return prefix + placeholders.restore(rest, retry.bare.text, missing, links, safeguards.numbers)

@@ -1,0 +1,63 @@
+"""From file to BLEU: how many files of dragoman a sentence passes in `dragoman evaluate`, and which.
+
+A file counts where one of its functions runs between the reading of the first line and the BLEU score. Not counted are
+the command line, errors and settings, which handle no sentence, and what runs while the model is loaded. The sentences
+are ordinary ones: none is translated a second time because something was wrong with the first translation.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from conftest import write_tsv
+
+import dragoman
+from dragoman.cli import main
+from dragoman.data.corpus import Pair, read_lines
+from dragoman.evaluation.metrics import evaluate
+from dragoman.translation.translator import Translator
+
+PACKAGE = Path(dragoman.__file__).parent
+BUDGET = 19  # on its way to 14
+NO_SENTENCE = {"cli.py", "errors.py", "config"}
+
+
+def files_between(start: Callable, stop: Callable, without: Callable, work: Callable[[], object]) -> set[str]:
+    """Return the files of dragoman whose functions `work` calls after `start` is called and until `stop` returns,
+    leaving out what `without` calls.
+    """
+    files: set[str] = set()
+    running, loading = False, 0
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal running, loading
+        code = frame.f_code
+        running = running or (event == "call" and code is start.__code__)
+        if code is without.__code__:
+            loading += {"call": 1, "return": -1}.get(event, 0)
+        if running and not loading and event == "call" and code.co_filename.startswith(str(PACKAGE)):
+            files.add(str(Path(code.co_filename).relative_to(PACKAGE)))
+        if event == "return" and code is stop.__code__:
+            running = False
+
+    sys.setprofile(watch)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return files
+
+
+def test_a_sentence_passes_few_files_from_file_to_bleu(trained: Path, pairs: list[Pair], tmp_path: Path):
+    translations = Translator.load(trained).translate([source for source, _ in pairs])
+    ordinary = [pair for pair, found in zip(pairs, translations, strict=True) if not found.retried]
+    assert len(ordinary) > 2
+    test = write_tsv(tmp_path / "test.tsv", ordinary[:20])
+    files = files_between(
+        read_lines, evaluate, Translator.load.__func__, lambda: main(["evaluate", "-m", str(trained), test])
+    )
+    files = {file for file in files if not NO_SENTENCE & {file, file.split("/")[0]}}
+    assert {"commands/evaluate.py", "data/corpus.py", "model/transformer.py", "evaluation/metrics.py"} <= files
+    assert len(files) <= BUDGET, "\n".join(sorted(files))
