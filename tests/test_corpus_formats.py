@@ -201,6 +201,24 @@ def test_words_name_corpora(words: str, found: tuple[CorpusSpec, ...]):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "a.tsv",
+        "a.tsv tag=bt",
+        "a.tsv weight=0.5 tag=bt",
+        "a.en a.de weight=1.25",
+        "a.tmx columns=en,de",
+        "a.txt weight=1 b.txt weight=1",
+    ],
+)
+def test_a_corpus_is_named_as_training_reads_it(line: str):
+    specs = parse_corpora(line.split())
+    named = tuple(word for spec in specs for word in spec.words())
+    assert parse_corpora(named) == specs
+    assert " ".join(named) == line
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         ("weight=2 a.tsv", "weight=2: an option comes after the corpus"),

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: what is drawn at random needs no noise")
     from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
-    from dragoman.synthesis.shard import check_shares, shard_of
+    from dragoman.synthesis.shard import check_synthesis, parse_shard
 
     if options.out.suffix != ".tsv":
         raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
@@ -70,20 +70,21 @@ def main(arguments: list[str]) -> None:
         if suffix_of(file) in OF_PAIRS:
             raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
     result = CorpusSpec((str(options.out),), tag=options.tag)
-    shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search)
+    shard = parse_shard(options.shard, options.ray)
+    check_synthesis(options.block, options.search)
     check_compute(options.engine, options.compute_type)
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 
     from dragoman.device import device_of
     from dragoman.model_folder import find_model
-    from dragoman.synthesis.cluster import synthesise_on_ray
-    from dragoman.synthesis.jobs import Job, synthesise, words
+    from dragoman.synthesis.job import Job
     from dragoman.synthesis.progress import TextProgress
+    from dragoman.synthesis.ray import synthesise_on_ray
+    from dragoman.synthesis.synthesise import synthesise
 
     torch.set_num_threads(settings.threads or torch.get_num_threads())
-    task = Job(
+    job = Job(
         model=find_model(Path(options.model)),
         text=options.text,
         out=options.out,
@@ -96,6 +97,6 @@ def main(arguments: list[str]) -> None:
         compute_type=options.compute_type,
     )
     progress, device = TextProgress(quiet=options.quiet), device_of(settings.device)
-    record = synthesise_on_ray(task, progress) if options.ray else synthesise(task, shard, device, progress)
+    record = synthesise_on_ray(job, progress) if options.ray else synthesise(job, shard, device, progress)
     if record:
-        print(" ".join(words(result)))
+        print(" ".join(result.words()))

@@ -17,7 +17,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.data.spec import CorpusSpec
-    from dragoman.synthesis.jobs import Job
+    from dragoman.synthesis.job import Job
 
 ENCODER_LAYERS, DECODER_LAYERS = 6, 1  # of a student, where nobody says: depth costs most where it is paid per word
 
@@ -77,10 +77,10 @@ def main(arguments: list[str]) -> None:
         raise UsageError("distill runs in one process: share the translation with --shard, train with dragoman train")
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
-    from dragoman.synthesis.shard import check_shares, shard_of
+    from dragoman.synthesis.shard import check_synthesis, parse_shard
 
-    shard = shard_of(options.shard, options.ray)
-    check_shares(options.block, options.search)
+    shard = parse_shard(options.shard, options.ray)
+    check_synthesis(options.block, options.search)
     check_compute(options.engine, options.compute_type)
     corpora, test = parse_corpora(options.train), options.test or options.dev
     for words in () if options.shard else (options.dev, test):
@@ -92,10 +92,10 @@ def main(arguments: list[str]) -> None:
     from dragoman.evaluation.compare import compare_models
     from dragoman.files import replace_file
     from dragoman.model_folder import find_model
-    from dragoman.synthesis.cluster import synthesise_on_ray
-    from dragoman.synthesis.jobs import synthesise
     from dragoman.synthesis.progress import TextProgress
-    from dragoman.synthesis.student import prepare
+    from dragoman.synthesis.ray import synthesise_on_ray
+    from dragoman.synthesis.student import prepare_student
+    from dragoman.synthesis.synthesise import synthesise
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> None:
         return
     run = run_of(options, jobs, corpora)
     is_new = not any((out / "checkpoints").glob("step-*"))
-    if is_new and (warning := prepare(run, teacher)):
+    if is_new and (warning := prepare_student(run, teacher)):
         progress.log(warning)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
@@ -142,7 +142,7 @@ def defaults(arguments: list[str]) -> Options:
 
 def job_of(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":
     """Return the job that translates one corpus."""
-    from dragoman.synthesis.jobs import Job
+    from dragoman.synthesis.job import Job
 
     return Job(
         model=teacher,
@@ -157,16 +157,14 @@ def job_of(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> 
     )
 
 
-def run_of(options: Options, jobs: list["Job"], origins: tuple["CorpusSpec", ...]) -> RunConfig:
+def run_of(options: Options, jobs: list["Job"], specs: tuple["CorpusSpec", ...]) -> RunConfig:
     """Return the training of the student: on the teacher's translations, and on the original pairs if wanted."""
-    from dragoman.synthesis.jobs import words
-
-    pairs = [replace(origin, files=(str(job.out),), columns=None) for job, origin in zip(jobs, origins, strict=True)]
+    corpora = [replace(spec, files=(str(job.out),), columns=None) for job, spec in zip(jobs, specs, strict=True)]
     if options.originals:
-        pairs += [replace(origin, weight=origin.weight * options.originals) for origin in origins]
+        corpora += [replace(spec, weight=spec.weight * options.originals) for spec in specs]
     return RunConfig(
         preset=options.preset,
-        train=tuple(word for origin in pairs for word in words(origin)),
+        train=tuple(word for spec in corpora for word in spec.words()),
         dev=options.dev,
         init_from=str(Path(options.out) / "start"),
         out=options.out,

@@ -43,6 +43,20 @@ class CorpusSpec:
     def name(self) -> str:
         return " and ".join(display_path(file) for file in self.files)
 
+    def words(self) -> tuple[str, ...]:
+        """Return how the corpus is named to `--train`, the inverse of `parse_corpora`.
+
+        A single file whose name does not say that it has both sides would become one corpus with the next file: an
+        explicit weight separates them.
+        """
+        alone = len(self.files) == 1 and suffix_of(self.files[0]) not in OF_PAIRS
+        options = {
+            "weight": f"{self.weight:.15g}" if alone or self.weight != 1 else "",
+            "tag": self.tag,
+            "columns": ",".join(self.columns or ()),
+        }
+        return (*self.files, *(f"{name}={value}" for name, value in options.items() if value))
+
     @property
     def format(self) -> str:
         """The suffix that decides how to read it: '.tsv', '.jsonl', ...; '' for two files of plain text."""

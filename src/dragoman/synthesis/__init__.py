@@ -1,1 +1,1 @@
-"""Sentence pairs that a model makes: for a student (distillation), or from text in the target language alone."""
+"""Make sentence pairs with a model: for a student (distillation), or from text in the target language alone."""

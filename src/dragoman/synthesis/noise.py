@@ -1,15 +1,15 @@
-"""Noise on the source side of back-translated pairs (Edunov et al. 2018, section 3.2).
+"""Add noise to the source side of back-translated pairs (Edunov et al. 2018, section 3.2).
 
-A model that learns from disturbed sources has to find out what was meant, and does not learn the habits of the model
-that wrote them.
+A model that learns from noisy sources has to find out what was meant, and does not learn the habits of the model that
+wrote them.
 """
 
 import re
 from random import Random
 
 DROPPED = REPLACED = 0.1  # share of the words
-FARTHEST = 3  # places that a word may move
-BLANK = "_"  # what stands for a word that was replaced
+FARTHEST = 3  # positions that a word may move
+BLANK = "_"  # what replaces a word
 
 # Scripts without spaces between words: there, each character counts as a word.
 UNSPACED = (
@@ -18,15 +18,15 @@ UNSPACED = (
 WORD = re.compile(rf"(\s*)([{UNSPACED}]|[^\s{UNSPACED}]+)")
 
 
-def disturbed(text: str, random: Random) -> str:
-    """`text` with words dropped, replaced and moved a little; where there are words, at least one is left.
+def add_noise(text: str, random: Random) -> str:
+    """Return the text with words dropped, replaced and moved a little; at least one word stays where there are any.
 
-    Spaces belong to places, not to words: they stay.
+    Spaces belong to positions, not to words: they stay.
     """
-    found = WORD.findall(text.strip())
-    kept = [word for word in found if random.random() >= DROPPED] or found[:1]
+    spaced_words = WORD.findall(text.strip())
+    kept = [word for word in spaced_words if random.random() >= DROPPED] or spaced_words[:1]
     words = [BLANK if random.random() < REPLACED else word for _, word in kept]
-    # Nothing that is more than FARTHEST places behind can come before.
-    keys = [place + random.uniform(0, FARTHEST + 1) for place in range(len(words))]
+    # No word can overtake one that is more than FARTHEST positions before it.
+    keys = [position + random.uniform(0, FARTHEST + 1) for position in range(len(words))]
     order = sorted(range(len(words)), key=keys.__getitem__)
-    return "".join(space + words[place] for (space, _), place in zip(kept, order, strict=True)).strip()
+    return "".join(space + words[position] for (space, _), position in zip(kept, order, strict=True)).strip()

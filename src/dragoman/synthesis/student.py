@@ -1,4 +1,4 @@
-"""What a student starts from."""
+"""Make the model that a student starts from."""
 
 import shutil
 from pathlib import Path
@@ -14,17 +14,17 @@ from dragoman.model_folder import load_model, write_model
 from dragoman.training.card import card_of_student
 
 
-def prepare(run: RunConfig, teacher: Path) -> str:
-    """Write the student before it has learned anything into the model folder `run.init_from`: the subwords of the
-    teacher, those of its weights that fit, and for all else weights drawn at random.
+def prepare_student(run: RunConfig, teacher: Path) -> str:
+    """Write the untrained student into the model folder `run.init_from`: the subwords of the teacher, those of its
+    weights that fit, and random weights for everything else.
 
-    Returns what there is to be said against it, or nothing.
+    Return a warning, or nothing.
     """
     folder = Path(run.init_from)
     parent, tokenizer = load_model(teacher)
     torch.manual_seed(run.training.seed)
     model = build(run.model, len(tokenizer), pad=PAD)
-    weights, theirs, inherited = parameter_count(model), parameter_count(parent), inherit(model, parent)
+    weights, theirs, inherited = parameter_count(model), parameter_count(parent), inherit_weights(model, parent)
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card_of_student(weights, inherited))
@@ -37,10 +37,10 @@ def prepare(run: RunConfig, teacher: Path) -> str:
 
 
 @torch.no_grad()
-def inherit(student: Model, teacher: Model) -> int:
-    """Give the student what fits of a teacher that is as wide: its word matrices, and its layers from the lowest on.
+def inherit_weights(student: Model, teacher: Model) -> int:
+    """Copy the weights that fit from a teacher of the same width: its word matrices, and its layers from the lowest on.
 
-    Returns the number of weights. What the teacher would say is then a shorter way off.
+    Return the number of weights. The student then has less to learn to write what its teacher writes.
     """
     both_transformers = isinstance(student, Transformer) and isinstance(teacher, Transformer)
     if not both_transformers or student.config.d_model != teacher.config.d_model:

@@ -1,0 +1,161 @@
+"""Make pairs in blocks of texts: each block is a file that is there whole or not at all, and knows its provenance.
+
+So killed work resumes with the next block, and several processes or machines share the blocks.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import torch
+
+from dragoman.data.corpus import SHOWN, first_few
+from dragoman.data.spec import CorpusSpec
+from dragoman.errors import DragomanError
+from dragoman.files import atomic_file, fingerprint, replace_file, sync
+from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed
+from dragoman.synthesis.noise import add_noise
+from dragoman.synthesis.progress import TextProgress
+from dragoman.text.faults import find_faults
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
+
+FAULTY = "translations with a fault"  # a reason to leave out, followed by the fault
+
+
+def make_blocks(
+    job: Job, numbers: Sequence[int], provenance: Record, device: torch.device, progress: TextProgress
+) -> None:
+    """Translate the blocks with these numbers, and write each as soon as it is done."""
+    translator = Translator.load(
+        job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
+    )
+    wanted, texts, done = set(numbers), job.texts(), 0
+    progress.begin(job.out.name, len(numbers) * job.block)
+    try:
+        for number in range(max(numbers) + 1):
+            block = list(islice(texts, job.block))
+            if number in wanted:
+                data = encode_block(job, provenance, number, block, translator)
+                replace_file(job.block_file(number), data, shared=True)
+                done += len(block)
+                progress.reached(done)
+    finally:
+        progress.stop()
+
+
+def encode_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
+    """Return the file of a block: a line of JSON about it, and then its pairs as TSV."""
+    left_out: dict[str, list[str]] = {}
+    pairs = []
+    for index, text, translation in translate_block(job, block, translator, left_out):
+        if job.noise is not None:
+            translation = add_noise(translation, Random(f"{job.noise} {number * job.block + index}"))
+        pairs.append((text, translation) if isinstance(job.text, CorpusSpec) else (translation, text))
+    body = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+    head = {
+        "made_of": sha256(as_json(provenance)),
+        "texts": len(block),
+        "pairs": len(pairs),
+        "left_out": {reason: [len(locations), locations[: SHOWN + 1]] for reason, locations in left_out.items()},
+        "sha256": sha256(body),
+    }
+    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + body
+
+
+def translate_block(
+    job: Job, block: list[LocatedText], translator: Translator, left_out: dict[str, list[str]]
+) -> Iterator[tuple[int, str, str]]:
+    """Yield (index in the block, text, translation) of pairs to learn from; `left_out` gets the locations of the rest
+    by reason.
+    """
+    tokenizer = translator.tokenizer
+    max_tokens = min(job.max_tokens, translator.max_source_tokens + 1)
+    # Only this much of a text is tokenised: a longer one has too many tokens in any case.
+    limit = 4 * max_tokens * max(map(len, tokenizer.pieces))
+    texts = [one_column(text) for _, text in block]
+    lengths = [len(ids) + 1 for ids in tokenizer.encode_all([text[:limit] for text in texts], job.tag)]
+    usable = []
+    for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
+        if not text:
+            left_out.setdefault("blank lines", []).append(block[index].location)
+        elif length > max_tokens:
+            left_out.setdefault(f"texts longer than {max_tokens} tokens", []).append(block[index].location)
+        else:
+            usable.append(index)
+    translations = translator.translate([texts[index] for index in usable], [job.tag] * len(usable))
+    for index, translation in zip(usable, translations, strict=True):
+        text = one_column(translation.text)
+        if faults := find_faults(texts[index], text, finished=translation.finished):
+            left_out.setdefault(f"{FAULTY} ({faults[0]})", []).append(block[index].location)
+        else:
+            yield index, texts[index], text
+
+
+def one_column(text: str) -> str:
+    """Return text as TSV can hold it, without white space around it that a reader might take for a line end."""
+    return text.replace("\t", " ").replace("\n", " ").strip()
+
+
+def join_blocks(job: Job, started: Record, count: int) -> Record:
+    """Write the finished file from its blocks, and its record beside it. Raise DragomanError for a damaged block."""
+    provenance = sha256(as_json(started["made_of"]))
+    texts, pairs = 0, 0
+    left_out: dict[str, tuple[int, list[str]]] = {}
+    joined = job.blocks_folder / "joined"
+    with atomic_file(joined, shared=True) as draft:
+        with draft.open("wb") as opened:
+            for number in range(count):
+                head, body = read_block(job.block_file(number), provenance)
+                texts, pairs = texts + head["texts"], pairs + head["pairs"]
+                for reason, (more, locations) in head["left_out"].items():
+                    before, first = left_out.get(reason, (0, []))
+                    left_out[reason] = (before + more, [*first, *locations][: SHOWN + 1])
+                opened.write(body)
+        counts = {reason: number for reason, (number, _) in left_out.items()}
+        if texts != started["texts"] or texts != pairs + sum(counts.values()):
+            raise inputs_changed(job)
+        notes = left_out_notes(job, started, left_out, pairs)
+        if not pairs:
+            raise DragomanError(f"{job.out}: there is no pair to write: {'; '.join(notes)}")
+        notes = started["notes"] + notes
+        record = {**started, "pairs": pairs, "left_out": counts, "notes": notes, **fingerprint(draft)}
+    joined.replace(job.out)
+    sync(job.out.parent)
+    replace_file(job.record_file, as_json(record))
+    shutil.rmtree(job.blocks_folder, ignore_errors=True)
+    return record
+
+
+def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, list[str]]], pairs: int) -> list[str]:
+    """Return a sentence for each reason why texts were left out, and a warning of a teacher that mostly fails."""
+    names = " and ".join(started["files"])
+    notes = [
+        f"{names}: left out {count:,} {reason} ({first_few(locations)})"
+        for reason, (count, locations) in left_out.items()
+    ]
+    faulty = sum(count for reason, (count, _) in left_out.items() if reason.startswith(FAULTY))
+    if faulty > pairs:
+        notes.append(f"{names}: {faulty:,} translations with a fault are many: is {job.model} trained well enough?")
+    return notes
+
+
+def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
+    """Return what a block says about itself, and its pairs. Delete it and raise DragomanError where it is damaged."""
+    first, _, body = file.read_bytes().partition(b"\n")
+    try:
+        head = json.loads(first)
+        if (head["made_of"], head["sha256"]) == (provenance, sha256(body)):
+            return head, body
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    file.unlink()
+    raise DragomanError(f"{file}: damaged, and deleted; the same command makes it anew")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

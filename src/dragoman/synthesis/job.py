@@ -1,0 +1,186 @@
+"""Describe what is translated by which model and how, and keep on disk what a file of pairs was made from.
+
+The same job makes the same bytes. A job that was begun or finished is recognised by its provenance: everything that
+decides the bytes. Nothing made from something else is ever mixed in.
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from dragoman.config import SearchConfig, as_dict
+from dragoman.data.corpus import LeftOut, read_lines, stream
+from dragoman.data.spec import CorpusSpec, check_present, display_path
+from dragoman.errors import DragomanError
+from dragoman.files import MANIFEST, fingerprint, replace_file
+from dragoman.model_folder import find_model, verify
+
+Record = dict[str, Any]  # JSON: what a job makes, and from what
+
+
+class LocatedText(NamedTuple):
+    """A text to translate and where it was read: 'news.tsv:12'."""
+
+    location: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """Describe what is translated by which model, and how."""
+
+    model: Path
+    "model folder or run folder"
+    text: CorpusSpec | tuple[str, ...]
+    "a corpus, whose sources are translated; or files of text that becomes the target of its own translation"
+    out: Path
+    "TSV, source TAB target"
+    search: SearchConfig = SearchConfig()
+    tag: str = ""
+    "put in front of every text, for models that were trained with tags"
+    max_tokens: int = 256
+    "longer texts are left out; in tokens, EOS included"
+    noise: int | None = None
+    "seed of the noise on the translations; None: no noise"
+    block: int = 1000
+    "texts that are translated and saved together"
+    engine: Literal["native", "ctranslate2"] = "native"
+    compute_type: str = "float32"
+    "what CTranslate2 computes in"
+
+    @property
+    def blocks_folder(self) -> Path:
+        return self.out.with_name(f"{self.out.name}.parts")
+
+    @property
+    def record_file(self) -> Path:
+        """What the finished file was made from."""
+        return self.out.with_name(f"{self.out.name}.json")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.text.files if isinstance(self.text, CorpusSpec) else self.text
+
+    def block_file(self, number: int) -> Path:
+        return self.blocks_folder / f"{number:08d}"
+
+    def provenance(self) -> Record:
+        """Return all that decides the bytes. Raise DragomanError where the model or a file is missing or damaged."""
+        folder = find_model(self.model)
+        verify(folder)
+        check_present(self.files)
+        corpus = self.text if isinstance(self.text, CorpusSpec) else None
+        made_of = {
+            "model": fingerprint(folder / MANIFEST)["sha256"],
+            "text": [fingerprint(Path(file))["sha256"] for file in self.files],
+            "direction": "forward" if corpus else "back",
+            "columns": corpus.columns if corpus else None,
+            "tag": self.tag,
+            "longest": self.max_tokens,
+            "noise": self.noise,
+            "block": self.block,
+            "engine": self.engine if self.engine == "native" else f"{self.engine} {self.compute_type}",
+            **as_dict(self.search),
+        }
+        return json.loads(json.dumps(made_of))
+
+    def texts(self, notes: list[str] | None = None) -> Iterator[LocatedText]:
+        """Yield every text in order, blank ones too; a sentence about what has no text is added to `notes`."""
+        if isinstance(self.text, CorpusSpec):
+            left_out = LeftOut(self.text)
+            for row in stream(self.text, left_out):
+                yield LocatedText(f"{self.text.name}:{row.number}", row.source)
+            if notes is not None:
+                notes += left_out.notes()
+            return
+        for file in self.text:
+            for number, line in enumerate(read_lines(file), start=1):
+                yield LocatedText(f"{display_path(file)}:{number}", line or "")
+
+
+def finished_record(job: Job, provenance: Record) -> Record | None:
+    """Return the record of the finished file, None where there is no such file yet.
+
+    Raise DragomanError where the file was made by another job, or changed since.
+    """
+    if not job.out.exists():
+        return None
+    if not job.record_file.exists():
+        if job.blocks_folder.exists():  # killed while joining
+            return None
+        raise DragomanError(f"{job.out}: there already, and not made by this command; choose another name")
+    record = read_record(job.record_file, "pairs", "sha256")
+    refuse_other_job(job, record, provenance, f"{job.out} and {job.record_file}")
+    if fingerprint(job.out)["sha256"] != record["sha256"]:
+        raise DragomanError(f"{job.out}: changed since it was made; delete it, and the same command makes it anew")
+    shutil.rmtree(job.blocks_folder, ignore_errors=True)
+    return record
+
+
+def start_record(job: Job, provenance: Record) -> Record:
+    """Return what the blocks are made from, and how many texts there are; the first process writes it.
+
+    All texts are read once before anything is translated: what cannot be read is reported now, not after hours. Raise
+    DragomanError where there are blocks of another job.
+    """
+    file = job.blocks_folder / "record.json"
+    if file.exists():
+        record = read_record(file)
+        if any(job.blocks_folder.glob("[0-9]*")):
+            refuse_other_job(job, record, provenance, str(job.blocks_folder))
+        if record["made_of"] == provenance:
+            return record
+    notes: list[str] = []
+    count = sum(1 for _ in job.texts(notes))
+    if not count:
+        raise DragomanError(f"{' and '.join(map(display_path, job.files))}: no text in it")
+    record = {
+        "made_of": provenance,
+        "model": display_path(str(job.model)),
+        "files": [display_path(file) for file in job.files],
+        "texts": count,
+        "notes": notes,
+    }
+    replace_file(file, as_json(record), shared=True)
+    return record
+
+
+def block_count(job: Job, record: Record) -> int:
+    """Return the number of blocks of a job that was started."""
+    return -(-record["texts"] // job.block)
+
+
+def read_record(file: Path, *keys: str) -> Record:
+    """Return a record that has these keys. Raise DragomanError where it is damaged."""
+    with contextlib.suppress(ValueError, RecursionError):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(record, dict) and record.keys() >= {"made_of", "texts", "notes", *keys}:
+            return record
+    raise DragomanError(f"{file}: damaged; delete it, and the same command starts over")
+
+
+def refuse_other_job(job: Job, record: Record, provenance: Record, to_delete: str) -> None:
+    """Raise DragomanError naming the settings in which a record differs from this job."""
+    before = record["made_of"]
+    names = [name for name in {**provenance, **before} if provenance.get(name) != before.get(name)]
+    if names:
+        raise DragomanError(
+            f"{job.out} was made with another {' and another '.join(names)}: choose another name, "
+            f"or delete {to_delete} and start over"
+        )
+
+
+def inputs_changed(job: Job) -> DragomanError:
+    """Return the error for a model or a text that changed while it was translated."""
+    return DragomanError(
+        f"{' and '.join(map(display_path, job.files))}, or the model: changed during the translation; "
+        f"delete {job.blocks_folder} and start over"
+    )
+
+
+def as_json(record: Record) -> bytes:
+    return (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()
