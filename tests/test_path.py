@@ -5,12 +5,14 @@ the command line, errors and settings, which handle no sentence, and what runs w
 are ordinary ones: none is translated a second time because something was wrong with the first translation.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 from conftest import write_tsv
 
 import dragoman
@@ -50,14 +52,25 @@ def files_between(start: Callable, stop: Callable, without: Callable, work: Call
     return files
 
 
-def test_a_sentence_passes_few_files_from_file_to_bleu(trained: Path, pairs: list[Pair], tmp_path: Path):
+@pytest.fixture(scope="module")
+def files(trained: Path, pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     translations = Translator.load(trained).translate([source for source, _ in pairs])
     ordinary = [pair for pair, found in zip(pairs, translations, strict=True) if not found.retried]
     assert len(ordinary) > 2
-    test = write_tsv(tmp_path / "test.tsv", ordinary[:20])
-    files = files_between(
+    test = write_tsv(tmp_path_factory.mktemp("path") / "test.tsv", ordinary[:20])
+    passed = files_between(
         read_lines, evaluate, Translator.load.__func__, lambda: main(["evaluate", "-m", str(trained), test])
     )
-    files = {file for file in files if not NO_SENTENCE & {file, file.split("/")[0]}}
+    return {file for file in passed if not NO_SENTENCE & {file, file.split("/")[0]}}
+
+
+def test_a_sentence_passes_few_files_from_file_to_bleu(files: set[str]):
     assert {"commands/evaluate.py", "data/corpus.py", "model/transformer.py", "evaluation/metrics.py"} <= files
     assert len(files) <= BUDGET, "\n".join(sorted(files))
+
+
+def test_the_map_of_the_code_names_these_files(files: set[str]):
+    section = (
+        (PACKAGE / "README.md").read_text(encoding="utf-8").split("## The path of a sentence")[1].split("\n## ")[0]
+    )
+    assert set(re.findall(r"`([\w/]+\.py)`", section)) == files

@@ -43,7 +43,7 @@ class TrainingConfig:
     batch_tokens: Count | Literal["auto"] = 4096
     "maximum tokens in a batch, on each side, padding included; one batch is one update; auto: find what fits and pays"
     micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "split each batch into so many parts: the same update in less memory; default: one for each process"
+    "split each batch into this many parts: the same update in less memory; default: one per process"
     max_tokens: Count = 256
     "maximum sentence length in tokens; pairs with a longer side are skipped and counted"
     concatenate: Annotated[float, at_least(0), at_most(1)] = 0.0
