@@ -7,7 +7,6 @@ from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd.gradcheck import GradcheckError
 
 from dragoman.training import loss as module
 from dragoman.training.loss import output_loss
@@ -55,6 +54,7 @@ def test_the_loss_equals_that_of_pytorch(tokens, size, words, with_bias, smoothi
     torch.manual_seed(seed)
     given = some(tokens, size, words, with_bias)
     assert gap(output_loss(*given, smoothing), reference(given, smoothing)) <= 1e-12
+    assert gap(output_loss(*given, smoothing), reference(given, 0.95)) > 1e-6
 
 
 @BIASES
@@ -68,23 +68,6 @@ def test_the_gradients_equal_those_of_pytorch(smoothing, with_bias):
     assert len(ours) == 2 + with_bias
     assert all(gap(one, other) <= 1e-12 for one, other in zip(ours, theirs, strict=True))
     assert all(gap(one, other) > 1e-3 for one, other in zip(ours, others, strict=True))
-
-
-def test_another_smoothing_is_another_loss():
-    given = some()
-    assert gap(output_loss(*given, 0.2), reference(given, 0.1)) > 1e-3
-
-
-@SMOOTHINGS
-def test_the_gradient_is_the_derivative_of_the_loss(smoothing):
-    *tensors, labels = some()
-
-    def ours(*tensors: Tensor) -> Tensor:
-        return output_loss(*tensors, labels, smoothing)
-
-    assert torch.autograd.gradcheck(ours, tensors)
-    with pytest.raises(GradcheckError):
-        torch.autograd.gradcheck(lambda *given: ours(*given) + given[0].detach().sum(), tensors)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 7, 100])
@@ -114,7 +97,7 @@ def test_no_more_logits_exist_than_allowed(monkeypatch):
 
 @SMOOTHINGS
 def test_without_gradients_it_is_the_same(smoothing):
-    """The way of validation."""
+    """As in validation."""
     given = some()
     with torch.inference_mode():
         found = output_loss(*given, smoothing)
@@ -130,22 +113,6 @@ def test_only_what_learns_needs_a_gradient():
 
 
 # What it means.
-
-
-@SMOOTHINGS
-def test_the_gradient_is_what_was_predicted_minus_what_was_right(smoothing):
-    logits, labels = torch.randn(6, 5, requires_grad=True), torch.randint(5, (6,))
-    of_logits(logits, labels, smoothing).backward()
-    assert gap(logits.grad, logits.softmax(-1) - smoothed(labels, 5, smoothing)) <= 1e-12
-    assert gap(logits.grad, logits.softmax(-1) - smoothed(labels, 5, smoothing + 0.1)) > 1e-3
-
-
-def test_without_smoothing_it_is_minus_the_log_probability_of_the_labels():
-    logits, labels = torch.randn(6, 5), torch.randint(5, (6,))
-    log_p = logits.log_softmax(-1)
-    by_hand = -sum(log_p[token, label] for token, label in enumerate(labels))
-    assert gap(of_logits(logits, labels, 0.0), by_hand) <= 1e-12
-    assert gap(of_logits(logits, labels, 0.1), by_hand) > 1e-3
 
 
 def test_of_five_words_the_right_one_gets_92_percent_and_the_others_2():
@@ -170,14 +137,6 @@ def test_no_prediction_is_better_than_the_entropy_of_the_smoothed_label(scores):
     assert loss == pytest.approx(floor + divergence, abs=1e-10)
     assert float(of_logits(target.log(), label, 0.1)) == pytest.approx(floor, abs=1e-12)
     assert float(of_logits(target.log(), label, 0.0)) < floor
-
-
-def test_the_loss_is_a_sum_over_tokens():
-    vectors, weight, bias, labels = some()
-    parts = [output_loss(vectors[part], weight, bias, labels[part], 0.1) for part in (slice(2), slice(2, None))]
-    whole = output_loss(vectors, weight, bias, labels, 0.1)
-    assert gap(parts[0] + parts[1], whole) <= 1e-12
-    assert gap(parts[0] + parts[1], whole / 6) > 1e-3
 
 
 @SMOOTHINGS

@@ -90,8 +90,8 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(
     assert state(tmp_path / "run") == whole.state
 
 
-def test_a_run_with_additive_attention_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
-    """Its weight had another name in both files of tensors."""
+def test_a_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
+    """The weight of additive attention had another name in both files of tensors, and so had a setting."""
     model = tiny_transformer(attention=AttentionConfig(heads=2, score="additive"))
     config = dataclasses.replace(run_config(corpus, tmp_path / "whole", max_steps=6), model=model)
     run_training(config)
@@ -104,6 +104,8 @@ def test_a_run_with_additive_attention_of_version_0_1_is_resumed(corpus: Corpus,
         assert old.keys() != tensors.keys()
         save_file(old, file)
     signed_again(folder)
+    settings = tmp_path / "broken" / "config.toml"
+    settings.write_text(settings.read_text().replace("concatenate = ", "joined = "))
     run_training(broken)
     assert state(tmp_path / "broken") == state(tmp_path / "whole")
 

@@ -28,7 +28,11 @@ def previous_config(folder: Path) -> RunConfig | None:
     file = folder / "config.toml"
     if not any((folder / "checkpoints").glob("step-*")) or not file.exists():
         return None
-    return update(RunConfig(), read_toml(file), str(file))
+    settings = read_toml(file)
+    training = settings.get("training", {})
+    if "joined" in training:  # as version 0.1 called it
+        training["concatenate"] = training.pop("joined")
+    return update(RunConfig(), settings, str(file))
 
 
 def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
