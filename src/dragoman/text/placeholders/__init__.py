@@ -1,4 +1,4 @@
-"""What must come through a translation letter by letter: finding it, comparing it, taking it out, putting it back."""
+"""Keep placeholders through a translation: find and compare them, take them out, and put them back."""
 
 from dragoman.text.placeholders.detect import Placeholder, compare, find
 from dragoman.text.placeholders.restore import Removed, remove, restore

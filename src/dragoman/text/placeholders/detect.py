@@ -1,4 +1,4 @@
-"""What must come through a translation letter by letter: the patterns of it."""
+"""Find what must come through a translation letter by letter: addresses, code, tags, variables, numbers with units."""
 
 import re
 from collections import Counter
@@ -20,10 +20,9 @@ UNIT = rf"""(?:
     | [kMGT]?Hz | [kMG]?Wh? | m?Ah? | [mk]?V | k?J | k?cal | [kh]?Pa | bar | psi | dB | px | pt | em | dpi | ppi
 )(?!{LETTER}|\d)"""
 # Before and after a placeholder only Latin letters count as letters: a Korean particle follows it without a space.
-# No pattern goes back over what it has read, and none reads on past a place where it could begin itself: so the time is
-# linear in the text, whatever the text.
+# No pattern backtracks, and none reads on past a position where it could begin itself: time is linear for any text.
 PATTERNS: dict[Kind, str] = {
-    # Of letters beyond ASCII only those of alphabets.
+    # Beyond ASCII, only the letters of alphabets belong to an address.
     "url": r"""(?i: (?:https?|ftps?|sftp|ssh|git|file|wss?):// | (?:mailto:|www\.)[A-Za-z0-9] )
         [A-Za-z0-9_\-.~:/?\#\[\]@!$&'()*+,;=%{}\u00c0-\u058f]*+""",
     "email": r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
@@ -34,7 +33,7 @@ PATTERNS: dict[Kind, str] = {
         | [$\#%]\{[^{}\s]++\}
         | \{\s?(?:[^\W\d][\w.\[\]-]*+|\d*+)(?:![rsa])?
           (?:[:,][^{}\s]*+|,\s?(?:number|date|time|spellout|ordinal|duration)(?:,\s?[^{}]{0,64}+)?)?\s?\}""",
-    # After a number and a space, a percent sign before a word is per cent: "100 %ig".
+    # After a number and a space, a percent sign before a word means per cent: "100 %ig".
     "printf": rf"""%\([\w.]{{1,64}}\)[-+\#0]{{0,4}}(?:\d{{1,4}})?(?:\.\d{{1,4}})?[A-Za-z]
         | (?:(?<![\d%])|(?<=%\d))%L?\d{{1,2}}(?!\d|\$|\.\d|[A-Za-z](?![A-Za-z])|[hlqjzt]{{1,2}}[diouxX])
         | (?:(?<!\d)|(?<=%\d))
@@ -58,13 +57,13 @@ def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
 
 PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
-URL_END = ".,;:!?'*"  # belongs to the sentence
+URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """text[start:end] of the text that it was found in."""
+    """A placeholder that was found in a text: text[start:end]."""
 
     start: int
     end: int
@@ -73,19 +72,22 @@ class Placeholder:
 
 
 def find(text: str, numbers: bool = False) -> list[Placeholder]:
-    """From left to right, none overlapping another; with `numbers`, also amounts with a unit and times of day."""
-    found: list[Placeholder] = []
+    """Return the placeholders from left to right; none overlaps another.
+
+    numbers: whether amounts with a unit and times of day count as placeholders, too.
+    """
+    placeholders: list[Placeholder] = []
     if not numbers and not SIGN.search(text):
-        return found
+        return placeholders
     for match in (PLACEHOLDER_OR_NUMBER if numbers else PLACEHOLDER).finditer(text):
         kind = cast(Kind, match.lastgroup)
         end = match.end() if kind != "url" else match.start() + _url_length(match[0])
-        found.append(Placeholder(match.start(), end, text[match.start() : end], kind))
-    return found
+        placeholders.append(Placeholder(match.start(), end, text[match.start() : end], kind))
+    return placeholders
 
 
 def _url_length(url: str) -> int:
-    """Without the punctuation of the sentence around it, and closing brackets that it does not open."""
+    """Return its length without the punctuation of the sentence, and without closing brackets that it does not open."""
     counts, end = Counter(url), len(url)
     while url[end - 1] in URL_END or counts[url[end - 1]] > counts[BRACKETS.get(url[end - 1], url[end - 1])]:
         end -= 1
@@ -94,10 +96,11 @@ def _url_length(url: str) -> int:
 
 
 def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -> tuple[list[str], list[str]]:
-    """What the output has lost, and what it has that neither the source nor the prefix that was asked for has, each as
-    often as that is so.
+    """Return the placeholders that the output lost and those that it invented, as often as each is missing or extra.
+
+    Those that the prefix of the output was asked to have are not invented.
     """
-    before, after, asked = (
+    in_source, in_output, in_prefix = (
         Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output, prefix)
     )
-    return list((before - after).elements()), list((after - (before | asked)).elements())
+    return list((in_source - in_output).elements()), list((in_output - (in_source | in_prefix)).elements())

@@ -1,4 +1,19 @@
-"""What must come through a translation letter by letter: taking it out, and putting it back where it belongs."""
+"""Take placeholders out of a source, and put them back into its translation, each exactly once.
+
+>>> plain, removed = remove("Press <b>Save</b> to keep {name}.")
+>>> plain
+'Press Save to keep.'
+>>> [(item.text, item.offset, item.before, item.after) for item in removed]
+[('<b>', 5, ' ', 'Save'), ('</b>', 10, 'Save', ' '), ('{name}', 18, ' ', '.')]
+>>> alignment = [(0, 0), (6, 7), (11, 17), (14, 23)]  # Press-Drücke, Save-Speichern, to-um, keep-behalten
+>>> restore("Drücke Speichern um zu behalten.", plain, removed, alignment)
+'Drücke <b>Speichern</b> um zu behalten {name}.'
+
+How it works: the translation is split into tokens (words, marks and placeholders of its own), with a gap before each
+token and one at the end. Each removed placeholder gets a gap by the word that it stood beside and the alignment of that
+word; a pair of tags gets two gaps, around the translation of all words that it covered. Then nesting is enforced, and
+the placeholders are inserted gap by gap, with spaces as they had in the source.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -24,40 +39,46 @@ SEPARATING = {"br", "hr", "p", "div", "li", "td", "th", "tr"}  # tags that end a
 UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 SPACE_AFTER = regex.compile(r"[\p{L}\p{N}\p{M}_.,;:!?…%)\]}»”’]")
 SPACE_BEFORE = regex.compile(r"[\p{L}\p{N}\p{M}_(\[{«“‘¿¡&$<]")
-CLOSES = regex.compile(r"[\p{Pe}\p{Pf}.,;:!?…。，、！？：；]")
-OPENS = regex.compile(r"[\p{Ps}\p{Pi}¿¡]")
+CLOSING_MARK = regex.compile(r"[\p{Pe}\p{Pf}.,;:!?…。，、！？：；]")
+OPENING_MARK = regex.compile(r"[\p{Ps}\p{Pi}¿¡]")
 
 
 @dataclass(frozen=True)
 class Removed:
-    """A placeholder that was taken out: it belongs between plain[:at] and plain[at:].
+    """A placeholder that was taken out: it belongs between plain[:offset] and plain[offset:].
 
-    `before` and `after` are the words or marks that it touched: ' ' for a space, '' for the edge of the text.
+    `before` and `after` are the words, marks or placeholders that it touched: ' ' for a space, '' for the edge of the
+    text.
     """
 
     text: str
     kind: Kind
-    at: int
+    offset: int
     before: str = ""
     after: str = ""
 
     @property
     def tag(self) -> tuple[str, bool] | None:
-        """The name of a tag that stands around text, and whether it opens; None for '<br/>' and all else."""
+        """The name of a tag that stands around text and whether it opens; None for '<br/>' and everything else."""
         match = TAG_NAME.match(self.text) if self.kind == "tag" else None
         return (match[2].lower(), not match[1]) if match and not self.text.endswith("/>") else None
 
     @property
-    def clings_to_next(self) -> bool:
+    def opens_at_word(self) -> bool:
+        """Whether it is an opening tag with no space behind it."""
         return bool(self.tag and self.tag[1] and self.after.strip())
 
     @property
-    def clings_to_last(self) -> bool:
+    def closes_at_word(self) -> bool:
+        """Whether it is a closing tag with no space in front of it."""
         return bool(self.tag and not self.tag[1] and self.before.strip())
 
     @property
-    def leads(self) -> bool:
-        """Whether it goes with the word after it: a tag that opens, a count ("%d files"), what a word is joined to."""
+    def goes_with_next_word(self) -> bool:
+        """Whether it moves with the word after it, not with the one before.
+
+        So do an opening tag, a count ("%d files"), and what touches the next word alone ("{x}s").
+        """
         if self.tag:
             return self.tag[1]
         return (self.kind == "printf" and self.text[-1] in "diu") or (
@@ -65,38 +86,44 @@ class Removed:
         )
 
 
+# Taking out.
+
+
 def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
-    """The text as it reads with no placeholder in it, and these in their order."""
-    found = find(text, numbers)
-    if not found:
+    """Return the text as it reads without its placeholders, and these in order. `numbers` as in `find`."""
+    placeholders = find(text, numbers)
+    if not placeholders:
         return text, []
-    edges = [0, *(edge for placeholder in found for edge in (placeholder.start, placeholder.end)), len(text)]
-    parts = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    touching = [_outer_tokens(part) for part in parts]
-    taken: list[Removed] = []
+    edges = [0, *(edge for placeholder in placeholders for edge in (placeholder.start, placeholder.end)), len(text)]
+    between = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    outer_tokens = [_outer_tokens(part) for part in between]
+    removed: list[Removed] = []
     plain: list[str] = []
     length = 0
-    spaces, inline = [""], True  # since the last words: the spaces, and whether only tags inside a line were taken out
-    for index, part in enumerate(parts):
+    # Since the last words: the spaces, and whether nothing but tags inside a line was taken out.
+    spaces, only_inline = [""], True
+    for index, part in enumerate(between):
         words = part.strip()
         spaces.append(part[: len(part) - len(part.lstrip())])
         if words:
-            joint = _joint(plain[-1][-1], spaces, words[0], inline) if plain else ""
+            joint = _joint(plain[-1][-1], spaces, words[0], only_inline) if plain else ""
             plain += [joint, words]
             length += len(joint) + len(words)
-            spaces, inline = [part[len(part.rstrip()) :]], True
-        if index < len(found):
-            here = found[index]
-            before = touching[index][1] or (found[index - 1].text if index else "")
-            after = touching[index + 1][0] or (found[index + 1].text if index + 1 < len(found) else "")
-            taken.append(Removed(here.text, here.kind, length, before, after))
-            tag = taken[-1].tag
-            inline = inline and tag is not None and tag[0] not in SEPARATING
-    return "".join(plain), taken
+            spaces, only_inline = [part[len(part.rstrip()) :]], True
+        if index < len(placeholders):
+            here = placeholders[index]
+            before = outer_tokens[index][1] or (placeholders[index - 1].text if index else "")
+            after = outer_tokens[index + 1][0] or (
+                placeholders[index + 1].text if index + 1 < len(placeholders) else ""
+            )
+            removed.append(Removed(here.text, here.kind, length, before, after))
+            tag = removed[-1].tag
+            only_inline = only_inline and tag is not None and tag[0] not in SEPARATING
+    return "".join(plain), removed
 
 
 def _outer_tokens(part: str) -> tuple[str, str]:
-    """The first and the last; ' ' for a space."""
+    """Return the first and the last token; ' ' for a space, '' where there is none."""
     tokens = [match[0] for match in TOKEN.finditer(part)]
     return (
         " " if part[:1].isspace() else tokens[0] if tokens else "",
@@ -104,242 +131,258 @@ def _outer_tokens(part: str) -> tuple[str, str]:
     )
 
 
-def _joint(left: str, spaces: Sequence[str], right: str, inline: bool) -> str:
-    """What stands between two characters after all between them but the spaces was taken out."""
+def _joint(left: str, spaces: Sequence[str], right: str, only_inline: bool) -> str:
+    """Return what stands between two characters when everything between them but the spaces is gone."""
     if not any(spaces):
-        return " " if left.isalnum() and right.isalnum() and not inline else ""
-    if (not spaces[0] and OPENS.match(left)) or (not spaces[-1] and CLOSES.match(right)):
+        return " " if left.isalnum() and right.isalnum() and not only_inline else ""
+    if (not spaces[0] and OPENING_MARK.match(left)) or (not spaces[-1] and CLOSING_MARK.match(right)):
         return ""
     return next(filter(None, spaces))
+
+
+# Putting back.
 
 
 def restore(
     translation: str,
     plain: str,
-    taken: Sequence[Removed],
+    removed: Sequence[Removed],
     alignment: Sequence[tuple[int, int]] | None = None,
     numbers: bool = False,
 ) -> str:
-    """The translation of `plain` with each placeholder in it, once.
+    """Return the translation of `plain` with each removed placeholder in it, once.
 
-    `alignment` has pairs of a character of `plain` and the character of the translation that translates it; without, a
-    placeholder comes as far into the one as into the other. None comes inside a word, and tags that were well nested
-    are so again. Placeholders that the translation itself has stay where they are. `numbers` as in `without`.
+    `alignment` has pairs of a character of `plain` and the character of the translation that translates it, by index;
+    without it, a placeholder comes as far into the translation as it was into the text. None comes inside a word, and
+    tags that were well nested are so again. Placeholders that the translation itself has stay where they are. `numbers`
+    as in `remove`.
     """
-    if not taken:
+    if not removed:
         return translation
-    found = find(translation, numbers)
-    spans = _tokens(translation, found)
-    order = _in_order(taken, _Places(plain, translation, spans, alignment))
-    expected = Counter([*(item.text for item in taken), *(placeholder.text for placeholder in found)])
+    own = find(translation, numbers)
+    tokens = _token_spans(translation, own)
+    order = _arrange(removed, _GapFinder(plain, translation, tokens, alignment))
+    expected = Counter([*(item.text for item in removed), *(placeholder.text for placeholder in own)])
     words = "".join(remove(translation, numbers)[0].split())
 
-    def comes_back(text: str) -> bool:
-        there = Counter(placeholder.text for placeholder in find(text, numbers))
-        return there == expected and "".join(remove(text, numbers)[0].split()) == words
+    def is_intact(text: str) -> bool:
+        present = Counter(placeholder.text for placeholder in find(text, numbers))
+        return present == expected and "".join(remove(text, numbers)[0].split()) == words
 
-    # A placeholder may make another one with what stands beside it ("$" and "{x}"): then all stand by themselves, and
-    # if even that does not help, before the text, where no mark is open.
-    for apart in (False, True):
-        text = _joined(translation, spans, order, apart)
-        if comes_back(text):
+    # A placeholder may form another one with what stands beside it ("$" and "{x}"). Then all get spaces around them,
+    # and if even that does not help, they stand in front of the text, where no mark is open.
+    for spaced in (False, True):
+        text = _insert(translation, tokens, order, spaced)
+        if is_intact(text):
             return text
-    return " ".join([*(item.text for item in taken), translation])
+    return " ".join([*(item.text for item in removed), translation])
 
 
-def _tokens(text: str, found: Sequence[Placeholder] = ()) -> list[tuple[int, int]]:
-    """Start and end of each word, mark and placeholder."""
+def _token_spans(text: str, placeholders: Sequence[Placeholder] = ()) -> list[tuple[int, int]]:
+    """Return start and end of each word, mark and placeholder."""
     spans: list[tuple[int, int]] = []
     position = 0
-    for placeholder in found:
+    for placeholder in placeholders:
         spans += [match.span() for match in TOKEN.finditer(text, position, placeholder.start)]
         spans.append((placeholder.start, placeholder.end))
         position = placeholder.end
     return spans + [match.span() for match in TOKEN.finditer(text, position)]
 
 
-class _Places:
-    """From positions of the plain text to gaps of the translation. Gap k is before token k, the last at the end."""
+class _GapFinder:
+    """Map offsets of the plain text to gaps of the translation. Gap k is before token k; the last one is at the end."""
 
     def __init__(
         self,
         plain: str,
         translation: str,
-        spans: Sequence[tuple[int, int]],
+        tokens: Sequence[tuple[int, int]],
         alignment: Sequence[tuple[int, int]] | None,
     ):
-        self.ends = [end for _, end in spans]
-        self.count = len(spans)
+        self.token_ends = [end for _, end in tokens]
+        self.last_gap = len(tokens)
         self.aligned = bool(alignment)
         self.plain_length, self.length = len(plain), len(translation)
-        self.first_word, self.last_word = _words_between(plain)
-        self.same_start = _same(plain, translation)
-        self.same_end = _same(plain[::-1], translation[::-1])
-        first, last = _words_between(translation)
-        self.first_gap = bisect_right(self.ends, first)
-        self.last_gap = bisect_left(self.ends, last) + 1 if last else self.count
+        self.words_start, self.words_end = _word_range(plain)
+        self.common_start = _common_prefix(plain, translation)
+        self.common_end = _common_prefix(plain[::-1], translation[::-1])
+        words_start, words_end = _word_range(translation)
+        self.gap_before_words = bisect_right(self.token_ends, words_start)
+        self.gap_after_words = bisect_left(self.token_ends, words_end) + 1 if words_end else self.last_gap
         pairs = sorted(alignment or self._proportional(plain))
-        self.sources = [source for source, _ in pairs]
-        self.tokens = [min(bisect_right(self.ends, target), max(self.count - 1, 0)) for _, target in pairs]
+        self.aligned_offsets = [source for source, _ in pairs]
+        self.aligned_tokens = [
+            min(bisect_right(self.token_ends, target), max(self.last_gap - 1, 0)) for _, target in pairs
+        ]
 
     def _proportional(self, plain: str) -> list[tuple[int, int]]:
-        return [(start, (start + end) * self.length // (2 * self.plain_length)) for start, end in _tokens(plain)]
+        """Return an alignment of the words of the plain text by how far into the text they stand."""
+        return [(start, (start + end) * self.length // (2 * self.plain_length)) for start, end in _token_spans(plain)]
 
-    def single(self, at: int, leads: bool) -> int:
-        """After the translation of the word before, or, if it leads, before that of the word after."""
-        index = bisect_left(self.sources, at)
-        anchored = index < len(self.sources) if leads else index > 0
-        if not (self.aligned and anchored) and (edge := self.edge(at)) is not None:
-            return edge
-        if leads:
-            return self.tokens[index] if anchored else self.count
-        return self.tokens[index - 1] + 1 if anchored else 0
+    def gap(self, offset: int, goes_with_next_word: bool) -> int:
+        """Return the gap before the translation of the next word, or after that of the word before."""
+        index = bisect_left(self.aligned_offsets, offset)
+        has_word = index < len(self.aligned_offsets) if goes_with_next_word else index > 0
+        if not (self.aligned and has_word) and (outer := self.outer_gap(offset)) is not None:
+            return outer
+        if goes_with_next_word:
+            return self.aligned_tokens[index] if has_word else self.last_gap
+        return self.aligned_tokens[index - 1] + 1 if has_word else 0
 
-    def edge(self, at: int) -> int | None:
-        """Where no word is before or after: beside the same marks as in the plain text, or else beside the words."""
-        if at <= self.first_word:
-            return bisect_right(self.ends, at) if at <= self.same_start else self.first_gap
-        if at >= self.last_word:
-            rest = self.plain_length - at
-            return bisect_right(self.ends, self.length - rest) if rest <= self.same_end else self.last_gap
+    def outer_gap(self, offset: int) -> int | None:
+        """Return the gap for an offset before the first or after the last word, None for those between.
+
+        It is beside the same marks as in the plain text, or else beside the words.
+        """
+        if offset <= self.words_start:
+            return bisect_right(self.token_ends, offset) if offset <= self.common_start else self.gap_before_words
+        if offset >= self.words_end:
+            rest = self.plain_length - offset
+            if rest <= self.common_end:
+                return bisect_right(self.token_ends, self.length - rest)
+            return self.gap_after_words
         return None
 
 
-def _same(one: str, other: str) -> int:
-    """How many characters are the same from the beginning on."""
+def _common_prefix(one: str, other: str) -> int:
+    """Return how many characters are the same from the beginning on."""
     differ = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differ, min(len(one), len(other)))
 
 
-def _words_between(text: str) -> tuple[int, int]:
-    """Where the first letter or digit is, and where the last one ends; the other way round where there is none."""
+def _word_range(text: str) -> tuple[int, int]:
+    """Return where the first letter or digit is and where the last one ends; (len(text), 0) where there is none."""
     first = next((index for index, character in enumerate(text) if character.isalnum()), len(text))
     last = next((index for index in range(len(text), 0, -1) if text[index - 1].isalnum()), 0)
     return first, last
 
 
 @dataclass
-class _Span:
-    """A placeholder, or two tags and what is between them, from gap `low` to gap `high`."""
+class _Placement:
+    """Where a placeholder goes, or a pair of tags with what is inside it: from one gap to another."""
 
-    first: int
-    last: int | None = None
-    low: int = 0
-    high: int = 0
-    inner: list["_Span"] = field(default_factory=list)
+    index: int  # of the removed placeholder, or of the opening tag
+    closing: int | None = None  # that of the closing tag
+    start: int = 0
+    end: int = 0
+    children: list["_Placement"] = field(default_factory=list)
 
 
-def _in_order(taken: Sequence[Removed], places: _Places) -> list[tuple[int, Removed]]:
-    """The gap of each placeholder, in the order in which they are to stand."""
+def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Removed]]:
+    """Return the gap of each placeholder, in the order in which they are to stand."""
     order: list[tuple[int, Removed]] = []
-    todo: list[_Span | tuple[int, Removed]] = [*reversed(_apart(_spans(taken, places), 0, places.count))]
+    # With a stack, not by recursion: tags may be nested as deep as they like.
+    todo: list[_Placement | tuple[int, Removed]] = [*reversed(_disjoint(_placements(removed, gaps), 0, gaps.last_gap))]
     while todo:
-        step = todo.pop()
-        if isinstance(step, tuple):
-            order.append(step)
+        item = todo.pop()
+        if isinstance(item, tuple):
+            order.append(item)
             continue
-        order.append((step.low, taken[step.first]))
-        if step.last is not None:
-            todo.append((step.high, taken[step.last]))
-            todo += reversed(_apart(step.inner, step.low, step.high))
+        order.append((item.start, removed[item.index]))
+        if item.closing is not None:
+            todo.append((item.end, removed[item.closing]))
+            todo += reversed(_disjoint(item.children, item.start, item.end))
     return order
 
 
-def _spans(taken: Sequence[Removed], places: _Places) -> list[_Span]:
-    """Placeholders as a tree of tags. A tag covers the translation of all words that it covered."""
-    closing = _partners(taken)
+def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement]:
+    """Return the placeholders as a forest of tags. A pair covers the translation of all words that it covered."""
+    closing = _tag_pairs(removed)
     closed = set(closing.values())
-    outer = _Span(-1)
-    stack, read = [outer], 0
-    covered: list[tuple[int, int]] = [(places.count, 0)]  # for each of the stack: its words' first gap and last gap
-    for index, item in enumerate(taken):
-        until = bisect_left(places.sources, item.at)
-        if tokens := places.tokens[read:until]:
+    root = _Placement(-1)
+    stack, words_read = [root], 0
+    nothing = gaps.last_gap, 0
+    covered = [nothing]  # for each of the stack: the gaps before and after the translation of its words
+    for index, item in enumerate(removed):
+        until = bisect_left(gaps.aligned_offsets, item.offset)
+        if tokens := gaps.aligned_tokens[words_read:until]:
             covered[-1] = min(covered[-1][0], *tokens), max(covered[-1][1], *(token + 1 for token in tokens))
-        read = max(read, until)
+        words_read = max(words_read, until)
         if index in closing:
-            stack.append(_Span(index, closing[index]))
-            covered.append((places.count, 0))
+            stack.append(_Placement(index, closing[index]))
+            covered.append(nothing)
         elif index in closed:
-            span, (low, high) = stack.pop(), covered.pop()
-            covered[-1] = min(covered[-1][0], low), max(covered[-1][1], high)
-            opening, ending = places.edge(taken[span.first].at), places.edge(item.at)
-            if low >= high:  # no word in it, or a part of one
-                high = places.single(item.at, leads=False)
-                low = max(0, high - (taken[span.first].at < item.at))
-            elif opening is not None and ending is not None:  # all words in it
-                low, high = opening, ending
-            span.low, span.high = low, max(low, high)
-            stack[-1].inner.append(span)
+            pair, (start, end) = stack.pop(), covered.pop()
+            covered[-1] = min(covered[-1][0], start), max(covered[-1][1], end)
+            opening_offset = removed[pair.index].offset
+            outer_start, outer_end = gaps.outer_gap(opening_offset), gaps.outer_gap(item.offset)
+            if start >= end:  # there is no word inside, or a part of one
+                end = gaps.gap(item.offset, goes_with_next_word=False)
+                start = max(0, end - (opening_offset < item.offset))
+            elif outer_start is not None and outer_end is not None:  # all words are inside
+                start, end = outer_start, outer_end
+            pair.start, pair.end = start, max(start, end)
+            stack[-1].children.append(pair)
         else:
-            gap = places.single(item.at, item.leads)
-            stack[-1].inner.append(_Span(index, None, gap, gap))
-    return outer.inner
+            gap = gaps.gap(item.offset, item.goes_with_next_word)
+            stack[-1].children.append(_Placement(index, None, gap, gap))
+    return root.children
 
 
-def _partners(taken: Sequence[Removed]) -> dict[int, int]:
-    """Opening tag -> closing tag, by index, of those that are well nested."""
-    partners: dict[int, int] = {}
+def _tag_pairs(removed: Sequence[Removed]) -> dict[int, int]:
+    """Return opening tag -> closing tag, by index, for those that are well nested."""
+    pairs: dict[int, int] = {}
     stack: list[tuple[int, str]] = []
-    waiting: Counter[str] = Counter()
-    for index, item in enumerate(taken):
+    open_names: Counter[str] = Counter()
+    for index, item in enumerate(removed):
         if item.tag is None:
             continue
         name, opens = item.tag
         if opens:
             stack.append((index, name))
-            waiting[name] += 1
-        elif waiting[name]:
+            open_names[name] += 1
+        elif open_names[name]:
             other = ""
             while other != name:
                 opening, other = stack.pop()
-                waiting[other] -= 1
-            partners[opening] = index
-    return partners
+                open_names[other] -= 1
+            pairs[opening] = index
+    return pairs
 
 
-def _apart(spans: Sequence[_Span], low: int, high: int) -> list[_Span]:
-    """From left to right, within the limits, none beginning before the last one has ended."""
-    spans = sorted(spans, key=lambda span: span.low)
-    for index, span in enumerate(spans):
-        span.low = min(max(span.low, low), high)
-        span.high = min(max(span.high, span.low), high)
-        if index + 1 < len(spans) and spans[index + 1].last is not None and spans[index + 1].low > span.low:
-            span.high = min(span.high, spans[index + 1].low)
-        low = span.high
-    return spans
+def _disjoint(placements: Sequence[_Placement], first_gap: int, last_gap: int) -> list[_Placement]:
+    """Return the placements from left to right, within the gaps, none beginning before the last one has ended."""
+    placements = sorted(placements, key=lambda placement: placement.start)
+    for index, placement in enumerate(placements):
+        placement.start = min(max(placement.start, first_gap), last_gap)
+        placement.end = min(max(placement.end, placement.start), last_gap)
+        following = placements[index + 1] if index + 1 < len(placements) else None
+        if following and following.closing is not None and following.start > placement.start:
+            placement.end = min(placement.end, following.start)
+        first_gap = placement.end
+    return placements
 
 
-def _joined(
-    translation: str, spans: Sequence[tuple[int, int]], order: Sequence[tuple[int, Removed]], apart: bool
+def _insert(
+    translation: str, tokens: Sequence[tuple[int, int]], order: Sequence[tuple[int, Removed]], spaced: bool
 ) -> str:
-    """The translation with placeholders in its gaps; with `apart`, with spaces around each of them."""
+    """Return the translation with placeholders in its gaps; `spaced`: with spaces around each, come what may."""
     parts: list[str] = []
     position = 0
     for gap, group in groupby(order, key=itemgetter(0)):
-        start = spans[gap - 1][1] if gap else 0
-        end = spans[gap][0] if gap < len(spans) else len(translation)
-        left = translation[slice(*spans[gap - 1])] if gap else ""
-        right = translation[slice(*spans[gap])] if gap < len(spans) else ""
+        start = tokens[gap - 1][1] if gap else 0
+        end = tokens[gap][0] if gap < len(tokens) else len(translation)
+        left = translation[slice(*tokens[gap - 1])] if gap else ""
+        right = translation[slice(*tokens[gap])] if gap < len(tokens) else ""
         parts.append(translation[position:start])
         items = [item for _, item in group]
-        if apart:
+        if spaced:
             parts.append(f" {' '.join(item.text for item in items)} ")
         else:
             parts += _with_spaces(left, translation[start:end], items, right)
         position = end
     parts.append(translation[position:])
-    return "".join(parts) if not apart else "".join(parts).strip()
+    return "".join(parts) if not spaced else "".join(parts).strip()
 
 
 def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) -> Iterator[str]:
-    """Placeholders between two tokens that had this space between them. Tags cling to what they are around."""
+    """Yield the placeholders between two tokens that had `space` between them. Tags stay at what they are around."""
     last: Removed | None = None
-    opening = ""  # tags that wait for what they cling to
+    opening = ""  # tags that wait for what they open
     for item in items:
-        if item.clings_to_next or (item.clings_to_last and opening):
+        if item.opens_at_word or (item.closes_at_word and opening):
             opening += item.text
-        elif item.clings_to_last:
+        elif item.closes_at_word:
             yield item.text
         else:
             yield (_space_after(left, space, item) if last is None else _space_between(last, item)) + opening
@@ -349,23 +392,25 @@ def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) ->
 
 
 def _space_between(last: Removed, item: Removed) -> str:
-    return "" if item.at == last.at and last.after.strip() and item.before.strip() else " "
+    """Return the space between two placeholders: none where they touched each other in the source."""
+    return "" if item.offset == last.offset and last.after.strip() and item.before.strip() else " "
 
 
 def _space_after(left: str, space: str, item: Removed) -> str:
-    """Between a token and a placeholder: as in the source where the same token stood there, or as is usual."""
+    """Return the space between a token and a placeholder: as after the same token in the source, or as is usual."""
     if not left or item.before == left:
         return space if not left else ""
     if item.kind == "tag" and item.before.strip():
         return ""
-    usual = SPACE_AFTER.match(left[-1]) or (item.before == " " and not OPENS.match(left[-1]))
+    usual = SPACE_AFTER.match(left[-1]) or (item.before == " " and not OPENING_MARK.match(left[-1]))
     return space or (" " if usual and not UNSPACED.match(left[-1]) else "")
 
 
 def _space_before(item: Removed, space: str, right: str) -> str:
+    """Return the space between a placeholder and a token: as before the same token in the source, or as is usual."""
     if not right or item.after == right:
         return space if not right else ""
     if item.kind == "tag" and item.after.strip():
         return ""
-    usual = SPACE_BEFORE.match(right[0]) or (item.after == " " and not CLOSES.match(right[0]))
+    usual = SPACE_BEFORE.match(right[0]) or (item.after == " " and not CLOSING_MARK.match(right[0]))
     return space or (" " if usual and not UNSPACED.match(right[0]) else "")
