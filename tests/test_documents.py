@@ -192,7 +192,7 @@ def loud(text: str) -> str:
 
 def translated(data: bytes, suffix: str, translate: Callable[[str], str] = loud) -> bytes:
     document = read_document(data, suffix)
-    return document.filled([translate(text) for text in document.texts])
+    return document.fill([translate(text) for text in document.texts])
 
 
 def fixture(suffix: str) -> bytes:
@@ -214,7 +214,7 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
         "nul": text.replace("e", "\0").encode(),
     }.get(form) or text.encode(form)
     document = read_document(data, suffix)
-    assert document.filled(document.texts) == data
+    assert document.fill(document.texts) == data
 
 
 @settings(max_examples=300, deadline=None)
@@ -226,7 +226,7 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
 @example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po")
 def test_any_bytes_come_back(data: bytes, suffix: str):
     document = read_document(data, suffix)
-    assert document.filled(document.texts) == data
+    assert document.fill(document.texts) == data
     assert all(text == text.strip() and any(map(str.isalpha, text)) for text in document.texts)
 
 
@@ -235,7 +235,7 @@ def test_with_other_texts_it_is_not_the_same_bytes(suffix: str):
     """The control for the tests above."""
     assert translated(fixture(suffix), suffix) != fixture(suffix)
     with pytest.raises(ValueError, match="one translation for each text"):
-        read_document(fixture(suffix), suffix).filled(["only one"] * 99)
+        read_document(fixture(suffix), suffix).fill(["only one"] * 99)
 
 
 def real_files(suffix: str, count: int = 40) -> list[Path]:
@@ -252,7 +252,7 @@ def test_real_files_come_back(suffix: str):
     for path in files:
         data = path.read_bytes()
         document = read_document(data, suffix)
-        assert document.filled(document.texts) == data, path
+        assert document.fill(document.texts) == data, path
 
 
 # Only the text is other.
@@ -261,7 +261,7 @@ def test_real_files_come_back(suffix: str):
 @formats
 def test_the_texts_are_those_that_a_reader_sees(suffix: str):
     assert read_document(fixture(suffix), suffix).texts == TEXTS[suffix]
-    assert not read_document(fixture(suffix), suffix).faults
+    assert not read_document(fixture(suffix), suffix).skipped
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json"])
@@ -269,7 +269,7 @@ def test_the_texts_are_those_that_a_reader_sees(suffix: str):
 def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):
     data = FIXTURES[suffix].replace("\n", end).encode()
     document = read_document(data, suffix)
-    again = read_document(document.filled([loud(text) for text in document.texts]), suffix)
+    again = read_document(document.fill([loud(text) for text in document.texts]), suffix)
     assert [text.lower() for text in again.texts] == [text.lower() for text in document.texts]
     assert again.texts != document.texts
 
@@ -347,7 +347,7 @@ def test_structure_is_the_same_after_translation(suffix: str):
 @example(".json", ['a", "b": "c', "\\"])
 def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
     document = read_document(fixture(suffix), suffix)
-    filled = document.filled([given[index % len(given)] for index in range(len(document.texts))])
+    filled = document.fill([given[index % len(given)] for index in range(len(document.texts))])
     assert structure(filled, suffix) == structure(fixture(suffix), suffix)
 
 
@@ -368,8 +368,8 @@ def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
     """The control for the tests above."""
     document = read_document(fixture(suffix), suffix)
-    slot = document.slots[-1]
-    put = document.original[: slot.start + 1] + answer + document.original[slot.end - 1 :]
+    passage = document.passages[-1]
+    put = document.original[: passage.start + 1] + answer + document.original[passage.end - 1 :]
     with contextlib.suppress(ValueError, OSError):  # it is not even that format any more
         assert structure(put.encode(), suffix) != structure(fixture(suffix), suffix)
 
@@ -378,7 +378,7 @@ def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: st
 @given(data=broken, suffix=st.sampled_from(SUFFIXES), given=answers)
 def test_any_bytes_take_any_translation(data: bytes, suffix: str, given: str):
     document = read_document(data, suffix)
-    document.filled([given] * len(document.texts))
+    document.fill([given] * len(document.texts))
 
 
 @formats
@@ -407,8 +407,8 @@ def test_what_a_declared_encoding_cannot_write_becomes_a_reference_or_an_error()
 def test_texts_with_bytes_that_are_no_characters_are_left_and_told():
     document = read_document(b"one\ntw\xff\xfeo\nthree\nfo\xffur\n", ".txt")
     assert document.texts == ["one", "three"]
-    assert [(fault.line, "2 text(s)" in fault.text) for fault in document.faults] == [(2, True)]
-    assert document.filled(["ONE", "THREE"]) == b"ONE\ntw\xff\xfeo\nTHREE\nfo\xffur\n"
+    assert [(skipped.line, "2 text(s)" in skipped.reason) for skipped in document.skipped] == [(2, True)]
+    assert document.fill(["ONE", "THREE"]) == b"ONE\ntw\xff\xfeo\nTHREE\nfo\xffur\n"
 
 
 def test_half_a_character_in_a_translation_does_not_reach_the_document():
@@ -467,12 +467,12 @@ def test_attributes_inside_a_sentence_are_texts_of_their_own():
     document = read_document(page, ".html")
     sentence = "A <a href=x title='to it'>link</a> and <img alt=dog src=\"y\"> more"
     assert document.texts == [sentence, "to it", "dog"]
-    put = document.filled([sentence.replace("link", "LINK"), 'it\'s "so"', 'a "dog" & <cat>'])
+    put = document.fill([sentence.replace("link", "LINK"), 'it\'s "so"', 'a "dog" & <cat>'])
     assert put == (
         b"<p>A <a href=x title='it&#39;s \"so\"'>LINK</a> and "
         b'<img alt="a &quot;dog&quot; &amp; &lt;cat&gt;" src="y"> more</p>'
     )
-    assert document.filled([sentence, "to it", "cat"]) == page.replace(b"alt=dog", b'alt="cat"')
+    assert document.fill([sentence, "to it", "cat"]) == page.replace(b"alt=dog", b'alt="cat"')
 
 
 @pytest.mark.parametrize(
@@ -595,7 +595,7 @@ def test_real_catalogues_lack_nothing_after_translation():
 def test_messages_that_cannot_be_read_are_left_and_told(catalogue: str, texts: list[str], line: int):
     document = read_document(catalogue.encode(), ".po")
     assert document.texts == texts
-    assert [fault.line for fault in document.faults] == [line] * bool(line)
+    assert [skipped.line for skipped in document.skipped] == [line] * bool(line)
 
 
 # JSON.
@@ -604,11 +604,11 @@ def test_messages_that_cannot_be_read_are_left_and_told(catalogue: str, texts: l
 def test_only_the_values_of_the_chosen_keys_are_texts():
     document = read_document(fixture(".json"), ".json", ("title", "body"))
     assert document.texts == ['A "téxt"', "One", "two", "Inner"]
-    put = json.loads(document.filled(['"\u00df"', "EINS", "ZWEI", "DRIN"]))
+    put = json.loads(document.fill(['"\u00df"', "EINS", "ZWEI", "DRIN"]))
     assert put["title"] == '"\u00df"'
     assert put["body"] == ["EINS\n\n  ZWEI", {"id": "q-1", "title": "DRIN"}]
     assert not read_document(fixture(".json"), ".json", ("nothing",)).texts
-    assert read_document(fixture(".json"), ".json", ("nothing",)).faults[0].text == "no text under the key 'nothing'"
+    assert read_document(fixture(".json"), ".json", ("nothing",)).skipped[0].reason == "no text under the key 'nothing'"
 
 
 json_values = st.recursive(
@@ -644,7 +644,7 @@ def test_what_is_no_json_is_left_and_told(text: str):
     except ValueError:
         whole = False
     document = read_document(text.encode(), ".json")
-    assert whole == (not document.faults)
+    assert whole == (not document.skipped)
     assert whole or not document.texts
 
 
@@ -679,5 +679,5 @@ def test_deep_and_long_documents_come_back(suffix: str, unit: str):
     """Neither a limit of recursion nor quadratic time: these would take minutes."""
     data = unit.encode() * (2_000 if suffix == ".md" else 10_000)
     document = read_document(data, suffix)
-    assert document.filled(document.texts) == data
-    document.filled(["x"] * len(document.texts))
+    assert document.fill(document.texts) == data
+    document.fill(["x"] * len(document.texts))

@@ -1,38 +1,41 @@
-"""Whole documents: plain text, Markdown, web pages, subtitles, catalogues of gettext, JSON.
+"""Whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON.
 
-Only their texts change; everything else comes back byte for byte.
+Each format has a module that parses bytes into a `Document`: the texts to translate, and the original around them. Only
+the texts change; everything else comes back byte for byte. `document` holds what all formats share, `inline` the tags
+inside sentences, `encoding` the way from bytes to characters and back.
 """
 
 from collections.abc import Callable, Sequence
 
-from dragoman.documents.catalogue import po
-from dragoman.documents.document import Document, Fault
-from dragoman.documents.html import html
-from dragoman.documents.markdown import markdown
-from dragoman.documents.plain import plain
-from dragoman.documents.subtitles import srt, vtt
-from dragoman.documents.values import json_values
+from dragoman.documents.document import Document, Skipped
+from dragoman.documents.html import parse_html
+from dragoman.documents.json import parse_json
+from dragoman.documents.markdown import parse_markdown
+from dragoman.documents.plain import parse_plain
+from dragoman.documents.po import parse_po
+from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.errors import UsageError
 
-__all__ = ["SUFFIXES", "Document", "Fault", "read_document"]
+__all__ = ["SUFFIXES", "Document", "Skipped", "read_document"]
 
-READERS: dict[str, Callable[[bytes], Document]] = {
-    ".txt": plain, ".md": markdown, ".html": html, ".htm": html, ".srt": srt, ".vtt": vtt, ".po": po,
+PARSERS: dict[str, Callable[[bytes], Document]] = {
+    ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
+    ".vtt": parse_vtt, ".po": parse_po,
 }  # fmt: skip
-SUFFIXES = (*READERS, ".json")
+SUFFIXES = (*PARSERS, ".json")
 
 
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:
-    """The document in these bytes, whatever they are. Its format is told by the suffix, such as '.html'.
+    """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
-    `keys`, for JSON alone, are those whose values are translated; without them, all values that are strings. Raises
-    UsageError for another suffix, and for keys where there are none.
+    `keys`, for JSON alone, are those whose values are translated; without them, all strings are. Raises UsageError for
+    an unknown suffix, and for keys in another format.
     """
     suffix = suffix.lower()
     if suffix == ".json":
-        return json_values(data, keys)
-    if suffix not in READERS:
+        return parse_json(data, keys)
+    if suffix not in PARSERS:
         raise UsageError(f"no documents end in '{suffix}': expected one of {', '.join(SUFFIXES)}")
     if keys:
         raise UsageError(f"keys are for .json alone, and this is a document in {suffix}")
-    return READERS[suffix](data)
+    return PARSERS[suffix](data)

@@ -1,7 +1,7 @@
 """Web pages: a text for the content of each block, with its inline tags in it, and for some attributes.
 
-Tags are found by the rules of the HTML standard, which read whatever comes to its end and never go back. The parser of
-Python's library does go back, for quadratic time, in some of the versions that are supported here.
+Tags are found by the rules of the HTML standard, which read any input to its end and never backtrack. The parser of
+Python's library backtracks, in quadratic time, in some of the versions that are supported here.
 """
 
 import re
@@ -10,9 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape, unescape
 from typing import NamedTuple
 
-from dragoman.documents.document import Document, Found, Kept, Parts, Slot, has_letter
-from dragoman.documents.encoding import decoded
-from dragoman.documents.pieces import Piece, Words, core, distinct, speaks, split, text_of
+from dragoman.documents.document import Content, Document, Passage, Span, has_letter
+from dragoman.documents.encoding import decode
+from dragoman.documents.inline import (
+    Fragment,
+    Inline,
+    core_range,
+    disambiguate,
+    flow_text,
+    has_words,
+    split_translation,
+)
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
     ([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)
@@ -29,7 +37,7 @@ CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)"""
 HEAD = 4096  # bytes in which a page declares its encoding
 WESTERN = {"ascii", "us-ascii", "latin1", "latin-1", "iso-8859-1", "iso8859-1"}  # windows-1252 to all browsers
 
-# What a sentence does not go beyond. All other elements stand inside sentences.
+# Elements that end a sentence. All others stand inside sentences.
 BLOCKS = set(
     """address article aside base blockquote body button caption center col colgroup dd details dialog dir div dl dt
     fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li link
@@ -49,11 +57,11 @@ ENDED_BY = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "option": {"option", "optgroup"}, "optgroup": {"optgroup"},
     "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"},
 }  # fmt: skip
-SPOKEN = {"alt", "placeholder", "title"}  # attributes that are texts
+TEXT_ATTRIBUTES = {"alt", "placeholder", "title"}
 
 
 class Token(NamedTuple):
-    """A tag, which has a name; a comment, whose name is '!'; or text, which has none."""
+    """A tag, which has a name; a comment, whose name is '!'; or text, which has no name."""
 
     start: int
     end: int
@@ -63,20 +71,22 @@ class Token(NamedTuple):
 
 
 class Element(NamedTuple):
+    """An open element, and whether its text is translated."""
+
     name: str
     translated: bool
 
 
-def html(data: bytes) -> Document:
+def parse_html(data: bytes) -> Document:
     declared = CHARSET.search(data, 0, HEAD)
     charset = declared[1].decode("ascii", "replace").lower() if declared else ""
-    original, encoding = decoded(data, "cp1252" if charset in WESTERN else charset, "xmlcharrefreplace")
-    return Document(original, encoding, Found(list(slots(original))))
+    original, encoding = decode(data, "cp1252" if charset in WESTERN else charset, "xmlcharrefreplace")
+    return Document(original, encoding, passages(original))
 
 
 def tokens(original: str) -> Iterator[Token]:
-    """All of the page, in order and without gaps."""
-    at = start = 0  # of what is read, and of the text before it
+    """Yield the tokens of the page, in order and without gaps."""
+    at = start = 0  # what is read next, and where the text before it begins
     while (at := original.find("<", at)) >= 0:
         tag = TAG.match(original, at)
         match = tag or COMMENT.match(original, at)
@@ -102,10 +112,11 @@ def tokens(original: str) -> Iterator[Token]:
         yield Token(start, len(original))
 
 
-def slots(original: str) -> Iterator[Slot]:
+def passages(original: str) -> Iterator[Passage]:
+    """Yield the text of each block, and the attributes that are texts."""
     path = [Element("", True)]
     opened: Counter[str] = Counter()
-    flow: list[tuple[Token, bool]] = []  # of the block that is being read; False: left alone
+    flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
     for token in tokens(original):
         translated = path[-1].translated and token.name != "!"
         if token.closing:
@@ -120,20 +131,21 @@ def slots(original: str) -> Iterator[Slot]:
             inside = path[-1].translated
             translated = is_translated(token.name, attributes, inside)
             if translated and original[token.end - 1] == ">":
-                yield from spoken(attributes)
+                yield from text_attributes(attributes)
             if token.name not in VOID:
                 path.append(Element(token.name, translated))
                 opened[token.name] += 1
             translated = translated and inside
         if token.name in BLOCKS:
-            yield from block(original, flow)
+            yield from block_passages(original, flow)
             flow = []
         else:
             flow.append((token, translated))
-    yield from block(original, flow)
+    yield from block_passages(original, flow)
 
 
 def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: bool) -> bool:
+    """Return whether the text of an element is translated, by its name, its `translate` attribute or its parent."""
     if name in LEFT_ALONE:
         return False
     for attribute in attributes:
@@ -142,75 +154,80 @@ def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: boo
     return inherited
 
 
-def spoken(attributes: Sequence[re.Match[str]]) -> Iterator[Slot]:
+def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
     for attribute in attributes:
         value = attribute[2] or ""
         quote = 1 if value[:1] in ('"', "'") else 0
-        if attribute[1].lower() in SPOKEN and (not quote or value[1:].endswith(value[0])):
+        if attribute[1].lower() in TEXT_ATTRIBUTES and (not quote or value[1:].endswith(value[0])):
             text = SPACE.sub(" ", unescape(value[quote : len(value) - quote])).strip()
             if has_letter(text):
                 span = trimmed(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
-                yield Slot(*span, (text,), in_quotes(value[:quote]))
+                yield Passage(*span, (text,), attribute_renderer(value[:quote]))
 
 
-def in_quotes(quote: str) -> Callable[[Sequence[str]], Parts]:
-    def written(translations: Sequence[str]) -> Parts:
+def attribute_renderer(quote: str) -> Callable[[Sequence[str]], Content]:
+    """Return a function that writes a translation as the value of an attribute in these quotes."""
+
+    def render(translations: Sequence[str]) -> Content:
         value = escape(translations[0], quote=False)
         if quote == "'":
             return [value.replace("'", "&#39;")]
         value = value.replace('"', "&quot;")
         return [value if quote else f'"{value}"']
 
-    return written
+    return render
 
 
-def block(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterator[Slot]:
-    """The text of a block, where there is one."""
-    words: list[Words] = []
-    spans: list[Kept] = []
+def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterator[Passage]:
+    """Yield the text of a block, where there is one."""
+    fragments: list[Fragment] = []
+    spans: list[Span] = []
     for token, translated in flow:
-        span = Kept(token.start, token.end)
+        span = Span(token.start, token.end)
         shown = SPACE.sub(" ", original[token.start : token.end])
         if not token.name and translated:
-            words.append(SPACE.sub(" ", unescape(shown)))
+            fragments.append(SPACE.sub(" ", unescape(shown)))
         elif translated:
             opens = token.name if not token.closing and token.name not in VOID else ""
-            words.append(Piece(shown, span, opens, token.name if token.closing else ""))
+            fragments.append(Inline(shown, span, opens, token.name if token.closing else ""))
         else:
-            if words and isinstance(words[-1], Piece) and not words[-1].shown:
-                words.pop()
-                span = Kept(spans.pop().start, span.end)
-            words.append(Piece("", span))
+            if fragments and isinstance(fragments[-1], Inline) and not fragments[-1].shown:
+                fragments.pop()
+                span = Span(spans.pop().start, span.end)
+            fragments.append(Inline("", span))
         spans.append(span)
-    first, stop = core(words)
-    words = distinct(words[first:stop])
-    if speaks(words):
+    first, stop = core_range(fragments)
+    fragments = disambiguate(fragments[first:stop])
+    if has_words(fragments):
         start, end = spans[first].start, spans[stop - 1].end
-        if isinstance(words[0], str):
+        if isinstance(fragments[0], str):
             start = trimmed(original, *spans[first])[0]
-        if isinstance(words[-1], str):
+        if isinstance(fragments[-1], str):
             end = trimmed(original, *spans[stop - 1])[1]
-        pieces = [word for word in words if isinstance(word, Piece)]
-        yield Slot(start, end, (text_of(words).strip(),), with_tags(pieces))
+        inlines = [fragment for fragment in fragments if isinstance(fragment, Inline)]
+        yield Passage(start, end, (flow_text(fragments).strip(),), block_renderer(inlines))
 
 
-def with_tags(pieces: Sequence[Piece]) -> Callable[[Sequence[str]], Parts]:
-    """Writes a translation so that the page has the same tags as before, whatever it is.
+def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Content]:
+    """Return a function that writes any translation so that the page has the same tags as before.
 
-    Where the translation has not all of the pieces, or they do not nest, they follow its words.
+    Where the translation lacks an inline, or they do not nest, they follow its words.
     """
 
-    def written(translations: Sequence[str]) -> Parts:
-        words, whole = split(translations[0], pieces)
-        if not whole:
-            words = [SPACE.sub(" ", text_of([word for word in words if isinstance(word, str)])).strip(), *pieces]
-        return [escape(word, quote=False) if isinstance(word, str) else word.original for word in words]
+    def render(translations: Sequence[str]) -> Content:
+        fragments, is_complete = split_translation(translations[0], inlines)
+        if not is_complete:
+            words = flow_text([fragment for fragment in fragments if isinstance(fragment, str)])
+            fragments = [SPACE.sub(" ", words).strip(), *inlines]
+        return [
+            escape(fragment, quote=False) if isinstance(fragment, str) else fragment.original for fragment in fragments
+        ]
 
-    return written
+    return render
 
 
 def trimmed(original: str, start: int, end: int) -> tuple[int, int]:
-    """The span without the space around it, written as it is or as a reference such as &nbsp;."""
+    """Return the span without the space around it, which may be written as a reference such as &nbsp;."""
     while start < end:
         reference = REFERENCE.match(original, start, end)
         if original[start].isspace():

@@ -3,22 +3,22 @@
 import re
 from collections.abc import Sequence
 
-from dragoman.documents.document import Document, Found, Parts, Slot, has_letter
-from dragoman.documents.encoding import decoded
+from dragoman.documents.document import Content, Document, Passage, has_letter
+from dragoman.documents.encoding import decode
 
 LINE = re.compile(r"[^\n]+")
 
 
-def plain(data: bytes) -> Document:
-    original, encoding = decoded(data)
-    slots = []
+def parse_plain(data: bytes) -> Document:
+    original, encoding = decode(data)
+    passages = []
     for line in LINE.finditer(original):
         text = line[0].strip()
         if has_letter(text):
             start = line.start() + len(line[0]) - len(line[0].lstrip())
-            slots.append(Slot(start, start + len(text), (text,), as_they_are))
-    return Document(original, encoding, Found(slots))
+            passages.append(Passage(start, start + len(text), (text,), unchanged))
+    return Document(original, encoding, passages)
 
 
-def as_they_are(translations: Sequence[str]) -> Parts:
+def unchanged(translations: Sequence[str]) -> Content:
     return translations

@@ -183,8 +183,8 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
     document = read_document(options.input.read_bytes(), options.input.suffix, options.translate_key)
     if options.output:
         options.output.open("ab").close()  # where nothing can be written, that is told before the work
-    for line, fault in document.faults:
-        progress.log(f"{options.input}:{line}: {fault}" if line else f"{options.input}: {fault}")
+    for line, reason in document.skipped:
+        progress.log(f"{options.input}:{line}: {reason}" if line else f"{options.input}: {reason}")
     texts, translations, marks = document.texts, [], Counter[str]()
     for start in range(0, len(texts), BLOCK):
         block = texts[start : start + BLOCK]
@@ -195,7 +195,7 @@ def translate_document(translator: "Translator", options: Options, progress: "Li
             tell(f"'{text[:SHOWN]}'", translation, translator.max_source_tokens, progress)
         translations += [translation.text for translation in found]
         progress.done(count, sum(map(len, block)))
-    data = document.filled(translations)
+    data = document.fill(translations)
     with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
         target.write(data)
         target.flush()

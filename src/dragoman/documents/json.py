@@ -1,49 +1,52 @@
-"""JSON: the values of chosen keys, or all that are strings."""
+"""JSON: the string values of chosen keys, or all strings."""
 
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from dragoman.documents.document import Document, Fault, Found, Parts, Slot, lines_of, with_lines
-from dragoman.documents.encoding import decoded
+from dragoman.documents.document import Content, Document, Passage, Skipped, replace_lines, translatable_lines
+from dragoman.documents.encoding import decode
 
 SPACE = re.compile(r"[ \t\n\r]*")
 ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 STRING = json.JSONDecoder()
 
 
-def json_values(data: bytes, keys: Collection[str]) -> Document:
-    original, encoding = decoded(data)
+def parse_json(data: bytes, keys: Collection[str]) -> Document:
+    original, encoding = decode(data)
     ascii_only = original.isascii() and "\\u" in original
-    result = Found()
-    met = set()
+    passages: list[Passage] = []
+    skipped: list[Skipped] = []
+    keys_met = set()
     try:
         for key, text, start, end in strings(original):
             if not keys or key in keys:
-                met.add(key)
-                if lines := lines_of(text):
-                    result.slots.append(Slot(start, end, lines, partial(quoted, text, ascii_only)))
+                keys_met.add(key)
+                if lines := translatable_lines(text):
+                    passages.append(Passage(start, end, lines, partial(render, text, ascii_only)))
     except json.JSONDecodeError as error:
-        result = Found(faults=[Fault(error.lineno, f"not JSON ({error.msg}): the document is left as it is")])
+        passages = []
+        skipped.append(Skipped(error.lineno, f"not JSON ({error.msg}): the document is left as it is"))
     else:
-        result.faults.extend(Fault(0, f"no text under the key '{key}'") for key in keys if key not in met)
-    return Document(original, encoding, result)
+        skipped += [Skipped(0, f"no text under the key '{key}'") for key in keys if key not in keys_met]
+    return Document(original, encoding, passages, skipped)
 
 
 def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
-    """Each string value with its key, which is that of the list where it is in one, and its span with the quotes.
+    """Yield (key, string, start, end) for every string value; start and end are those of its quotes.
 
-    However deep they lie, there is no recursion. Raises JSONDecodeError.
+    The strings of a list have the key of the list. Without recursion, so they may lie as deep as they like. Raises
+    JSONDecodeError.
     """
-    open_: list[tuple[str, str]] = []  # what closes each object or list that is open, and the key that it stands under
+    unclosed: list[tuple[str, str]] = []  # what closes each object or list that is open, and the key it stands under
     key = ""
     at = after_space(original, 0)
     while True:
         match original[at : at + 1]:
             case "{" | "[" as bracket:
                 close = "}" if bracket == "{" else "]"
-                open_.append((close, key))
+                unclosed.append((close, key))
                 at = after_space(original, at + 1)
                 if not original.startswith(close, at):
                     if close == "}":
@@ -59,22 +62,22 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
                     raise json.JSONDecodeError("a value is missing", original, at)
                 at = atom.end()
         at = after_space(original, at)
-        while open_ and original.startswith(open_[-1][0], at):
-            key = open_.pop()[1]
+        while unclosed and original.startswith(unclosed[-1][0], at):
+            key = unclosed.pop()[1]
             at = after_space(original, at + 1)
-        if not open_:
+        if not unclosed:
             if at < len(original):
                 raise json.JSONDecodeError("more after its end", original, at)
             return
         if not original.startswith(",", at):
-            raise json.JSONDecodeError(f"a comma or '{open_[-1][0]}' is missing", original, at)
+            raise json.JSONDecodeError(f"a comma or '{unclosed[-1][0]}' is missing", original, at)
         at = after_space(original, at + 1)
-        if open_[-1][0] == "}":
+        if unclosed[-1][0] == "}":
             key, at = member(original, at)
 
 
 def member(original: str, at: int) -> tuple[str, int]:
-    """The key that begins there, and where its value begins."""
+    """Return the key that begins at `at`, and where its value begins."""
     if not original.startswith('"', at):
         raise json.JSONDecodeError("a key in quotes is missing", original, at)
     key, at = STRING.raw_decode(original, at)
@@ -89,5 +92,5 @@ def after_space(original: str, at: int) -> int:
     return space.end() if space else at
 
 
-def quoted(text: str, ascii_only: bool, translations: Sequence[str]) -> Parts:
-    return [json.dumps(with_lines(text, translations), ensure_ascii=ascii_only)]
+def render(text: str, ascii_only: bool, translations: Sequence[str]) -> Content:
+    return [json.dumps(replace_lines(text, translations), ensure_ascii=ascii_only)]

@@ -1,0 +1,131 @@
+"""Texts with things in them that are not words: tags, code, addresses. They come back as they were, each once.
+
+A text is a sequence of fragments: strings, and inlines such as a tag. For translation the inlines are shown as tags
+inside the text, since translators keep tags; afterwards the translation is split at them again.
+"""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dragoman.documents.document import Span, has_letter
+
+# What an inline looks like in a text: a tag, or code. Translators keep these; all others are shown as a tag.
+SHOWN = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|`[^`]+`")
+
+
+@dataclass(frozen=True)
+class Inline:
+    """A tag, code or address inside a text. `opens` and `closes` name what begins or ends here, for pairs."""
+
+    shown: str  # in the text
+    original: str | Span
+    opens: str = ""
+    closes: str = ""
+
+
+Fragment = str | Inline
+
+
+def flow_text(fragments: Sequence[Fragment]) -> str:
+    """Return the text as it is shown to a translator."""
+    return "".join(fragment if isinstance(fragment, str) else fragment.shown for fragment in fragments)
+
+
+def has_words(fragments: Sequence[Fragment]) -> bool:
+    """Return whether there is something to translate besides the inlines."""
+    return any(isinstance(fragment, str) and has_letter(fragment) for fragment in fragments)
+
+
+def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
+    """Return start and stop of a text without outer space, lone inlines and pairs of inlines that enclose all of it."""
+    partner = pairs(fragments)
+    start, stop = 0, len(fragments)
+
+    def is_idle(index: int) -> bool:
+        fragment = fragments[index]
+        return not fragment.strip() if isinstance(fragment, str) else index not in partner
+
+    while start < stop:
+        if is_idle(start):
+            start += 1
+        elif is_idle(stop - 1):
+            stop -= 1
+        elif partner.get(start) == stop - 1:
+            start, stop = start + 1, stop - 1
+        elif partner.get(start) == start + 1:
+            start += 2
+        elif partner.get(stop - 1) == stop - 2:
+            stop -= 2
+        else:
+            break
+    return start, stop
+
+
+def pairs(fragments: Sequence[Fragment]) -> dict[int, int]:
+    """Return which inline belongs to which as opening and closing, by index, in both directions."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for index, fragment in enumerate(fragments):
+        if isinstance(fragment, str):
+            continue
+        if fragment.opens:
+            opened.append(index)
+        elif fragment.closes and opened:
+            before = fragments[opened[-1]]
+            if isinstance(before, Inline) and before.opens == fragment.closes:
+                first = opened.pop()
+                partner[first], partner[index] = index, first
+    return partner
+
+
+def split_translation(translation: str, inlines: Sequence[Inline]) -> tuple[list[Fragment], bool]:
+    """Return a translation as fragments, and whether the inlines are all there and nest as they did.
+
+    What looks like an inline but is none, or occurs more than once, is words.
+    """
+    waiting: defaultdict[str, deque[Inline]] = defaultdict(deque)
+    for inline in inlines:
+        waiting[inline.shown].append(inline)
+    fragments: list[Fragment] = []
+    words_start = position = 0
+    while match := SHOWN.search(translation, position):
+        if waiting.get(match[0]):
+            fragments += [translation[words_start : match.start()], waiting[match[0]].popleft()]
+            words_start = position = match.end()
+        else:
+            position = match.start() + 1
+    fragments.append(translation[words_start:])
+    kept = [fragment for fragment in fragments if isinstance(fragment, Inline)]
+    return fragments, len(kept) == len(inlines) and unpaired(kept) == unpaired(inlines)
+
+
+def unpaired(inlines: Sequence[Inline]) -> list[str]:
+    """Return what is left when all pairs that nest are taken away."""
+    left: list[str] = []
+    for inline in inlines:
+        if inline.closes and left and left[-1] == inline.closes:
+            left.pop()
+        elif inline.opens or inline.closes:
+            left.append(inline.opens or f"/{inline.closes}")
+    return left
+
+
+def disambiguate(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments with numbered tags for inlines that do not look like one, or could be taken for words."""
+    lookalikes = {match for fragment in fragments if isinstance(fragment, str) for match in SHOWN.findall(fragment)}
+    result: list[Fragment] = []
+    number = 0
+    for fragment in fragments:
+        if isinstance(fragment, Inline) and (not SHOWN.fullmatch(fragment.shown) or fragment.shown in lookalikes):
+            number += not fragment.closes
+            fragment = replace(fragment, shown=numbered_tag(fragment, number))
+        result.append(fragment)
+    return result
+
+
+def numbered_tag(inline: Inline, number: int) -> str:
+    if inline.closes:
+        return f"</{inline.closes}>"
+    return f'<{inline.opens} id="{number}">' if inline.opens else f'<x id="{number}"/>'

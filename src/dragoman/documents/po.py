@@ -1,0 +1,139 @@
+"""PO catalogues, the message files of gettext: missing translations are filled in."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from gettext import c2py
+from itertools import chain, islice
+
+import polib
+
+from dragoman.documents.document import (
+    Content,
+    Document,
+    Passage,
+    Skipped,
+    Span,
+    replace_lines,
+    translatable_lines,
+)
+from dragoman.documents.encoding import decode
+
+LINE = re.compile(
+    r"""[ \t]*(?:
+    (?P<comment>\#.*|\r?)
+    |(?:(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*)?(?P<string>"(?:[^"\\]|\\.)*")[ \t\r]*
+    )""",
+    re.VERBOSE,
+)
+CHARSET = re.compile(rb'"Content-Type:[^"\n]{0,80}charset=([\w.:-]{1,40})', re.IGNORECASE)
+PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass
+class Message:
+    """An entry of the catalogue: its strings by keyword, as they are written, and where the quotes begin and end."""
+
+    strings: dict[str, str] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    left_alone: bool = False  # fuzzy, or unreadable
+
+    def add(self, key: str, span: Span, string: str) -> None:
+        start = self.spans[key].start if key in self.spans else span.start
+        self.spans[key] = Span(start, span.end)
+        self.strings[key] = self.strings.get(key, "") + string[1:-1]
+
+    @property
+    def complete(self) -> bool:
+        return any(key.startswith("msgstr") for key in self.strings)
+
+
+def parse_po(data: bytes) -> Document:
+    declared = CHARSET.search(data)
+    original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
+    passages: list[Passage] = []
+    bad_lines: list[int] = []
+    singular = 0  # which plural form is the one for one thing
+    for message in messages(original, bad_lines):
+        header = message.strings.get("msgstr", "")
+        if not message.strings.get("msgid"):
+            singular = form_for_one(polib.unescape(header)) if header else singular
+        elif not message.left_alone:
+            passages.extend(missing_translations(original, message, f"msgstr[{singular}]"))
+    skipped = []
+    if bad_lines:
+        reason = f"{len(bad_lines):,} line(s) from here on are not PO: their messages are left as they are"
+        skipped.append(Skipped(bad_lines[0], reason))
+    return Document(original, encoding, passages, skipped)
+
+
+def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
+    """Yield the messages that are not obsolete; the numbers of unreadable lines are added to `bad_lines`."""
+    message = Message()
+    key = ""
+    offset = 0
+    for number, line in enumerate(original.split("\n"), start=1):
+        match = LINE.fullmatch(line)
+        comment = match["comment"] if match else None
+        begins = match and (comment or match["key"] in ("msgctxt", "msgid"))
+        if begins and (message.complete or (comment or "").startswith("#~")):
+            if message.complete:
+                yield message
+            message, key = Message(), ""
+        if not match or (comment is None and match["key"] in message.strings):
+            bad_lines.append(number)
+            message.left_alone = True
+        elif comment is None:
+            key = match["key"] or key
+            if key:
+                start, end = match.span("string")
+                message.add(key, Span(offset + start, offset + end), match["string"])
+            else:
+                bad_lines.append(number)
+        elif comment.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", comment):
+            message.left_alone = True
+        offset += len(line) + 1
+    if message.complete:
+        yield message
+
+
+def form_for_one(header: str) -> int:
+    """Return which plural form is the one for one thing, by the formula of the header."""
+    formula = PLURAL.search(header)
+    try:
+        return int(c2py(formula[1])(1)) if formula else 0
+    except (ValueError, ArithmeticError):
+        return 0
+
+
+def missing_translations(original: str, message: Message, singular: str) -> Iterator[Passage]:
+    """Yield one passage for all translations that a message lacks: they are filled together or not at all."""
+    keys = [key for key in message.strings if key.startswith("msgstr")]
+    empty = sorted((key for key in keys if not message.strings[key]), key=lambda key: message.spans[key])
+    texts = []
+    for key in empty:
+        is_singular = "msgid_plural" not in message.strings or (key == singular and len(keys) > 1)
+        texts.append(polib.unescape(message.strings["msgid" if is_singular else "msgid_plural"]))
+    lines = [translatable_lines(text) for text in texts]
+    if any(lines):
+        spans = [message.spans[key] for key in empty]
+        end = "\r\n" if original[spans[0].end : spans[0].end + 1] == "\r" else "\n"
+        forms = list(zip(spans, texts, map(len, lines), strict=True))
+        yield Passage(spans[0].start, spans[-1].end, tuple(chain.from_iterable(lines)), partial(render, forms, end))
+
+
+def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Sequence[str]) -> Content:
+    """Yield the plural forms of a message. Of each: where it stands, its source, and its number of translated lines."""
+    position = forms[0][0].start
+    given = iter(translations)
+    for span, text, count in forms:
+        yield Span(position, span.start)
+        yield quoted(replace_lines(text, list(islice(given, count))), end)
+        position = span.end
+
+
+def quoted(text: str, end: str) -> str:
+    """Return the text as gettext writes it: one of several lines begins with an empty string."""
+    strings = [f'"{polib.escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
+    return strings[0] if len(strings) == 1 else end.join(['""', *strings])
