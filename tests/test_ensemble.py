@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_search import BOS, EOS, SENTENCES, WIDE, WORDS, all_outputs, make, sources
+from test_search import SENTENCES, WIDE, WORDS, all_outputs, beam, greedy, make, sources
 
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.ensemble import Ensemble
-from dragoman.decoding.search import beam_search, greedy_search
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.model_folder import read_model, write_model
@@ -30,16 +29,7 @@ class Mean:
 
 
 def wide(model: object) -> dict[tuple[int, ...], float]:
-    limits = torch.tensor([4])
-    (found,) = beam_search(
-        model,
-        sources([SENTENCES[0]]),
-        beams=WIDE,
-        alpha=0.6,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=limits,  # type: ignore[arg-type]
-    )
+    (found,) = beam(model, sources([SENTENCES[0]]), WIDE, [4])
     return {tuple(hypothesis.tokens): hypothesis.score for hypothesis in found}
 
 
@@ -53,11 +43,7 @@ def test_an_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[
 
 def test_a_model_beside_itself_is_that_model():
     model = make("sinusoidal")
-    limits = torch.tensor([9] * len(SENTENCES))
-    one, two = (
-        greedy_search(each, sources(), bos=BOS, eos=EOS, max_lengths=limits)  # type: ignore[arg-type]
-        for each in (model, Ensemble([model, model]))
-    )
+    one, two = (greedy(each, sources(), [9] * len(SENTENCES)) for each in (model, Ensemble([model, model])))
     assert [h.tokens for h in one] == [h.tokens for h in two]
     assert [h.score for h in one] == pytest.approx([h.score for h in two], abs=1e-5)
     assert len(set(itertools.chain(*(h.tokens for h in one)))) < WORDS

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.search import OutputSpec
 from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
 from dragoman.errors import DragomanError
 from dragoman.model import build
@@ -351,12 +352,9 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
             model,
             source,
             wanted,
+            OutputSpec(BOS, EOS, torch.tensor([40] * 3), alpha=0.6),
             beams=4,
-            alpha=0.6,
-            bos=BOS,
-            eos=EOS,
-            max_lengths=torch.tensor([40] * 3),
-            edges=torch.tensor(token_boundaries(pieces)),
+            boundaries=torch.tensor(token_boundaries(pieces)),
         )
         said = [pieces.decode(found[0].tokens) for found in hypotheses]
         reports.append([check_terms(found, text) for found, text in zip(founds, said, strict=True)])

@@ -8,7 +8,7 @@ import torch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.search import greedy_search
+from dragoman.decoding.search import OutputSpec, greedy_search
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -55,7 +55,7 @@ def accuracy(model: Model, task: Callable[[Ids], Ids]) -> float:
     """The share of tokens, ends included, that greedy search gets right in unseen sentences."""
     sources = sentences(200, seed=-1)
     limits = torch.tensor([len(ids) + 5 for ids in sources])
-    found = greedy_search(model.eval(), source_batch(sources), bos=BOS, eos=EOS, max_lengths=limits)
+    found = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
     right = total = 0
     for source, hypothesis in zip(sources, found, strict=True):
         wanted = [*task(source), EOS]

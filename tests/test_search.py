@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
-from dragoman.decoding.search import BLOCK, Hypothesis, beam_search, greedy_search, length_penalty, top
+from dragoman.decoding.processors import Processor
+from dragoman.decoding.search import Hypothesis, OutputSpec, beam_search, greedy_search, length_penalty
 from dragoman.model import Model, build
 
 PAD, BOS, EOS, WORDS = 0, 1, 2, 5  # a vocabulary so small that every output can be tried
@@ -53,12 +55,16 @@ def sources(sentences: list[list[int]] = SENTENCES) -> Tensor:
     return torch.tensor([[*sentence, *[PAD] * (longest - len(sentence))] for sentence in sentences])
 
 
+def output(limits: list[int], alpha: float = 0.0, processors: Sequence[Processor] = ()) -> OutputSpec:
+    return OutputSpec(BOS, EOS, torch.tensor(limits), alpha, processors)
+
+
 def beam(model: Any, source: Tensor, beams: int, limits: list[int], alpha: float = 0.6) -> list[list[Hypothesis]]:
-    return beam_search(model, source, beams=beams, alpha=alpha, bos=BOS, eos=EOS, max_lengths=torch.tensor(limits))
+    return beam_search(model, source, output(limits, alpha), beams=beams)
 
 
 def greedy(model: Any, source: Tensor, limits: list[int], alpha: float = 0.0) -> list[Hypothesis]:
-    return greedy_search(model, source, bos=BOS, eos=EOS, max_lengths=torch.tensor(limits), alpha=alpha)
+    return greedy_search(model, source, output(limits, alpha))
 
 
 def log_probability(model: Model, sentence: list[int], tokens: list[int]) -> float:
@@ -324,16 +330,3 @@ def test_a_longer_output_wins_with_a_length_penalty():
     chain = Chain({BOS: {EOS: 0.5, A: 0.45, B: 0.05}, A: {B: 1.0}, B: {C: 1.0}, C: {EOS: 1.0}})
     assert beam(chain, sources(), 3, [9] * 4, alpha=0.0)[0][0].tokens == []
     assert beam(chain, sources(), 3, [9] * 4, alpha=1.0)[0][0].tokens == [A, B, C]
-
-
-@pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])
-@pytest.mark.parametrize("k", [1, 2, 8])
-def test_the_largest_are_found_block_by_block(size, k):
-    k = min(k, size)
-    x = torch.randn(3, 4, size, generator=torch.Generator().manual_seed(size + k))
-    x[0, 0, : size // 2] = -torch.inf  # as rules leave them
-    x[1, 1] = x[1, 1].sort()[0]  # all of the largest in one block, the last
-    largest, places = top(x, k)
-    assert torch.equal(largest, x.topk(k)[0])
-    assert torch.equal(x.gather(-1, places), largest)
-    assert all(len(set(row)) == k for row in places.flatten(0, -2).tolist())

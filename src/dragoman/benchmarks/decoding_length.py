@@ -5,7 +5,7 @@ import time
 import torch
 
 from dragoman.config.presets import SMALL
-from dragoman.decoding.search import beam_search, greedy_search
+from dragoman.decoding.search import OutputSpec, beam_search, greedy_search
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model import build
 
@@ -23,13 +23,13 @@ def benchmark(threads: int, rounds: int) -> str:
     times: dict[tuple[int, int], list[float]] = {}
     for turn in range(rounds + 1):
         for length in LENGTHS:
-            limits = torch.full((SENTENCES,), length)
+            output = OutputSpec(bos=1, eos=NEVER, max_lengths=torch.full((SENTENCES,), length), alpha=0.6)
             for beams in (1, 4):
                 began = time.perf_counter()
                 if beams == 1:
-                    greedy_search(model, source, bos=1, eos=NEVER, max_lengths=limits)
+                    greedy_search(model, source, output)
                 else:
-                    beam_search(model, source, beams=beams, alpha=0.6, bos=1, eos=NEVER, max_lengths=limits)
+                    beam_search(model, source, output, beams=beams)
                 if turn:
                     times.setdefault((length, beams), []).append((time.perf_counter() - began) / length * 1000)
     lines = [

@@ -1,4 +1,4 @@
-"""What the translator asks of whatever searches: ids in, hypotheses out."""
+"""The contract between the translator and whatever searches for it: ids in, hypotheses out."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from dragoman.data.batches import Ids
 from dragoman.decoding.search import Hypothesis
 
 Term = tuple[tuple[int, ...], ...]
-"""What has to stand in an output: one of several sequences of tokens."""
+"""What an output must contain: one of several sequences of tokens."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the output for one source must and must not be."""
+    """What the output for one source must contain and must not contain."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
     terms: tuple[Term, ...] = ()  # it has all of these
@@ -26,27 +26,27 @@ UNCONSTRAINED = Constraints()
 
 class Engine(Protocol):
     max_positions: int | None
-    "the most source tokens that it takes, the end included; None: any number"
+    "the most source tokens that it takes, EOS included; None: any number"
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """For each source (ids without an end) the best `config.n_best` hypotheses, the best first.
+        """Return the best `config.n_best` hypotheses for each source (ids without EOS), the best first.
 
-        `constraints`: one for each source. What one source gets does not depend on the others. Raises UsageError naming
-        a setting or constraint that this engine does not know.
+        `constraints`: one for each source. The result for one source does not depend on the others. Raises UsageError
+        naming a setting or constraint that this engine does not know.
         """
         ...
 
 
-def batches(rows: Iterable[int], sources: Sequence[Ids], places: int) -> Iterator[list[int]]:
-    """Those of `rows` that are searched for together: of similar length, at most `places` tokens with ends and padding.
+def search_batches(rows: Iterable[int], sources: Sequence[Ids], max_tokens: int) -> Iterator[list[int]]:
+    """Group `rows` of similar length to search for together, at most `max_tokens` with EOS and padding.
 
     A source that is longer than that goes alone.
     """
     batch: list[int] = []
     for row in sorted(rows, key=lambda row: len(sources[row])):
-        if batch and (len(batch) + 1) * (len(sources[row]) + 1) > places:
+        if batch and (len(batch) + 1) * (len(sources[row]) + 1) > max_tokens:
             yield batch
             batch = []
         batch.append(row)

@@ -11,7 +11,7 @@ from dragoman.model import Seq2Seq
 
 
 class States:
-    """What each model remembers of its hypotheses."""
+    """The state of each model; row i belongs to hypothesis i."""
 
     def __init__(self, states: Sequence[Any]):
         self.states = states
@@ -22,7 +22,7 @@ class States:
 
 
 class Ensemble:
-    """Models with the same vocabulary; a search takes it for one model."""
+    """Models with the same vocabulary, which a search uses as one model."""
 
     def __init__(self, models: Sequence[Seq2Seq]):
         self.models = models
@@ -31,6 +31,6 @@ class Ensemble:
         return States([model.start(source) for model in self.models])
 
     def step(self, tokens: Tensor, state: States) -> Tensor:
-        """Logarithms of the mean probabilities (B, T, V)."""
-        answers = [model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)]
-        return torch.stack([answer.log_softmax(-1) for answer in answers]).logsumexp(0) - math.log(len(answers))
+        """Return the logarithms of the mean probabilities (B, T, V)."""
+        logits = [model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)]
+        return torch.stack([own.log_softmax(-1) for own in logits]).logsumexp(0) - math.log(len(logits))

@@ -1,6 +1,6 @@
-"""How probable a model finds translations that are given to it: forced scoring, token by token.
+"""Forced decoding: how probable a model finds translations that are given to it, token by token.
 
-Shapes: B pairs, T target tokens with the end, N real target tokens of a batch.
+Shapes: B pairs, T target tokens with EOS, N real target tokens of a batch.
 """
 
 import math
@@ -18,12 +18,12 @@ from dragoman.model import Model
 
 TOKENS = 4096  # of a batch on either side, padding included
 LOGITS = 2**22  # at a time
-LONGEST = 1024  # tokens of a side, end included, that a command takes: what attention needs grows with the square
+MAX_TOKENS = 1024  # of a side, EOS included, that a command takes: the memory of attention grows with the square
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The log-probability of each token of a target, its end included, given the source and the tokens before it."""
+    """The log-probability of each token of a target, EOS included, given the source and the tokens before it."""
 
     tokens: Ids
     log_p: list[float]  # nats
@@ -38,43 +38,43 @@ class Likelihood:
 
 
 def max_positions(model: Model) -> int:
-    """The most tokens that a side may have, the end included, where text comes from outside."""
-    return min(LONGEST, model.config.max_positions or LONGEST)
+    """Return the most tokens that a side of a text from outside may have, EOS included."""
+    return min(MAX_TOKENS, model.config.max_positions or MAX_TOKENS)
 
 
 def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
-    """The targets as `model` sees them, in their order; ids without start and end.
+    """Return how probable `model` finds each target; ids without BOS and EOS.
 
-    What is found for a pair does not depend on the others. Raises ValueError where a side is longer than learned
-    positions reach.
+    The result for one pair does not depend on the others. Raises ValueError where a side is longer than learned
+    positions allow.
     """
-    found: dict[int, Likelihood] = {}
+    likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):
         log_p = token_log_p(model, batch).split(batch.real.sum(1).tolist())
-        labels = batch.labels[batch.real].split([len(part) for part in log_p])
-        for row, tokens, part in zip(rows, labels, log_p, strict=True):
-            found[row] = Likelihood(tokens.tolist(), part.tolist())
-    return [found[row] for row in range(len(sources))]
+        labels = batch.labels[batch.real].split([len(own) for own in log_p])
+        for row, tokens, own in zip(rows, labels, log_p, strict=True):
+            likelihoods[row] = Likelihood(tokens.tolist(), own.tolist())
+    return [likelihoods[row] for row in range(len(sources))]
 
 
 @torch.inference_mode()
 def token_log_p(model: Model, batch: Batch) -> Tensor:
-    """(N,) of the labels, in nats."""
+    """Return the log-probabilities (N,) of the labels, in nats."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
     rows = max(1, LOGITS // model.output.out_features)
-    parts = zip(vectors.split(rows), labels.split(rows), strict=True)
-    return torch.cat([model.output(x).log_softmax(-1).gather(1, right[:, None])[:, 0] for x, right in parts])
+    pieces = zip(vectors.split(rows), labels.split(rows), strict=True)
+    return torch.cat([model.output(x).log_softmax(-1).gather(1, right[:, None])[:, 0] for x, right in pieces])
 
 
 def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[tuple[list[int], Batch]]:
-    """Pairs of similar length together, on the model's device, with their numbers."""
+    """Yield batches of pairs of similar length, on the model's device, each with the indices of its pairs."""
     lengths = np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]).reshape(-1, 2)
     batches, device = plan(lengths, max(TOKENS, lengths.max(initial=1)), 0, 0), next(model.parameters()).device
     for number in range(len(batches)):
         rows = batches[number].tolist()
         labels = padded([targets[row] for row in rows])
-        # By length, not by value: a hypothesis may hold the padding's id, as any other that a model can say.
+        # By length, not by value: a hypothesis may hold the id of padding like any other that a model can produce.
         real = np.arange(labels.shape[1]) < lengths[rows, 1:]
         target = np.concatenate([np.full((len(rows), 1), BOS), labels[:, :-1]], axis=1)
         source = source_batch([sources[row] for row in rows])

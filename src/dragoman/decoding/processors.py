@@ -1,6 +1,6 @@
-"""What a search may not say, or must say: rules that change the log-probabilities of the next token.
+"""Processors: what an output must have or must not have, as changes to the log-probabilities of the next token.
 
-Shapes: R hypotheses, V vocabulary, L tokens so far with the start, B sentences.
+Shapes: R hypotheses, V vocabulary, L tokens so far with BOS, B sentences.
 """
 
 import math
@@ -13,55 +13,57 @@ from torch import Tensor
 
 class Processor(Protocol):
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        """log_p (R, V) of the next token after tokens (R, L) -> the same, -inf where it may not come.
+        """Return log_p (R, V) of the next token after tokens (R, L), with -inf for each token that may not follow.
 
-        sentence (R,): which sentence of the batch each row translates.
+        sentence (R,): which sentence of the batch each row translates. May write into log_p.
         """
         ...
 
 
-def apply_processors(rules: Sequence[Processor], log_p: Tensor, tokens: Tensor, sentence: Tensor, eos: int) -> Tensor:
-    """All rules, one after the other. Where they leave nothing to say, the hypothesis may end."""
-    if not rules:
+def apply_processors(
+    processors: Sequence[Processor], log_p: Tensor, tokens: Tensor, sentence: Tensor, eos: int
+) -> Tensor:
+    """Apply all processors in turn. A hypothesis that they leave no token may end."""
+    if not processors:
         return log_p
     end = log_p[:, eos].clone()
-    for rule in rules:
-        log_p = rule(log_p, tokens, sentence)
+    for processor in processors:
+        log_p = processor(log_p, tokens, sentence)
     stuck = log_p.amax(-1) == -math.inf
     log_p[:, eos] = torch.where(stuck, end, log_p[:, eos])
     return log_p
 
 
 class MinimumLength:
-    """No end before so many tokens."""
+    """Forbid EOS before `length` tokens."""
 
     def __init__(self, length: int, eos: int):
         self.length, self.eos = length, eos
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        if tokens.size(1) <= self.length:  # the start is among the tokens
+        if tokens.size(1) <= self.length:  # BOS is one of the tokens
             log_p[:, self.eos] = -math.inf
         return log_p
 
 
 class NoRepeat:
-    """No sequence of `size` tokens twice."""
+    """Forbid a sequence of `size` tokens to come twice."""
 
     def __init__(self, size: int):
         self.size = size
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        said = tokens[:, 1:]
-        if said.size(1) < self.size:
+        output = tokens[:, 1:]
+        if output.size(1) < self.size:
             return log_p
-        windows = said.unfold(1, self.size, 1)  # R, L - size, size
-        again = (windows[..., :-1] == said[:, None, said.size(1) - self.size + 1 :]).all(-1)
+        windows = output.unfold(1, self.size, 1)  # R, L - size, size
+        again = (windows[..., :-1] == output[:, None, output.size(1) - self.size + 1 :]).all(-1)
         cost = torch.zeros_like(again, dtype=log_p.dtype).masked_fill_(again, -math.inf)
         return log_p.scatter_add(1, windows[..., -1], cost)
 
 
 class Forbidden:
-    """None of the sequences of tokens that are given for its sentence."""
+    """Forbid each sentence its own sequences of tokens."""
 
     def __init__(self, forbidden: Sequence[Sequence[Sequence[int]]], device: torch.device):
         sequences = dict.fromkeys(tuple(sequence) for own in forbidden for sequence in own)
@@ -73,30 +75,30 @@ class Forbidden:
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         for (*before, last), forbidden in self.sequences:
             if len(before) < tokens.size(1):
-                said = tokens[:, tokens.size(1) - len(before) :]
-                begun = (said == tokens.new_tensor(before)).all(-1) & forbidden[sentence]
+                latest = tokens[:, tokens.size(1) - len(before) :]
+                begun = (latest == tokens.new_tensor(before)).all(-1) & forbidden[sentence]
                 log_p[:, last] = log_p[:, last].masked_fill(begun, -math.inf)
         return log_p
 
 
 class Prefix:
-    """Each output begins with the tokens given for its sentence; their own probabilities count as always.
+    """Begin each output with the tokens given for its sentence; their own probabilities count as always.
 
-    The rules of `behind` hold only behind it: whoever gives a prefix means it, whatever else is forbidden.
+    The processors `afterwards` act only after the prefix: whoever gives one wants it, whatever else is forbidden.
     """
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device, behind: Sequence[Processor] = ()):
+    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device, afterwards: Sequence[Processor] = ()):
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self.prefixes = torch.tensor(rows, device=device).view(len(prefixes), longest)  # -1: free
-        self.behind = behind
+        self.afterwards = afterwards
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        place = tokens.size(1) - 1
-        inside = place < self.prefixes.size(1)
+        position = tokens.size(1) - 1
+        inside = position < self.prefixes.size(1)
         if inside:  # before the others, which may write into log_p
-            must = self.prefixes[sentence, place][:, None]
-            forced = log_p.masked_fill(torch.arange(log_p.size(1), device=log_p.device) != must, -math.inf)
-        for rule in self.behind:
-            log_p = rule(log_p, tokens, sentence)
-        return torch.where(must >= 0, forced, log_p) if inside else log_p
+            forced_token = self.prefixes[sentence, position][:, None]
+            forced = log_p.masked_fill(torch.arange(log_p.size(1), device=log_p.device) != forced_token, -math.inf)
+        for processor in self.afterwards:
+            log_p = processor(log_p, tokens, sentence)
+        return torch.where(forced_token >= 0, forced, log_p) if inside else log_p

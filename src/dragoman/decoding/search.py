@@ -1,8 +1,8 @@
 """Greedy search, sampling and beam search (section 6.1) over any model with start, step and select.
 
-Nothing in a step is done for one hypothesis after the other, and sentences that are done leave the batch.
+Every operation of a step treats all hypotheses at once, and sentences that are over leave the batch.
 
-Shapes: B sentences, K beams, G groups of k = K/G beams, V vocabulary, R live rows, L tokens so far with the start.
+Shapes: B sentences, R of them live, K beams, G groups of k = K/G beams, V vocabulary, L tokens so far with BOS.
 """
 
 import math
@@ -12,42 +12,100 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dragoman.decoding.cpu import topk
 from dragoman.decoding.processors import Processor, apply_processors
 from dragoman.model import Seq2Seq
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation: its ids without start and end, and its score."""
+    """One translation: its ids without BOS and EOS, and its score."""
 
     tokens: list[int]
-    score: float  # log-probability in nats, end included, divided by the length penalty
-    finished: bool = True  # False: cut off at the greatest length
+    score: float  # log-probability in nats, EOS included, divided by the length penalty
+    finished: bool = True  # False: cut off at its maximum length
+
+
+@dataclass(frozen=True)
+class OutputSpec:
+    """Describe the outputs for one batch, whichever search finds them."""
+
+    bos: int
+    eos: int
+    max_lengths: Tensor  # (B,): tokens that each output may have, EOS included
+    alpha: float = 0.0  # exponent of the length penalty
+    processors: Sequence[Processor] = ()
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ^ alpha, of the tokens of a hypothesis with its end (Wu et al. 2016, equation 14)."""
+    """Return ((5 + length) / 6) ^ alpha for a hypothesis of `length` tokens with EOS (Wu et al. 2016, equation 14)."""
     return ((5 + length) / 6) ** alpha
 
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]  # of log_p (R, V), the sentences (R,), the step -> tokens (R,)
+def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, output: OutputSpec) -> Tensor:
+    """Return log-probabilities (rows, V) of the token after tokens (rows, L), -inf where a processor forbids it.
+
+    state: of the model, after all but the last token; sentence (rows,): which sentence each row translates.
+    """
+    log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
+    return apply_processors(output.processors, log_p, tokens, sentence, output.eos)
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """How the hypotheses of each sentence are continued in one step, all (R, K), the most probable first."""
+
+    score: Tensor  # of those that stay open; -inf where there are fewer
+    beam: Tensor  # which of the K each of them continues
+    token: Tensor
+    end_score: Tensor  # of those that end here; -inf where there are fewer
+    end_beam: Tensor
+
+    @classmethod
+    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
+        """Keep the best continuations of k hypotheses.
+
+        so_far (R, k); log_p (R, k, V) of each next token; cost (R, V): what a token costs in the comparison alone.
+        """
+        beams, words = log_p.shape[1:]
+        # Twice as many as needed: k of them may end here, and k must stay open. No hypothesis has more than that.
+        likely, word = topk(log_p if cost is None else log_p - cost.unsqueeze(1), min(2 * beams, words))
+        best, index = (so_far.unsqueeze(-1) + likely).flatten(1).topk(min(2 * beams, beams * likely.size(-1)))
+        beam, token = index // likely.size(-1), word.flatten(1).gather(1, index)
+        if cost is not None:
+            best = so_far.gather(1, beam) + log_p.flatten(1).gather(1, beam * words + token)
+        ended = token == eos
+        open_score = best.masked_fill(ended, -math.inf)
+        if cost is None:
+            score, keep = open_score.topk(beams)
+        else:  # in the order of the comparison, those that end last
+            keep = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]
+            score = open_score.gather(1, keep)
+        end_score = best.masked_fill(~ended, -math.inf)[:, :beams]
+        return cls(score, beam.gather(1, keep), token.gather(1, keep), end_score, beam[:, :beams])
+
+    @classmethod
+    def of_one(cls, score: Tensor, token: Tensor, ended: Tensor) -> "BeamStep":
+        """Keep the single continuation of single hypotheses, all (R, 1)."""
+        beam = torch.zeros_like(token)
+        return cls(score.masked_fill(ended, -math.inf), beam, token, score.masked_fill(~ended, -math.inf), beam)
+
+
+Observer = Callable[[Tensor, Tensor, BeamStep], None]
+"""Called at each step with the scores so far (R, K), log_p (R, K, V) of each next token, and what the search kept."""
+
+
+# One token after the other.
+
+Choose = Callable[[Tensor, Tensor, int], Tensor]
+"""From log_p (R, V), the number of each row's sentence (R,) and the number of the step to tokens (R,)."""
 
 
 def greedy_search(
-    model: Seq2Seq,
-    source: Tensor,
-    *,
-    bos: int,
-    eos: int,
-    max_lengths: Tensor,
-    alpha: float = 0.0,
-    rules: Sequence[Processor] = (),
+    model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """The most probable token, one after the other.
-
-    source (B, S); max_lengths (B,): tokens that each output may have, end included. One hypothesis per sentence.
-    """
-    return generate(model, source, lambda log_p, *_: top(log_p, 1)[1][:, 0], bos, eos, max_lengths, alpha, rules)
+    """Take the most probable token at each step: one hypothesis for each sentence of source (B, S)."""
+    return generate(model, source, output, lambda log_p, *_: topk(log_p, 1)[1][:, 0], observe)
 
 
 @dataclass(frozen=True)
@@ -61,22 +119,11 @@ class Sampling:
     top_p: float = 1.0
 
 
-def sample(
-    model: Seq2Seq,
-    source: Tensor,
-    sampling: Sampling,
-    draws: Tensor,
-    *,
-    bos: int,
-    eos: int,
-    max_lengths: Tensor,
-    alpha: float = 0.0,
-    rules: Sequence[Processor] = (),
-) -> list[Hypothesis]:
-    """A token drawn at random, one after the other; scores are the model's, whatever the temperature.
+def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> list[Hypothesis]:
+    """Draw one token after the other; scores are the model's, whatever the temperature.
 
-    draws (B, longest of max_lengths): numbers from 0 to 1 that decide; each sentence has its own, so that its words
-    do not depend on the sentences beside it. Other arguments as for `greedy_search`.
+    draws (B, largest of max_lengths): numbers from 0 to 1 that decide; each sentence has its own, so that its words do
+    not depend on the sentences beside it.
     """
 
     def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
@@ -90,190 +137,201 @@ def sample(
         drawn = torch.searchsorted(bounds, draws[row, step - 1 : step] * bounds[:, -1:], right=True)
         return token.gather(1, drawn.minimum(kept.sum(-1, keepdim=True) - 1))[:, 0]
 
-    return generate(model, source, choose, bos, eos, max_lengths, alpha, rules)
+    return generate(model, source, output, choose)
 
 
 @torch.inference_mode()
 def generate(
-    model: Seq2Seq,
-    source: Tensor,
-    choose: Choose,
-    bos: int,
-    eos: int,
-    max_lengths: Tensor,
-    alpha: float,
-    rules: Sequence[Processor],
+    model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    sentences, longest, device = source.size(0), int(max_lengths.max()), source.device
+    """Continue one hypothesis for each sentence of source (B, S) with the tokens that `choose` picks, up to EOS."""
+    sentences, max_length, device = source.size(0), int(output.max_lengths.max()), source.device
     state = model.start(source)
     row = torch.arange(sentences, device=device)  # which sentence each live row is
-    tokens = source.new_full((sentences, longest + 1), bos)
+    tokens = source.new_full((sentences, max_length + 1), output.bos)
     score = torch.zeros(sentences, device=device)
-    lengths, ended = max_lengths.clone(), torch.zeros_like(max_lengths, dtype=torch.bool)
-    for step in range(1, longest + 1):
-        log_p = model.step(tokens[row, step - 1 : step], state)[:, -1].log_softmax(-1)
-        log_p = apply_processors(rules, log_p, tokens[row, :step], row, eos)
+    lengths, ended = output.max_lengths.clone(), torch.zeros_like(output.max_lengths, dtype=torch.bool)
+    for step in range(1, max_length + 1):
+        log_p = next_log_p(model, state, tokens[row, :step], row, output)
         token = choose(log_p, row, step)
         tokens[row, step] = token
-        score[row] += log_p.gather(1, token[:, None])[:, 0]
-        over = token == eos
+        before, over = score[row], token == output.eos
+        score[row] = total = before + log_p.gather(1, token[:, None])[:, 0]
         lengths[row[over]], ended[row[over]] = step, True
-        alive = (~over & (step < max_lengths[row])).nonzero()[:, 0]
+        if observe:
+            observe(before[:, None], log_p[:, None], BeamStep.of_one(total[:, None], token[:, None], over[:, None]))
+        alive = (~over & (step < output.max_lengths[row])).nonzero()[:, 0]
         if not len(alive):
             break
         if len(alive) < len(row):
             row = row[alive]
             state.select(alive)
     return [
-        Hypothesis(ids[1 : length + (not end)], total / length_penalty(length, alpha), end)
+        Hypothesis(ids[1 : length + (not end)], total / length_penalty(length, output.alpha), end)
         for ids, length, total, end in zip(
             tokens.tolist(), lengths.tolist(), score.tolist(), ended.tolist(), strict=True
         )
     ]
 
 
-@torch.inference_mode()
+# Beam search.
+
+
+class BeamAllocation:
+    """Give the beams of a sentence to the most probable continuations.
+
+    With several `groups`, each has its share of the beams, and a token costs `diversity` for each hypothesis of an
+    earlier group that is continued with it in the same step (Vijayakumar et al. 2016); scores stay without it.
+
+    A subclass that allocates beams in another way (terms.py) overrides these three methods.
+    """
+
+    def __init__(self, groups: int = 1, diversity: float = 0.0):
+        self.groups, self.diversity = groups, diversity
+
+    def expand(self, so_far: Tensor, log_p: Tensor, last: Tensor, eos: int) -> BeamStep:
+        """Choose the continuations of hypotheses with the scores so_far (R, K), and those that end.
+
+        log_p (R, K, V) of each next token; last (R, K): the token before it.
+        """
+        if self.groups == 1:
+            return BeamStep.of(so_far, log_p, eos)
+        size = so_far.size(1) // self.groups
+        cost = log_p.new_zeros(len(log_p), log_p.size(-1))
+        columns: list[tuple[Tensor, ...]] = []
+        for group, (score, of_group) in enumerate(zip(so_far.split(size, 1), log_p.split(size, 1), strict=True)):
+            step, first = BeamStep.of(score, of_group, eos, cost if group else None), group * size
+            cost.scatter_add_(1, step.token, cost.new_full((), self.diversity).expand(step.token.shape))
+            columns.append((step.score, first + step.beam, step.token, step.end_score, first + step.end_beam))
+        return BeamStep(*(torch.cat(column, 1) for column in zip(*columns, strict=True)))
+
+    def compete(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
+        """Return the scores (R, K) with which open hypotheses compete when they are cut off; -inf: they do not.
+
+        token (R, K): their last one; unfinished (R,): whether a sentence has no finished hypothesis.
+        """
+        return score
+
+    def select(self, live: Tensor) -> None:
+        """Keep the sentences live (R,), bool."""
+
+
+class BeamSearch:
+    """A beam search between two steps: K open hypotheses for each live sentence, and the best finished ones of all.
+
+    Call `step` until it is `done`; several searches may take their steps in turn. A sentence is over when no open
+    hypothesis can still overtake the worst of its `n_best` finished ones, or, with `patience`, when that many times
+    `beams` are finished. Hypotheses that are cut off at their maximum length compete with the finished ones.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self,
+        model: Seq2Seq,
+        source: Tensor,
+        output: OutputSpec,
+        beams: int,
+        n_best: int | None = None,
+        patience: float | None = None,
+        allocation: BeamAllocation | None = None,
+        observe: Observer | None = None,
+    ):
+        self.model, self.output, self.beams, self.patience, self.observe = model, output, beams, patience, observe
+        self.allocation = allocation or BeamAllocation()
+        sentences, device, groups = source.size(0), source.device, self.allocation.groups
+        self.group_size = beams // groups
+        self.state = model.start(source)
+        self.state.select(torch.arange(sentences, device=device).repeat_interleave(beams))
+        self.sentence = torch.arange(sentences, device=device)  # (R,): which sentences are live
+        self.tokens = source.new_full((sentences * beams, 1), output.bos)  # R*K L
+        self.score = torch.full((sentences, beams), -math.inf, device=device)  # R K
+        self.score[:, :: self.group_size] = 0  # all beams of a group start equal: keep one
+        max_length = int(output.max_lengths.max())
+        self.finished = FinishedPool(sentences, n_best or beams, max_length, source, distinct=groups > 1)
+
+    @property
+    def done(self) -> bool:
+        return not len(self.sentence)
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Continue every open hypothesis by one token; sentences that are then over leave the batch."""
+        live, length, eos = len(self.sentence), self.tokens.size(1), self.output.eos
+        rows_of_sentence = self.sentence.repeat_interleave(self.beams)
+        log_p = next_log_p(self.model, self.state, self.tokens, rows_of_sentence, self.output)
+        log_p = log_p.view(live, self.beams, -1)
+        step = self.allocation.expand(self.score, log_p, self.tokens[:, -1].view(live, self.beams), eos)
+        if self.observe:
+            self.observe(self.score, log_p, step)
+        penalty = length_penalty(length, self.output.alpha)
+        first = torch.arange(live, device=log_p.device)[:, None] * self.beams
+        ends = (column.split(self.group_size, 1) for column in (step.end_score, first + step.end_beam))
+        for score, rows in zip(*ends, strict=True):  # by group: what two groups find counts once
+            if (score > -math.inf).any():
+                tokens = self.tokens[rows.flatten(), 1:].view(live, self.group_size, -1)
+                self.finished.add(self.sentence, score / penalty, tokens, True)
+        rows = first + step.beam
+        self.tokens = torch.cat([self.tokens[rows.flatten()], step.token.view(-1, 1)], 1)
+        self.score = step.score
+        cut = length >= self.output.max_lengths[self.sentence]
+        if cut.any():
+            unfinished = self.finished.score[self.sentence, 0] == -math.inf
+            score = self.allocation.compete(self.score, step.token, unfinished, eos) / penalty
+            tokens = self.tokens[:, 1:].view(live, self.beams, -1)
+            self.finished.add(self.sentence[cut], score[cut], tokens[cut], False)
+        going = ~cut & self.can_improve()
+        if not going.all():
+            self.sentence, self.score, rows = self.sentence[going], self.score[going], rows[going]
+            self.tokens = self.tokens.view(live, self.beams, -1)[going].flatten(0, 1)
+            self.allocation.select(going)
+        if not self.done:
+            self.state.select(rows.flatten())
+
+    def can_improve(self) -> Tensor:
+        """Return (R,), bool: whether going on may change the hypotheses of each live sentence."""
+        best_open = self.score.amax(-1)
+        if self.patience:
+            return (best_open > -math.inf) & (self.finished.count[self.sentence] < self.patience * self.beams)
+        # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
+        largest_penalty = (((5 + self.output.max_lengths[self.sentence]) / 6) ** self.output.alpha).clamp(min=1)
+        return (best_open > -math.inf) & (self.finished.score[self.sentence, -1] < best_open / largest_penalty)
+
+
 def beam_search(
     model: Seq2Seq,
     source: Tensor,
+    output: OutputSpec,
     *,
     beams: int,
-    alpha: float,
-    bos: int,
-    eos: int,
-    max_lengths: Tensor,
     n_best: int | None = None,
     patience: float | None = None,
-    groups: int = 1,
-    diversity: float = 0.0,
-    rules: Sequence[Processor] = (),
+    allocation: BeamAllocation | None = None,
+    observe: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `n_best` hypotheses of every sentence (default: as many as beams), best first.
+    """Return the best `n_best` hypotheses (default: as many as beams) for each sentence of source (B, S), best first.
 
-    A sentence is over when no open hypothesis can still overtake the worst of its `n_best` finished ones, or, with
-    `patience`, when that many times `beams` are finished; those cut off at the greatest length compete with the
-    others. With several `groups`, each has its share of the beams, and a token costs `diversity` for each hypothesis
-    of an earlier group that goes on with it at the same step (Vijayakumar et al. 2016); scores stay without it. Other
-    arguments as for `greedy_search`.
+    See `BeamSearch`, which this runs to its end.
     """
-    sentences, device, each = source.size(0), source.device, beams // groups
-    state = model.start(source)
-    state.select(torch.arange(sentences, device=device).repeat_interleave(beams))
-    sentence = torch.arange(sentences, device=device)  # which sentence each live group of K rows is
-    tokens = source.new_full((sentences * beams, 1), bos)
-    score = torch.full((sentences, groups, each), -math.inf, device=device)
-    score[:, :, 0] = 0  # all beams start equal: keep one
-    best = FinishedPool(sentences, n_best or beams, int(max_lengths.max()), source, distinct=groups > 1)
-    while len(sentence):
-        live, length = len(sentence), tokens.size(1)
-        log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
-        log_p = apply_processors(rules, log_p, tokens, sentence.repeat_interleave(beams), eos)
-        log_p = log_p.view(live, groups, each, -1)
-        found = [BeamStep.of(score[:, 0], log_p[:, 0], eos)]
-        for group in range(1, groups):
-            taken = log_p.new_zeros(live, log_p.size(-1))
-            for earlier in found:
-                taken.scatter_add_(1, earlier.token, taken.new_full((), diversity).expand(earlier.token.shape))
-            found.append(BeamStep.of(score[:, group], log_p[:, group], eos, taken))
-        first = torch.arange(live, device=device)[:, None] * beams
-        places = [first + group * each for group in range(groups)]
-        for place, expansion in zip(places, found, strict=True):
-            if expansion.ends():
-                rows = tokens[(place + expansion.end_beam).flatten(), 1:].view(live, each, -1)
-                best.add(sentence, expansion.end_score / length_penalty(length, alpha), rows, True)
-        rows = torch.cat([place + expansion.beam for place, expansion in zip(places, found, strict=True)], 1)
-        token = torch.cat([expansion.token for expansion in found], 1)
-        score = torch.stack([expansion.score for expansion in found], 1)
-        tokens = torch.cat([tokens[rows.flatten()], token.view(-1, 1)], 1)
-        cut = length >= max_lengths[sentence]
-        if cut.any():  # whatever is still open at the end competes too
-            open_ = tokens[:, 1:].view(live, beams, -1)[cut]
-            best.add(sentence[cut], score.flatten(1)[cut] / length_penalty(length, alpha), open_, False)
-        top = score.flatten(1).amax(-1)
-        going = ~cut & (top > -math.inf)
-        if patience:
-            going &= best.count[sentence] < patience * beams
-        else:
-            # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
-            most = (((5 + max_lengths[sentence]) / 6) ** alpha).clamp(min=1)
-            going &= best.score[sentence, -1] < top / most
-        if not going.all():
-            sentence, score, rows = sentence[going], score[going], rows[going]
-            tokens = tokens.view(live, beams, -1)[going].flatten(0, 1)
-        if len(sentence):
-            state.select(rows.flatten())
-    return best.hypotheses()
-
-
-BLOCK = 64
-
-
-def top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of the last dimension and their places, as `topk`, several times as fast on a CPU where k is small.
-
-    They are among the k blocks with the largest maxima, and what is left over at the end.
-    """
-    size = x.size(-1)
-    whole = size // BLOCK * BLOCK
-    if whole <= k * BLOCK:
-        return x.topk(k)
-    blocks = x[..., :whole].unflatten(-1, (-1, BLOCK))
-    chosen = blocks.amax(-1).topk(k)[1]
-    places = (chosen.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(-2)
-    rest = torch.arange(whole, size, device=x.device).expand(*x.shape[:-1], -1)
-    places = torch.cat([places, rest], -1)
-    largest, index = x.gather(-1, places).topk(k)
-    return largest, places.gather(-1, index)
-
-
-@dataclass(frozen=True)
-class BeamStep:
-    """How k hypotheses of each sentence go on, all (B, k), the most probable first."""
-
-    score: Tensor  # of those that go on
-    beam: Tensor  # which of the k each of them comes from
-    token: Tensor
-    end_score: Tensor  # of those that end, -inf where there are fewer
-    end_beam: Tensor
-
-    @classmethod
-    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
-        """so_far (B, k), log_p (B, k, V) of each next token; cost (B, V): what a token costs when they are compared."""
-        beams, words = log_p.shape[1:]
-        # Twice as many as needed: k of them may end here, and k must go on. No hypothesis has more of them than that.
-        likely, word = top(log_p if cost is None else log_p - cost.unsqueeze(1), min(2 * beams, words))
-        best, index = (so_far.unsqueeze(-1) + likely).flatten(1).topk(min(2 * beams, beams * likely.size(-1)))
-        beam, token = index // likely.size(-1), word.flatten(1).gather(1, index)
-        if cost is not None:
-            best = so_far.gather(1, beam) + log_p.flatten(1).gather(1, beam * words + token)
-        ended = token == eos
-        going = best.masked_fill(ended, -math.inf)
-        if cost is None:
-            score, keep = going.topk(beams)
-        else:  # in the order in which they were compared: the ends last
-            keep = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]
-            score = going.gather(1, keep)
-        end_score = best.masked_fill(~ended, -math.inf)[:, :beams]
-        return cls(score, beam.gather(1, keep), token.gather(1, keep), end_score, beam[:, :beams])
-
-    def ends(self) -> bool:
-        return bool((self.end_score > -math.inf).any())
+    search = BeamSearch(model, source, output, beams, n_best, patience, allocation, observe)
+    while not search.done:
+        search.step()
+    return search.finished.hypotheses()
 
 
 class FinishedPool:
     """The best finished hypotheses of each sentence so far, the best first."""
 
-    def __init__(self, sentences: int, wanted: int, longest: int, like: Tensor, distinct: bool = False):
+    def __init__(self, sentences: int, wanted: int, max_length: int, like: Tensor, distinct: bool = False):
         """distinct: what comes twice counts once; one group of beams never finds a hypothesis twice."""
         self.distinct = distinct
         self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
-        self.tokens = like.new_zeros(sentences, wanted, longest)
+        self.tokens = like.new_zeros(sentences, wanted, max_length)
         self.length = like.new_zeros(sentences, wanted)
         self.ended = torch.zeros(sentences, wanted, dtype=torch.bool, device=like.device)
         self.count = like.new_zeros(sentences)  # how many there were, with those that were not good enough
 
     def add(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> None:
-        """score (n, c) and tokens (n, c, L) of hypotheses of n sentences; a score of -inf is none."""
+        """Add c hypotheses to each of n sentences: score (n, c), -inf for none, and tokens (n, c, L)."""
         length, wanted = tokens.size(2), self.score.size(1)
         if self.distinct:
             score = self.unseen(sentence, score, tokens, ended)
@@ -291,7 +349,7 @@ class FinishedPool:
         self.score[sentence] = kept[:, :wanted]
 
     def unseen(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
-        """The scores (n, c) of what `add` is given; -inf for what is there already, or among them."""
+        """Return the scores (n, c) that `add` is given, -inf for hypotheses in the pool already or given twice."""
         length = tokens.size(2)
         known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
         there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]
@@ -299,6 +357,7 @@ class FinishedPool:
         return score.masked_fill(there.any(-1) | earlier.any(-1), -math.inf)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
+        """Return those of each sentence, the best first."""
         table = (self.tokens, self.length, self.score, self.ended)
         return [
             [

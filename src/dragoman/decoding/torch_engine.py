@@ -1,4 +1,4 @@
-"""The search with our own models: sources of similar length go together, in the way that the settings ask for."""
+"""The engine that searches with our own models: sources of similar length together, as the settings say."""
 
 from collections.abc import Sequence
 
@@ -9,123 +9,112 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, batches
+from dragoman.decoding.cpu import pack_weights
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, search_batches
 from dragoman.decoding.ensemble import Ensemble
-from dragoman.decoding.onednn import pack_weights
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
+from dragoman.decoding.search import (
+    BeamAllocation,
+    Hypothesis,
+    Observer,
+    OutputSpec,
+    Sampling,
+    beam_search,
+    greedy_search,
+    sample,
+)
 from dragoman.decoding.terms import constrained_search
 from dragoman.errors import UsageError
 from dragoman.model import Model, Seq2Seq
 
-# Rows of a batch times its longest source: bounds memory, not results.
-SEARCH_TOKENS = 16_384
-LEAST_BEAMS = 5  # of a search that has to bring in terms
+SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
+MIN_BEAMS_WITH_TERMS = 5
 
 
 class TorchEngine:
-    """See `Engine`."""
+    """Search with one model, or with an ensemble. See `Engine`."""
 
-    def __init__(self, *models: Model, edges: Sequence[tuple[int, int]] = ()):
-        """One model, or an ensemble. edges: what each token begins and ends with, as `constrained_search` asks."""
+    def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
+        """boundaries: what each token begins and ends with, as for `constrained_search`."""
         fast = [pack_weights(model) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
-        self.edges, self.device = edges, next(models[0].parameters()).device
+        self.boundaries, self.device = boundaries, next(models[0].parameters()).device
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
 
     def search(
-        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
+        self,
+        sources: Sequence[Ids],
+        config: SearchConfig,
+        constraints: Sequence[Constraints] | None = None,
+        observe: Observer | None = None,
     ) -> list[list[Hypothesis]]:
+        """Search as `Engine` says. observe: sees each step of a greedy or beam search without terms."""
         constraints = constraints or [UNCONSTRAINED] * len(sources)
-        found: dict[int, list[Hypothesis]] = {}
-        places = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        max_tokens = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
         for with_terms in (False, True):
-            rows = [row for row, demand in enumerate(constraints) if bool(demand.terms) == with_terms]
-            for batch in batches(rows, sources, places):
-                ids, wishes = [sources[row] for row in batch], [constraints[row] for row in batch]
-                found |= zip(batch, self.search_batch(ids, config, wishes), strict=True)
-        return [found[row] for row in range(len(sources))]
+            rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
+            for batch in search_batches(rows, sources, max_tokens):
+                ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
+                hypotheses |= zip(batch, self.search_batch(ids, config, own, observe), strict=True)
+        return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(
-        self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]
+        self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], observe: Observer | None
     ) -> list[list[Hypothesis]]:
-        """All of them with terms, or none."""
-        device = self.device
-        source, limits = source_batch(sources).to(device), self.limits(sources, config).to(device)
-        rules, alpha = self.rules(config, constraints, device), config.length_penalty
+        """Search for all sources at once; all of them have terms, or none."""
+        source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
+        processors = self.processors(config, constraints)
+        output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors)
         if constraints[0].terms:
             if config.temperature is not None or config.beam_groups > 1:
                 raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
+            terms = [own.terms for own in constraints]
+            beams = max(config.beam, MIN_BEAMS_WITH_TERMS)
+            boundaries = torch.tensor(self.boundaries, device=self.device) if self.boundaries else None
             return constrained_search(
-                self.model,
-                source,
-                [demand.terms for demand in constraints],
-                beams=max(config.beam, LEAST_BEAMS),
-                n_best=config.n_best,
-                alpha=alpha,
-                bos=BOS,
-                eos=EOS,
-                max_lengths=limits,
-                rules=rules,
-                edges=torch.tensor(self.edges, device=device) if self.edges else None,
+                self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=boundaries
             )
         if config.temperature is not None:
-            samples = [
-                sample(
-                    self.model,
-                    source,
-                    Sampling(config.temperature, config.top_k, config.top_p),
-                    draws(sources, config.seed, number, int(limits.max())).to(device),
-                    bos=BOS,
-                    eos=EOS,
-                    max_lengths=limits,
-                    alpha=alpha,
-                    rules=rules,
-                )
-                for number in range(config.n_best)
-            ]
-            return [sorted(found, key=lambda h: -h.score) for found in zip(*samples, strict=True)]
+            sampling = Sampling(config.temperature, config.top_k, config.top_p)
+            numbers = (draws(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
+            samples = [sample(self.model, source, output, sampling, drawn.to(self.device)) for drawn in numbers]
+            return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in zip(*samples, strict=True)]
         if config.beam == 1:
-            found = greedy_search(self.model, source, bos=BOS, eos=EOS, max_lengths=limits, alpha=alpha, rules=rules)
-            return [[hypothesis] for hypothesis in found]
+            return [[hypothesis] for hypothesis in greedy_search(self.model, source, output, observe)]
         return beam_search(
             self.model,
             source,
+            output,
             beams=config.beam,
-            alpha=alpha,
-            bos=BOS,
-            eos=EOS,
-            max_lengths=limits,
             n_best=config.n_best,
             patience=config.patience,
-            groups=config.beam_groups,
-            diversity=config.diversity_penalty,
-            rules=rules,
+            allocation=BeamAllocation(config.beam_groups, config.diversity_penalty),
+            observe=observe,
         )
 
-    def limits(self, sources: list[Ids], config: SearchConfig) -> Tensor:
-        """Tokens that each output may have, end included."""
-        most = self.max_positions
+    def max_lengths(self, sources: list[Ids], config: SearchConfig) -> Tensor:
+        """Return (B,): tokens that each output may have, EOS included."""
         lengths = [len(ids) + config.extra_length for ids in sources]
-        return torch.tensor([min(length, most or length) for length in lengths])
+        return torch.tensor([min(length, self.max_positions or length) for length in lengths])
 
-    @staticmethod
-    def rules(config: SearchConfig, constraints: list[Constraints], device: torch.device) -> list[Processor]:
-        rules: list[Processor] = []
+    def processors(self, config: SearchConfig, constraints: list[Constraints]) -> list[Processor]:
+        """Return those that the settings and constraints ask for."""
+        processors: list[Processor] = []
         if config.min_length:
-            rules.append(MinimumLength(config.min_length, EOS))
+            processors.append(MinimumLength(config.min_length, EOS))
         if config.no_repeat_ngram:
-            rules.append(NoRepeat(config.no_repeat_ngram))
-        if any(demand.forbidden for demand in constraints):
-            rules.append(Forbidden([demand.forbidden for demand in constraints], device))
-        if any(demand.prefix for demand in constraints):
-            return [Prefix([demand.prefix for demand in constraints], device, behind=rules)]
-        return rules
+            processors.append(NoRepeat(config.no_repeat_ngram))
+        if any(own.forbidden for own in constraints):
+            processors.append(Forbidden([own.forbidden for own in constraints], self.device))
+        if any(own.prefix for own in constraints):
+            return [Prefix([own.prefix for own in constraints], self.device, afterwards=processors)]
+        return processors
 
 
-def draws(sources: Sequence[Ids], seed: int, number: int, longest: int) -> Tensor:
-    """(B, longest) numbers from 0 to 1: the text, the seed and which sample it is decide, and nothing else."""
-    rows = [np.random.default_rng([seed, number, *ids]).random(longest) for ids in sources]
+def draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:
+    """Return (B, length) random numbers from 0 to 1, decided by the source, the seed and the number of the sample."""
+    rows = [np.random.default_rng([seed, number, *ids]).random(length) for ids in sources]
     return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())

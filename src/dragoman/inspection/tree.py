@@ -1,23 +1,20 @@
 """A search as a tree: each hypothesis is a node, its parent is the hypothesis without the last token.
 
-Shapes: K beams, V vocabulary.
+Shapes: R live sentences, here one, K beams, V vocabulary.
 """
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine
-from dragoman.decoding.processors import Processor, apply_processors
-from dragoman.decoding.search import BeamStep, Hypothesis, length_penalty, top
+from dragoman.decoding.search import BeamStep, Hypothesis, length_penalty
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.inspection.attention import piece
 
@@ -26,40 +23,40 @@ Fate = Literal["kept", "finished", "pruned"]
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis that the search weighed up: its parent and one more token."""
+    """A hypothesis that the search compared with others: its parent and one more token."""
 
-    parent: int | None  # its number among the nodes; None for the root, which is the start
+    parent: int | None  # its index among the nodes; None for the root, which is BOS
     step: int  # how many tokens it has; 0 for the root
     token: int
     piece: str
     log_p: float  # of the token, in nats
-    score: float  # of the hypothesis: the sum of log_p from the start
+    score: float  # of the hypothesis: the sum of log_p from the root
     normalised: float  # the same divided by the length penalty: what finished hypotheses are compared by
-    fate: Fate  # kept: the search goes on with it; finished: it has ended; pruned: others were better
+    fate: Fate  # kept: the search continues it; finished: it has ended; pruned: others were better
 
 
 @dataclass(frozen=True)
 class BeamTree:
     """All hypotheses that were among the best at some step: kept, finished and pruned ones.
 
-    At each step the 2K best continuations of the K kept hypotheses are weighed up: K are kept, those of the first K
-    that end are finished, the others are pruned. Shared beginnings are one node. Greedy search (K = 1) keeps the best
-    and ends with it. A kept node without children is one of which all continuations were worse than the 2K best, or one
+    At each step the 2K best continuations of the K kept hypotheses are compared: K are kept, those of the first K that
+    end are finished, the others are pruned. Shared beginnings are one node. Greedy search (K = 1) keeps the best and
+    ends with it. A kept node without children is one of which all continuations were worse than the 2K best, or one
     that was open when the search stopped.
     """
 
     beams: int
     alpha: float  # of the length penalty
-    nodes: tuple[Node, ...]  # by step, and within a step the best first; the root is number 0
-    winner: int  # number of the node where the chosen hypothesis ends
+    nodes: tuple[Node, ...]  # by step, and within a step the best first; the root is the first
+    winner: int  # index of the node where the chosen hypothesis ends
 
     @property
     def path(self) -> list[int]:
         """The nodes from the root to the winner."""
-        found = [self.winner]
-        while (parent := self.nodes[found[-1]].parent) is not None:
-            found.append(parent)
-        return found[::-1]
+        nodes = [self.winner]
+        while (parent := self.nodes[nodes[-1]].parent) is not None:
+            nodes.append(parent)
+        return nodes[::-1]
 
     @property
     def steps(self) -> int:
@@ -67,90 +64,64 @@ class BeamTree:
 
 
 class Recording:
-    """A search engine, recorded from outside for one source: what it finds is the same to the bit.
+    """A search engine that records the search for one source; it finds what the engine finds.
 
-    `constraints` are those of the source. What an engine does that is not ours, or that draws at random, searches in
-    groups or brings in terms, is not recorded.
+    `constraints` are those of the source. Only greedy and beam search of our own engine are recorded: without sampling,
+    groups and terms.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, constraints: Constraints = UNCONSTRAINED):
         self.engine, self.tokenizer, self.constraints = engine, tokenizer, constraints
         self.max_positions = engine.max_positions
-        self.watch: Watch | None = None
+        self.recorder: TreeRecorder | None = None
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """As the engine does it, for one source."""
-        engine, own = self.engine, list(constraints or [self.constraints])
-        if (
-            isinstance(engine, TorchEngine)
-            and config.temperature is None
-            and config.beam_groups == 1
-            and not own[0].terms
-        ):
-            watch = Watch(engine.rules(config, own, engine.device), config, self.tokenizer)
-            engine, self.watch = copy.copy(engine), watch
-            engine.rules = lambda *_: [watch]  # type: ignore[method-assign]
-        return engine.search(sources, config, own)
+        """Search as the engine does, for one source."""
+        constraints = constraints or [self.constraints]
+        plain = config.temperature is None and config.beam_groups == 1 and not constraints[0].terms
+        if not isinstance(self.engine, TorchEngine) or not plain:
+            return self.engine.search(sources, config, constraints)
+        self.recorder = TreeRecorder(config, self.tokenizer)
+        return self.engine.search(sources, config, constraints, observe=self.recorder)
 
     def tree(self, chosen: Hypothesis) -> BeamTree | None:
-        """What the search did until it found `chosen`, one of its hypotheses; None where it was not recorded."""
-        if self.watch is None:
+        """Return the search up to `chosen`, one of its hypotheses; None where it was not recorded."""
+        if self.recorder is None:
             return None
-        nodes = self.watch.nodes
-        numbers = {(node.parent, node.token): number for number, node in enumerate(nodes)}
+        nodes = self.recorder.nodes
+        index = {(node.parent, node.token): i for i, node in enumerate(nodes)}
         winner = 0
         for token in [*chosen.tokens, *[EOS] * chosen.finished]:
-            winner = numbers[winner, token]
-        return BeamTree(self.watch.beams, self.watch.alpha, tuple(nodes), winner)
+            winner = index[winner, token]
+        return BeamTree(self.recorder.beams, self.recorder.alpha, tuple(nodes), winner)
 
 
-NOWHERE = -1
+NONE = -1  # instead of a node: a hypothesis that only fills up the beam
 
 
-class Watch:
-    """The last rule of a search: it applies the others, changes nothing, and sees every step.
+class TreeRecorder:
+    """The observer of a search that turns each step into nodes."""
 
-    What the search then makes of it is worked out once more, with the search's own functions.
-    """
-
-    def __init__(self, rules: Sequence[Processor], config: SearchConfig, tokenizer: Tokenizer):
-        self.rules, self.tokenizer, self.alpha = rules, tokenizer, config.length_penalty
+    def __init__(self, config: SearchConfig, tokenizer: Tokenizer):
+        self.tokenizer, self.beams, self.alpha = tokenizer, config.beam, config.length_penalty
         self.nodes = [Node(None, 0, BOS, piece(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
-        self.beams = config.beam
-        self.rows = [0] * self.beams  # the node of each hypothesis
-        self.score = torch.full((self.beams,), -math.inf)  # all start equal: one of them counts
-        self.score[0] = 0
+        self.open = [0] * self.beams  # the node of each open hypothesis
 
-    def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
-        log_p = apply_processors(self.rules, log_p, tokens, sentence, EOS)
-        self.weigh(log_p, tokens.size(1))
-        return log_p
-
-    def weigh(self, log_p: Tensor, step: int) -> None:
-        """log_p (K, V) of the next tokens, the last of which are number `step` of their hypotheses."""
-        beams, words = log_p.shape
-        so_far = self.score.to(log_p.device)
-        total = (so_far[:, None] + log_p).flatten()
-        if beams == 1:
-            (best,) = top(log_p, 1)[1][0].tolist()
-            kept, finished = ([], [best]) if best == EOS else ([best], [])
-            self.score = total[kept]
-        else:
-            going = BeamStep.of(so_far[None], log_p[None], EOS)
-            self.score = going.score[0]  # -inf: one that is there only to fill up the beam
-            places = going.beam[0] * words + going.token[0]
-            kept = places.masked_fill(self.score == -math.inf, NOWHERE).tolist()
-            finished = (going.end_beam[going.end_score > -math.inf] * words + EOS).tolist()
-        others = total.topk(min(2 * beams, len(total))).indices.tolist()
-        weighed = [n for n in dict.fromkeys([*kept, *finished, *others]) if n != NOWHERE and total[n] > -math.inf]
-        weighed = sorted(weighed[: 2 * beams], key=lambda n: -float(total[n]))
-        normalised = total / length_penalty(step, self.alpha)
-        numbers = {NOWHERE: NOWHERE}
-        for n in weighed:
+    def __call__(self, so_far: Tensor, log_p: Tensor, step: BeamStep) -> None:
+        """Add the nodes of one step of a search for one source; see `Observer`."""
+        length, words = self.nodes[-1].step + 1, log_p.size(-1)
+        total = (so_far.unsqueeze(-1) + log_p).flatten()
+        kept = (step.beam * words + step.token).masked_fill(step.score == -math.inf, NONE).flatten().tolist()
+        finished = (step.end_beam[step.end_score > -math.inf] * words + EOS).tolist()
+        best = total.topk(min(2 * self.beams, len(total))).indices.tolist()
+        compared = [n for n in dict.fromkeys([*kept, *finished, *best]) if n != NONE and total[n] > -math.inf]
+        normalised = total / length_penalty(length, self.alpha)
+        node_of = {NONE: NONE}
+        for n in sorted(compared[: 2 * self.beams], key=lambda n: -float(total[n])):
             fate: Fate = "kept" if n in kept else "finished" if n in finished else "pruned"
-            (row, token), numbers[n] = divmod(n, words), len(self.nodes)
-            scores = float(log_p[row, token]), float(total[n]), float(normalised[n])
-            self.nodes.append(Node(self.rows[row], step, token, piece(self.tokenizer, token), *scores, fate))
-        self.rows = [numbers[n] for n in kept]
+            (beam, token), node_of[n] = divmod(n, words), len(self.nodes)
+            scores = float(log_p[0, beam, token]), float(total[n]), float(normalised[n])
+            self.nodes.append(Node(self.open[beam], length, token, piece(self.tokenizer, token), *scores, fate))
+        self.open = [node_of[n] for n in kept]

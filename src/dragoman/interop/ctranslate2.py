@@ -22,7 +22,7 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, batches
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, search_batches
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
 from dragoman.errors import DragomanError, UsageError
@@ -191,7 +191,7 @@ class CTranslate2:
         self.check(sources, config, constraints)
         found: dict[int, list[Hypothesis]] = {}
         for group in self.groups(constraints):
-            for rows in batches(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
+            for rows in search_batches(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
                 batch, wishes = [sources[row] for row in rows], [constraints[row] for row in rows]
                 found |= zip(rows, self.search_batch(batch, config, wishes), strict=True)
         return [found[row] for row in range(len(sources))]

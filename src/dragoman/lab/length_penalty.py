@@ -10,7 +10,7 @@ import torch
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.search import beam_search, length_penalty
+from dragoman.decoding.search import OutputSpec, beam_search, length_penalty
 from dragoman.inspection.plots.training import style
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.tasks import Pair, Task, copying, learn, words
@@ -84,10 +84,8 @@ def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
 
 def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, longest: int) -> list[Any]:
     """The best hypothesis of each source."""
-    limits = torch.full((len(sources),), longest)
-    found = beam_search(
-        model, source_batch(sources), beams=beams, alpha=alpha, bos=BOS, eos=EOS, max_lengths=limits, n_best=1
-    )
+    output = OutputSpec(BOS, EOS, torch.full((len(sources),), longest), alpha)
+    found = beam_search(model, source_batch(sources), output, beams=beams, n_best=1)
     return [hypotheses[0] for hypotheses in found]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL
-from dragoman.decoding.search import greedy_search
+from dragoman.decoding.search import OutputSpec, greedy_search
 from dragoman.model import Model
 from dragoman.training.optimizer import adam, paper_rate
 
@@ -113,7 +113,7 @@ def exact(model: Model, pairs: Sequence[Pair]) -> float:
     """The share of targets that greedy search finds word for word."""
     sources = [source for source, _ in pairs]
     limits = torch.tensor([len(target) + 5 for _, target in pairs])
-    found = greedy_search(model.eval(), source_batch(sources), bos=BOS, eos=EOS, max_lengths=limits)
+    found = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
     return sum(h.finished and h.tokens == target for h, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
 
 

@@ -19,7 +19,7 @@ EngineName = Literal["native", "ctranslate2"]
 
 def torch_engine(models: Sequence[Model], tokenizer: Tokenizer) -> TorchEngine:
     """Return our own engine for a model or an ensemble, which computes where their weights are."""
-    return TorchEngine(*models, edges=token_boundaries(tokenizer))
+    return TorchEngine(*models, boundaries=token_boundaries(tokenizer))
 
 
 def open_engine(

@@ -1,4 +1,4 @@
-"""PackedLinear matrices: the same answers, from weights that are shared with the model."""
+"""The fast paths of a CPU: the same answers as the plain operations."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.decoding.onednn import PackedLinear, can_pack, pack_weights
+from dragoman.decoding.cpu import BLOCK, PackedLinear, can_pack, pack_weights, topk
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.model import Model, build
 
@@ -69,3 +69,16 @@ def test_a_linear_map_of_another_kind_is_not_touched():
 
     twin = pack_weights(nn.Sequential(Special(3, 3), nn.Linear(3, 3)))
     assert [type(module) for module in twin] == [Special, PackedLinear]
+
+
+@pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])
+@pytest.mark.parametrize("k", [1, 2, 8])
+def test_the_largest_are_found_block_by_block(size, k):
+    k = min(k, size)
+    x = torch.randn(3, 4, size, generator=torch.Generator().manual_seed(size + k))
+    x[0, 0, : size // 2] = -torch.inf  # as processors leave them
+    x[1, 1] = x[1, 1].sort()[0]  # all of the largest in one block, the last
+    largest, index = topk(x, k)
+    assert torch.equal(largest, x.topk(k)[0])
+    assert torch.equal(x.gather(-1, index), largest)
+    assert all(len(set(row)) == k for row in index.flatten(0, -2).tolist())

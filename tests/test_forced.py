@@ -21,7 +21,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding import forced
 from dragoman.decoding.forced import Likelihood, max_positions, perplexity, score
-from dragoman.decoding.search import Hypothesis, beam_search, greedy_search
+from dragoman.decoding.search import Hypothesis, OutputSpec, beam_search, greedy_search
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model
 
@@ -86,13 +86,13 @@ def test_the_probabilities_of_all_translations_sum_to_one(name: str):
 @pytest.mark.parametrize("beams", [1, 4])
 def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int):
     model, sources = make(name), [[3, 4, 5], [6], [4, 4, 3, 5, 6, 3], []]
-    common = {"bos": BOS, "eos": EOS, "max_lengths": torch.full((4,), 6), "alpha": 0.0}
+    output = OutputSpec(BOS, EOS, torch.full((4,), 6))
     batch = source_batch(sources)
     found: list[list[Hypothesis]]
     if beams == 1:
-        found = [[hypothesis] for hypothesis in greedy_search(model, batch, **common)]  # type: ignore[arg-type]
+        found = [[hypothesis] for hypothesis in greedy_search(model, batch, output)]
     else:
-        found = beam_search(model, batch, beams=beams, **common)  # type: ignore[arg-type]
+        found = beam_search(model, batch, output, beams=beams)
     pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
     again = score(model, [source for source, _ in pairs], [hypothesis.tokens for _, hypothesis in pairs])
     for (_, hypothesis), likelihood in zip(pairs, again, strict=True):
@@ -106,8 +106,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
 def test_a_trained_model_rescores_its_own_translations_in_single_precision(trained: Path, pairs: list[Pair]):
     model, tokenizer = read_model(trained)
     sources = tokenizer.encode_all([source for source, _ in pairs[:20]])
-    limits = torch.full((20,), 60)
-    found = beam_search(model, source_batch(sources), beams=2, alpha=0.0, bos=BOS, eos=EOS, max_lengths=limits)
+    found = beam_search(model, source_batch(sources), OutputSpec(BOS, EOS, torch.full((20,), 60)), beams=2)
     best = [hypotheses[0] for hypotheses in found]
     for hypothesis, likelihood in zip(best, score(model, sources, [h.tokens for h in best]), strict=True):
         assert hypothesis.finished
@@ -177,7 +176,7 @@ def test_perplexity_of_words_drawn_evenly_is_their_number():
 
 
 def test_what_a_model_takes_is_what_its_positions_reach():
-    assert max_positions(make()) == forced.LONGEST
+    assert max_positions(make()) == forced.MAX_TOKENS
     learned = build(dataclasses.replace(TINY, positions="learned", max_length=9), WORDS).eval()
     assert max_positions(learned) == 9
     assert len(score(learned, [[3] * 8], [[4] * 8])[0].log_p) == 9

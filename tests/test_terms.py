@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -23,6 +24,7 @@ from test_search import (
     all_outputs,
     beam,
     make,
+    output,
     rescored,
     sources,
 )
@@ -57,7 +59,7 @@ CASES: dict[str, Terms] = {
     "more than there is room for": (((3, 4, 1),), ((0, 0),)),
 }
 # What the words of the vocabulary begin and end with.
-EDGES = torch.tensor([(OPEN, OPEN), (OPEN, OPEN), (OPEN, OPEN), (OPEN, WORD), (WORD, WORD)])
+WORDS_ONLY = torch.tensor([(OPEN, OPEN), (OPEN, OPEN), (OPEN, OPEN), (OPEN, WORD), (WORD, WORD)])
 STEMS = torch.tensor([(OPEN, OPEN), (OPEN, STEM), (OPEN, OPEN), (STEM, STEM), (STEM, OPEN)])
 
 
@@ -68,22 +70,18 @@ def search(
     sentences: list[list[int]] | None = None,
     alpha: float = 0.6,
     model=MODEL,
-    rules: tuple[Processor, ...] = (),
-    edges: Tensor | None = None,
+    processors: Sequence[Processor] = (),
+    boundaries: Tensor | None = None,
     n_best: int | None = None,
 ) -> list[list[Hypothesis]]:
     return constrained_search(
         model,
         sources(sentences or [SENTENCE] * len(terms)),
         terms,
+        output(limits, alpha, processors),
         beams=beams,
-        alpha=alpha,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=torch.tensor(limits),
         n_best=n_best,
-        rules=rules,
-        edges=edges,
+        boundaries=boundaries,
     )
 
 
@@ -92,7 +90,7 @@ def most(places: list[tuple[int, int]], start: int = 0) -> int:
     return max((1 + most(places, b) for a, b in places if a >= start), default=0)
 
 
-def occurrences(term: Term, tokens: tuple[int, ...], edges: Tensor | None) -> int:
+def occurrences(term: Term, tokens: tuple[int, ...], boundaries: Tensor | None) -> int:
     said = (BOS, *tokens, EOS)
     spans = [
         (start, start + len(sequence))
@@ -100,18 +98,18 @@ def occurrences(term: Term, tokens: tuple[int, ...], edges: Tensor | None) -> in
         for start in range(1, len(said))
         if said[start : start + len(sequence)] == sequence
     ]
-    return most([span for span in spans if edges is None or fits(said, *span, edges.tolist())])
+    return most([span for span in spans if boundaries is None or fits(said, *span, boundaries.tolist())])
 
 
-def fits(said: tuple[int, ...], start: int, end: int, edges: list[list[int]]) -> bool:
-    outside, inside = edges[said[start - 1]][1], edges[said[start]][0]
-    goes_on = edges[said[end - 1]][1] == edges[said[end]][0] == WORD
+def fits(said: tuple[int, ...], start: int, end: int, boundaries: list[list[int]]) -> bool:
+    outside, inside = boundaries[said[start - 1]][1], boundaries[said[start]][0]
+    goes_on = boundaries[said[end - 1]][1] == boundaries[said[end]][0] == WORD
     return not goes_on and (outside != inside or inside == OPEN)
 
 
-def has(terms: Terms, tokens: list[int] | tuple[int, ...], edges: Tensor | None = None) -> bool:
+def has(terms: Terms, tokens: list[int] | tuple[int, ...], boundaries: Tensor | None = None) -> bool:
     counts = Counter(tuple(sorted(set(term))) for term in terms)
-    return all(occurrences(term, tuple(tokens), edges) >= count for term, count in counts.items())
+    return all(occurrences(term, tuple(tokens), boundaries) >= count for term, count in counts.items())
 
 
 def longest(terms: Terms) -> int:
@@ -119,9 +117,9 @@ def longest(terms: Terms) -> int:
     return sum(max(map(len, term)) for term in terms) + 1
 
 
-def expected(terms: Terms, alpha: float = 0.6, edges: Tensor | None = None) -> dict[tuple[int, ...], float]:
+def expected(terms: Terms, alpha: float = 0.6, boundaries: Tensor | None = None) -> dict[tuple[int, ...], float]:
     found = all_outputs(MODEL, SENTENCE, 4, alpha)
-    return {tokens: score for tokens, score in found.items() if has(terms, tokens, edges)}
+    return {tokens: score for tokens, score in found.items() if has(terms, tokens, boundaries)}
 
 
 sequences = st.lists(st.sampled_from([0, 1, 3, 4]), min_size=1, max_size=3).map(tuple)
@@ -141,9 +139,9 @@ def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str,
 
 
 @settings(max_examples=30)
-@given(some_terms, st.sampled_from([None, EDGES, STEMS]))
-def test_whatever_the_terms_are_a_wide_beam_finds_all_outputs_with_them(terms: Terms, edges: Tensor | None):
-    found, right = search([terms], WIDE, [4], edges=edges)[0], expected(terms, edges=edges)
+@given(some_terms, st.sampled_from([None, WORDS_ONLY, STEMS]))
+def test_whatever_the_terms_are_a_wide_beam_finds_all_outputs_with_them(terms: Terms, boundaries: Tensor | None):
+    found, right = search([terms], WIDE, [4], boundaries=boundaries)[0], expected(terms, boundaries=boundaries)
     if right:
         assert {tuple(h.tokens): h.score for h in found} == pytest.approx(right, abs=1e-5)
     else:
@@ -160,9 +158,9 @@ def test_the_oracle_tells_outputs_with_the_terms_from_others():
     assert has(CASES["overlapping"], [3, 4, 1])
     assert not has(CASES["a pair twice, and itself doubled"], [3, 3, 3])
     assert has(CASES["a pair twice, and itself doubled"], [3, 3, 3, 3])
-    assert not has((((4,),),), [3, 4], EDGES)
-    assert has((((3, 4),),), [3, 4], EDGES)
-    assert not has((((3,),),), [3, 4], EDGES)
+    assert not has((((4,),),), [3, 4], WORDS_ONLY)
+    assert has((((3, 4),),), [3, 4], WORDS_ONLY)
+    assert not has((((3,),),), [3, 4], WORDS_ONLY)
     assert has((((1,),),), [1, 3], STEMS)
     assert not has((((3,),),), [1, 3], STEMS)
 
@@ -187,13 +185,13 @@ def test_whatever_the_terms_are_a_narrow_beam_meets_them(terms: Terms, beams: in
 
 
 @settings(max_examples=40)
-@given(some_terms, st.integers(1, 4), st.sampled_from([EDGES, STEMS]))
-def test_whole_words_are_met_as_well(terms: Terms, beams: int, edges: Tensor):
+@given(some_terms, st.integers(1, 4), st.sampled_from([WORDS_ONLY, STEMS]))
+def test_whole_words_are_met_as_well(terms: Terms, beams: int, boundaries: Tensor):
     """Where each term has a sequence that may begin anywhere, as those of a glossary have."""
     anywhere = tuple((*term, (1, *term[0])) for term in terms)
-    found = search([anywhere], beams, [longest(anywhere)], edges=edges)[0]
+    found = search([anywhere], beams, [longest(anywhere)], boundaries=boundaries)[0]
     assert found
-    assert all(has(anywhere, h.tokens, edges) for h in found)
+    assert all(has(anywhere, h.tokens, boundaries) for h in found)
 
 
 def test_a_beam_that_knows_no_terms_misses_them():
@@ -205,10 +203,10 @@ def test_a_beam_that_knows_no_terms_misses_them():
 def test_a_search_that_knows_no_words_breaks_them():
     """The control: here the model would rather go on with the word."""
     chain = Chain({BOS: {A: 1.0}, A: {B: 0.9, EOS: 0.1}, B: {EOS: 1.0}})
-    edges = torch.tensor([(OPEN, OPEN)] * 3 + [(OPEN, WORD), (WORD, WORD), (WORD, WORD)])
+    boundaries = torch.tensor([(OPEN, OPEN)] * 3 + [(OPEN, WORD), (WORD, WORD), (WORD, WORD)])
     terms: list[Terms] = [(((A,),),)]
     assert search(terms, 4, [5], model=chain)[0][0].tokens == [A, B]
-    assert search(terms, 4, [5], model=chain, edges=edges)[0][0].tokens == [A]
+    assert search(terms, 4, [5], model=chain, boundaries=boundaries)[0][0].tokens == [A]
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rotary", "gru without attention"])
@@ -216,11 +214,10 @@ def test_a_search_that_knows_no_words_breaks_them():
 @pytest.mark.parametrize("n_best", [1, None])
 def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | None):
     limits, model = [9, 3, 12, 1], make(name)
-    rules = [(), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)]
-    settings = {"beams": beams, "alpha": 0.6, "bos": BOS, "eos": EOS, "max_lengths": torch.tensor(limits)}
-    for some in rules:
-        one = beam_search(model, sources(), **settings, n_best=n_best, rules=some)
-        two = search([()] * 4, beams, limits, SENTENCES, model=model, n_best=n_best, rules=some)
+    cases = [(), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)]
+    for some in cases:
+        one = beam_search(model, sources(), output(limits, 0.6, some), beams=beams, n_best=n_best)
+        two = search([()] * 4, beams, limits, SENTENCES, model=model, n_best=n_best, processors=some)
         assert two == one
 
 
@@ -279,27 +276,27 @@ def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score()
 
 
 def test_what_is_forbidden_is_not_said_for_a_term():
-    found = search([(((3, 4), (1, 1)),)], 3, [8], rules=(Forbidden([[(3,)]], CPU),))[0]
+    found = search([(((3, 4), (1, 1)),)], 3, [8], processors=(Forbidden([[(3,)]], CPU),))[0]
     assert found
     assert all(3 not in h.tokens and has((((1, 1),),), h.tokens) for h in found)
 
 
 def test_a_term_that_is_forbidden_leaves_the_output_unfinished():
     for beams, limit in [(3, 8), (40, 2)]:
-        found = search([(((3, 4),),)], beams, [limit], rules=(Forbidden([[(3, 4)]], CPU),))[0]
+        found = search([(((3, 4),),)], beams, [limit], processors=(Forbidden([[(3, 4)]], CPU),))[0]
         assert found
         assert not any(h.finished or has((((3, 4),),), h.tokens) for h in found)
 
 
 def test_rules_that_leave_nothing_to_say_end_it():
-    rules = (Prefix([[3, 3]], CPU), Forbidden([[(3, 3)]], CPU))
-    assert [h.tokens for h in search([(((4,),),)], 3, [8], rules=rules)[0]] == [[3]]
+    processors = (Prefix([[3, 3]], CPU), Forbidden([[(3, 3)]], CPU))
+    assert [h.tokens for h in search([(((4,),),)], 3, [8], processors=processors)[0]] == [[3]]
 
 
 def test_a_prefix_may_have_the_terms_or_begin_them():
     prefix = partial(Prefix, device=CPU)
     for beginning in ([3], [3, 4], [4, 3]):
-        found = search([(((3, 4),),)], 3, [8], rules=(prefix([beginning]),))[0]
+        found = search([(((3, 4),),)], 3, [8], processors=(prefix([beginning]),))[0]
         assert all(h.tokens[: len(beginning)] == beginning and has((((3, 4),),), h.tokens) for h in found)
 
 
@@ -325,8 +322,8 @@ def test_a_sentence_goes_on_after_a_term_with_another_word():
     """The model would rather make a longer word of it, in three ways."""
     chain = Chain({BOS: {A: 1.0}, A: {B: 0.5, 1: 0.3, 0: 0.15, C: 0.05}, C: {EOS: 1.0}})
     inside, other = (WORD, WORD), (OPEN, WORD)
-    edges = torch.tensor([inside, inside, (OPEN, OPEN), other, inside, other])
-    assert search([(((A,),),)], 1, [5], model=chain, edges=edges)[0][0].tokens == [A, C]
+    boundaries = torch.tensor([inside, inside, (OPEN, OPEN), other, inside, other])
+    assert search([(((A,),),)], 1, [5], model=chain, boundaries=boundaries)[0][0].tokens == [A, C]
 
 
 def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may():
@@ -334,11 +331,11 @@ def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may():
     chain = Chain({})
     chain.log_p = torch.randn(50, 50)
     chain.log_p[:, C] = -20
-    edges = torch.tensor([(OPEN, OPEN)] * 3 + [(WORD, WORD)] * 47)
-    edges[C] = torch.tensor([OPEN, WORD])
+    boundaries = torch.tensor([(OPEN, OPEN)] * 3 + [(WORD, WORD)] * 47)
+    boundaries[C] = torch.tensor([OPEN, WORD])
     term = tuple((word,) for word in (C, *range(6, 50)))
-    found = search([(term,) * 3], 1, [4], model=chain, edges=edges)[0]
-    assert has((term,) * 3, found[0].tokens, edges)
+    found = search([(term,) * 3], 1, [4], model=chain, boundaries=boundaries)[0]
+    assert has((term,) * 3, found[0].tokens, boundaries)
 
 
 def test_many_terms_that_are_begun_do_not_hide_the_one_that_is_nearly_met():
@@ -356,9 +353,9 @@ def test_each_bank_has_its_share_of_the_beams():
     score = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -math.inf]])
     bank = torch.tensor([[0, 0, 0, 1, 1, 2, 3, 3, 4]])
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
-    nothing = TermTable.of([()], CPU).beginning(9)
+    nothing = TermTable.of([()], CPU, None).start(9)
     found = Candidates(score, bank, bank, ended, bank, ranks(bank), nothing)
-    assert [found.going(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
+    assert [found.open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
         [7],
         [7, 0],
         [7, 0, 3, 5],
@@ -377,4 +374,4 @@ def test_hundreds_of_terms_fit_into_memory_and_are_met():
 
 
 def test_the_vocabulary_of_these_tests_has_all_edges():
-    assert len(EDGES) == len(STEMS) == WORDS
+    assert len(WORDS_ONLY) == len(STEMS) == WORDS

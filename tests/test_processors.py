@@ -1,18 +1,30 @@
-"""What a search may not say, or must say, held against all outputs of a toy vocabulary."""
+"""Processors, sampling, groups and patience, held against all outputs of a toy vocabulary."""
 
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_search import BOS, EOS, LIMITS, SENTENCES, WIDE, WORDS, all_outputs, log_probability, make, sources
+from test_search import (
+    BOS,
+    EOS,
+    LIMITS,
+    SENTENCES,
+    WIDE,
+    WORDS,
+    all_outputs,
+    greedy,
+    log_probability,
+    make,
+    output,
+    sources,
+)
 
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.search import Hypothesis, Sampling, beam_search, greedy_search, sample
+from dragoman.decoding.search import BeamAllocation, Hypothesis, Sampling, beam_search, greedy_search, sample
 
 CPU = torch.device("cpu")
 A, B = 3, 4
@@ -43,22 +55,13 @@ CASES: dict[str, tuple[Processor, Allowed]] = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", ["sinusoidal", "lstm"])
 def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
-    rule, allowed = CASES[case]
+    processor, allowed = CASES[case]
     model, sentence = make(name), SENTENCES[0]
     everything = all_outputs(model, sentence, 4, 0.6)
     expected = {tokens: score for tokens, score in everything.items() if allowed(tokens)}
-    found = beam_search(
-        model,
-        sources([sentence]),
-        beams=WIDE,
-        alpha=0.6,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=torch.tensor([4]),
-        rules=[rule],
-    )[0]
+    (found,) = beam_search(model, sources([sentence]), output([4], 0.6, [processor]), beams=WIDE)
     assert {tuple(h.tokens): h.score for h in found} == pytest.approx(expected, abs=1e-5)
-    assert 0 < len(expected) < len(everything)  # the control: the rule forbids something
+    assert 0 < len(expected) < len(everything)  # the control: the processor forbids something
 
 
 @given(st.lists(st.lists(st.integers(A, 5), max_size=5), min_size=1, max_size=3), st.integers(1, 3))
@@ -74,25 +77,19 @@ def test_a_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]
 
 def searches() -> dict[str, Callable[..., list[Hypothesis]]]:
     draws = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
-    common = {"bos": BOS, "eos": EOS}
-
-    def beam(model: Any, source: torch.Tensor, **more: Any) -> list[Hypothesis]:
-        return [found[0] for found in beam_search(model, source, beams=3, alpha=0.6, **common, **more)]
-
     return {
-        "greedy": lambda model, source, **more: greedy_search(model, source, **common, **more),
-        "sample": lambda model, source, **more: sample(model, source, Sampling(), draws, **common, **more),
-        "beam": beam,
+        "greedy": greedy_search,
+        "sample": lambda *arguments: sample(*arguments, Sampling(), draws),
+        "beam": lambda *arguments: [hypotheses[0] for hypotheses in beam_search(*arguments, beams=3)],
     }
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
 def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search: str):
     prefixes, forbidden = [[A, B], [], [B], [B]], [[], [[A]], [[B, B]], []]
-    rules = [Prefix(prefixes, CPU), Forbidden(forbidden, CPU)]
-    limits = torch.tensor([6, 6, 6, 6])
-    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=rules)
-    free = searches()[search](make("sinusoidal"), sources(), max_lengths=limits)
+    processors = [Prefix(prefixes, CPU), Forbidden(forbidden, CPU)]
+    found = searches()[search](make("sinusoidal"), sources(), output([6] * 4, 0.6, processors))
+    free = searches()[search](make("sinusoidal"), sources(), output([6] * 4, 0.6))
     for hypothesis, prefix, sequences in zip(found, prefixes, forbidden, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
         assert not any(has(tuple(hypothesis.tokens), tuple(sequence)) for sequence in sequences)
@@ -102,8 +99,8 @@ def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search: st
 
 @pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
 def test_where_nothing_may_be_said_the_output_ends(search: str):
-    rules = [Forbidden([[[word] for word in range(WORDS)]] * len(SENTENCES), CPU)]
-    found = searches()[search](make("sinusoidal"), sources(), max_lengths=torch.tensor(LIMITS), rules=rules)
+    processors = [Forbidden([[[word] for word in range(WORDS)]] * len(SENTENCES), CPU)]
+    found = searches()[search](make("sinusoidal"), sources(), output(LIMITS, 0.6, processors))
     assert [(h.tokens, h.finished) for h in found] == [([], True)] * len(SENTENCES)
     assert all(math.isfinite(h.score) for h in found)
 
@@ -112,8 +109,7 @@ def drawn(sampling: Sampling, number: int, sentence: list[int], longest: int = 3
     """Many outputs of one sentence."""
     draws = torch.rand(number, longest, generator=torch.Generator().manual_seed(1))
     source = torch.tensor([sentence] * number)
-    limits = torch.full((number,), longest)
-    return sample(make("sinusoidal"), source, sampling, draws, bos=BOS, eos=EOS, max_lengths=limits)
+    return sample(make("sinusoidal"), source, output([longest] * number), sampling, draws)
 
 
 def test_outputs_come_as_often_as_the_model_says():
@@ -138,10 +134,8 @@ def test_scores_of_samples_are_those_of_the_model_at_any_temperature():
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-3)])
 def test_drawing_from_one_token_is_greedy_search(sampling: Sampling):
     sentence = SENTENCES[0]
-    greedy = greedy_search(
-        make("sinusoidal"), torch.tensor([sentence]), bos=BOS, eos=EOS, max_lengths=torch.tensor([3])
-    )[0]
-    assert {tuple(h.tokens) for h in drawn(sampling, 50, sentence)} == {tuple(greedy.tokens)}
+    (best,) = greedy(make("sinusoidal"), sources([sentence]), [3])
+    assert {tuple(h.tokens) for h in drawn(sampling, 50, sentence)} == {tuple(best.tokens)}
     assert len({tuple(h.tokens) for h in drawn(Sampling(), 50, sentence)}) > 5  # the control
 
 
@@ -159,34 +153,15 @@ def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, w
 
 def test_a_sample_does_not_depend_on_the_sentences_beside_it():
     draws = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
-    together = sample(
-        make("sinusoidal"), sources(), Sampling(), draws, bos=BOS, eos=EOS, max_lengths=torch.tensor(LIMITS)
-    )
-    for place, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
-        (alone,) = sample(
-            make("sinusoidal"),
-            torch.tensor([sentence]),
-            Sampling(),
-            draws[place : place + 1],
-            bos=BOS,
-            eos=EOS,
-            max_lengths=torch.tensor([limit]),
-        )
-        assert alone.tokens == together[place].tokens
+    together = sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), draws)
+    for sentence, limit, own, expected in zip(SENTENCES, LIMITS, draws, together, strict=True):
+        (alone,) = sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None])
+        assert alone.tokens == expected.tokens
 
 
 def diverse(groups: int, diversity: float, beams: int = 4) -> list[list[Hypothesis]]:
-    return beam_search(
-        make("sinusoidal"),
-        sources(),
-        beams=beams,
-        alpha=0.6,
-        bos=BOS,
-        eos=EOS,
-        max_lengths=torch.tensor([6] * 4),
-        groups=groups,
-        diversity=diversity,
-    )
+    allocation = BeamAllocation(groups, diversity)
+    return beam_search(make("sinusoidal"), sources(), output([6] * 4, 0.6), beams=beams, allocation=allocation)
 
 
 def test_one_group_is_plain_beam_search():
@@ -218,17 +193,8 @@ def test_with_patience_the_search_ends_when_so_many_are_finished():
     """The exact end finds the best at least as well, and sometimes better."""
 
     def best(patience: float | None, seed: int) -> list[float]:
-        found = beam_search(
-            make("sinusoidal", seed),
-            sources(),
-            beams=2,
-            n_best=1,
-            alpha=2.0,
-            bos=BOS,
-            eos=EOS,
-            max_lengths=torch.tensor([12] * 4),
-            patience=patience,
-        )
+        model = make("sinusoidal", seed)
+        found = beam_search(model, sources(), output([12] * 4, 2.0), beams=2, n_best=1, patience=patience)
         return [hypotheses[0].score for hypotheses in found]
 
     pairs = list(
@@ -241,16 +207,15 @@ def test_with_patience_the_search_ends_when_so_many_are_finished():
 @pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
 @pytest.mark.parametrize("name", ["repetitions", "words", "ends"])
 def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search: str, name: str):
-    """The control: as rules of equal rank, they end the output where the prefix goes against the other."""
+    """The control: as processors of equal rank, they end the output where the prefix goes against the other."""
     prefixes = [[A, A, A, A], [], [B, A, B, A], []]
-    limits = torch.tensor([6, 6, 6, 6])
     others: dict[str, Processor] = {
         "repetitions": NoRepeat(1),
         "words": Forbidden([[[A]]] * 4, CPU),
         "ends": MinimumLength(5, EOS),
     }
-    rules = [Prefix(prefixes, CPU, behind=[others[name]])]
-    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=rules)
+    processors = [Prefix(prefixes, CPU, afterwards=[others[name]])]
+    found = searches()[search](make("sinusoidal"), sources(), output([6] * 4, 0.6, processors))
     for hypothesis, prefix in zip(found, prefixes, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
         rest = hypothesis.tokens[len(prefix) :]
@@ -262,7 +227,7 @@ def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search: str, 
         else:
             assert len(hypothesis.tokens) >= 5
     control = [others[name], Prefix(prefixes, CPU)]
-    found = searches()[search](make("sinusoidal"), sources(), max_lengths=limits, rules=control)
+    found = searches()[search](make("sinusoidal"), sources(), output([6] * 4, 0.6, control))
     if name != "ends":  # no prefix goes against that
         assert found[0].tokens == {"repetitions": [A], "words": []}[name]
 
