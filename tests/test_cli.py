@@ -289,7 +289,7 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
     first = Translator.load(trained, SearchConfig(beam=1), NO_SAFEGUARDS).translate([HOSTILE[0].decode()])
     assert lines[0] == first[0].text
     told = err.decode().splitlines()
-    assert told[:2] == [f"line {number}: not UTF-8; what cannot be read is replaced" for number in (4, 5)]
+    assert told[:2] == [f"line {number}: not UTF-8; undecodable bytes are replaced" for number in (4, 5)]
     assert len(told) == 3
     assert told[2].startswith("line 16: longer than 512 tokens, translated in ")
 
@@ -498,12 +498,12 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--glossary terms.tsv --engine ctranslate2", "--glossary needs --engine native"),
         (
             "--word-scores --output-format jsonl --ensemble other",
-            "--word-scores tells the log-probabilities of one model",
+            "--word-scores needs a single model",
         ),
-        ("--translate-key title -i page.json --as-lines", "--translate-key is for --input FILE.json as a document"),
+        ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
         (
             "--translate-key title -i page.json --output-format jsonl",
-            "--translate-key is for --input FILE.json as a document",
+            "--translate-key needs --input FILE.json",
         ),
         ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
         ("--length-penalty 100", "length_penalty must be from -10.0 to 10.0, not 100"),

@@ -1,116 +1,188 @@
-"""Lines in, lines out: what `translate` reads and writes, one record for each input line, in the same order."""
+"""Translate lines: one record out for each line in, in the same order, whatever is in them."""
 
 import json
 import math
 import queue
 import stat
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from os import fstat
 from types import MappingProxyType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
+from dragoman.commands.translate import InputFormat, Options, OutputFormat
+from dragoman.commands.translate.report import TranslationReport
+from dragoman.console import LineProgress
 from dragoman.data.tokenizer import SURROGATE
+from dragoman.errors import DragomanError
 from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
 
-InputFormat = Literal["text", "tsv", "jsonl"]
-OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
-WAITING = 2048  # lines that are read ahead of a slow translation
-DEEPEST = 100  # objects and arrays inside each other in a line of JSONL; Python writes fewer than it reads
-Tell = Callable[[str], None]
+BLOCK = 1024  # lines translated together
+READ_AHEAD = 2048  # lines that are read ahead of a slow translation
+MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
+# What our objects add to those of the input; where these have such fields already, they are of an earlier translation.
+OUTPUT_FIELDS = frozenset(
+    "translation score finished flags retried terms_met segments alternatives words alignment".split()
+)
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One input line. What is not its text, other columns or fields, goes to the output as it is."""
+    """An input line. What is not its text, other columns or fields, is copied to the output."""
 
     number: int
     text: str
     columns: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
-    fault: str = ""  # why there is no text
+    error: str = ""  # why there is no text
 
 
-def texts_of(source: BinaryIO, tell: Tell) -> Iterator[tuple[int, str]]:
-    """Lines of UTF-8, ended by a line feed only. What is not UTF-8 becomes U+FFFD, and is told by line number."""
+def translate_lines(translator: Translator, options: Options, progress: LineProgress, interactive: bool) -> None:
+    """Translate the texts of the command line or the lines of the input, block by block.
+
+    Raises DragomanError at the end where lines could not be read.
+    """
+    report = TranslationReport(progress, translator.max_source_tokens)
+    errors = 0
+    with (
+        options.input.open("rb")
+        if options.input
+        else nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
+        options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
+    ):
+        if options.text:
+            blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
+        else:
+            lines = parse_lines(source, options.line_format, options.text_key, progress.log)
+            blocks = in_blocks(lines, source, interactive, BLOCK)
+        for block in blocks:
+            texts, tags, prefixes = (
+                [line.text for line in block],
+                [options.tag] * len(block),
+                [options.prefix] * len(block),
+            )
+            translations = translator.translate(texts, tags, prefixes)
+            annotations = annotate(translator, options, texts, [one.text for one in translations], tags)
+            for line, translation, own in zip(block, translations, annotations, strict=True):
+                for row in output_rows(line, translation, options.output_format, options.text_key, own):
+                    target.write(row.encode("utf-8", "replace") + b"\n")
+                if line.error:
+                    errors += 1
+                    progress.log(f"line {line.number}: {line.error}")
+                report.add(f"line {line.number}", translation)
+            target.flush()
+            progress.done(len(block), sum(map(len, texts)))
+    report.summarise()
+    if errors:
+        raise DragomanError(f"{errors:,} lines could not be read and are listed above; all others are translated")
+
+
+def annotate(
+    translator: Translator, options: Options, texts: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the word scores and alignments that were asked for, as fields of the output objects."""
+    annotations: list[dict[str, Any]] = [{} for _ in texts]
+    if options.word_scores:
+        scores = translator.annotator.word_scores(texts, outputs, tags)
+        for own, words in zip(annotations, scores, strict=True):
+            own["words"] = [[word, round(log_p, 4)] for word, log_p in words]
+    if options.alignment:
+        for own, links in zip(annotations, translator.annotator.alignments(texts, outputs, tags), strict=True):
+            own["alignment"] = links
+    return annotations
+
+
+# Reading.
+
+
+def parse_lines(source: BinaryIO, form: InputFormat, text_key: str, log: Log) -> Iterator[Line]:
+    """Yield the lines of an input. Of TSV the first column is the text, of JSONL the string under `text_key`."""
+    for number, text in decode_lines(source, log):
+        if form == "text":
+            yield Line(number, text)
+        elif form == "tsv":
+            first, *others = text.split("\t")
+            yield Line(number, first, tuple(others))
+        else:
+            yield parse_object(number, text, text_key)
+
+
+def decode_lines(source: BinaryIO, log: Log) -> Iterator[tuple[int, str]]:
+    """Yield lines of UTF-8, which end at LF alone, with their numbers. Bytes that are not UTF-8 become U+FFFD."""
     for number, line in enumerate(source, start=1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         text = line.decode("utf-8", "replace")
         if "\ufffd" in text and text.encode() != line:
-            tell(f"line {number}: not UTF-8; what cannot be read is replaced")
+            log(f"line {number}: not UTF-8; undecodable bytes are replaced")
         yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
-def read(source: BinaryIO, kind: InputFormat, key: str, tell: Tell) -> Iterator[Line]:
-    """The lines of an input. Of TSV the first column is translated, of JSONL the text under `key`."""
-    for number, text in texts_of(source, tell):
-        if kind == "text":
-            yield Line(number, text)
-        elif kind == "tsv":
-            first, *others = text.split("\t")
-            yield Line(number, first, tuple(others))
-        else:
-            yield from_json(number, text, key)
-
-
-def from_json(number: int, text: str, key: str) -> Line:
+def parse_object(number: int, text: str, text_key: str) -> Line:
+    """Return the line of a JSON object, with an error where it is none or has no text."""
     try:
-        fields = json.loads(text, parse_float=number_of, parse_constant=number_of)
+        fields = json.loads(text, parse_float=finite_number, parse_constant=finite_number)
     except (ValueError, RecursionError):
-        return Line(number, "", fault="not JSON")
-    if text.count("[") + text.count("{") > DEEPEST and depth(fields) > DEEPEST:
-        return Line(number, "", fault=f"more than {DEEPEST} objects and arrays inside each other")
-    if not isinstance(fields, dict) or not isinstance(fields.get(key), str):
-        there = isinstance(fields, dict) and key in fields
-        return Line(number, "", fault=f"what is under '{key}' is no text" if there else f"no text under '{key}'")
-    return Line(number, fields[key], fields={name: fields[name] for name in fields if name == key or name not in OURS})
+        return Line(number, "", error="not JSON")
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(fields) > MAX_DEPTH:
+        return Line(number, "", error=f"objects and arrays nested more than {MAX_DEPTH} deep")
+    if not isinstance(fields, dict) or text_key not in fields:
+        return Line(number, "", error=f"no field '{text_key}'")
+    if not isinstance(fields[text_key], str):
+        return Line(number, "", error=f"the field '{text_key}' is not a string")
+    kept = {name: value for name, value in fields.items() if name == text_key or name not in OUTPUT_FIELDS}
+    return Line(number, fields[text_key], fields=kept)
 
 
-def number_of(text: str) -> float:
-    """Raises ValueError for what could not be written as JSON again: NaN, infinities and numbers as large as these."""
+def finite_number(text: str) -> float:
+    """Raise ValueError for what could not be written as JSON again: NaN, infinities, and numbers that become one."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number
 
 
 def depth(value: Any) -> int:
-    """How many objects and arrays are inside each other."""
-    found, level = 0, [value]
+    """Return how deep objects and arrays are nested."""
+    levels, level = 0, [value]
     while level := [inner for inner in level if isinstance(inner, dict | list)]:
         level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
-        found += 1
-    return found
+        levels += 1
+    return levels
 
 
-def blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, most: int) -> Iterator[list[Line]]:
-    """Lines that are translated together: one by one for a person, `most` of a file, and of a pipe what is there.
+def in_blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, size: int) -> Iterator[list[Line]]:
+    """Yield lines that are translated together: one for a person, `size` of a file, of a pipe what has arrived.
 
-    A pipe is read beside the translation, so that whoever writes slowly gets each line back at once.
+    A pipe is read in a thread beside the translation, so that a slow writer gets each line back at once.
     """
     if interactive or stat.S_ISREG(fstat(source.fileno()).st_mode):
-        while block := list(islice(lines, 1 if interactive else most)):
+        while block := list(islice(lines, 1 if interactive else size)):
             yield block
         return
-    waiting: queue.Queue[Line | BaseException | None] = queue.Queue(WAITING)
+    arrived: queue.Queue[Line | BaseException | None] = queue.Queue(READ_AHEAD)
 
-    def reading() -> None:
+    def read() -> None:
         try:
             for line in lines:
-                waiting.put(line)
-            waiting.put(None)
-        except BaseException as error:  # told where the lines are used
-            waiting.put(error)
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:  # raised below, where the lines are used
+            arrived.put(error)
 
-    threading.Thread(target=reading, daemon=True).start()
+    threading.Thread(target=read, daemon=True).start()
     while True:
-        block, last = [], waiting.get()
+        block, last = [], arrived.get()
         while isinstance(last, Line):
             block.append(last)
-            if len(block) == most or waiting.empty():
+            if len(block) == size or arrived.empty():
                 break
-            last = waiting.get()
+            last = arrived.get()
         if block:
             yield block
         if isinstance(last, BaseException):
@@ -119,61 +191,58 @@ def blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, most: int
             return
 
 
-def written(
-    line: Line, found: Translation, kind: OutputFormat, key: str, more: Mapping[str, Any] = MappingProxyType({})
+# Writing.
+
+
+def output_rows(
+    line: Line,
+    translation: Translation,
+    form: OutputFormat,
+    text_key: str,
+    annotations: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """The output lines of one input line: one, or for `nbest` one for each translation, in the form that Moses gave it.
+    """Yield the output of one input line: one row, or for `nbest` one for each translation, in the format of Moses.
 
-    number ||| translation ||| F0= score ||| score
+    index ||| translation ||| F0= score ||| score
 
-    `more` goes into an object.
+    `annotations` are more fields of an object.
     """
-    if kind == "text":
-        yield found.text
-    elif kind == "tsv":
-        yield "\t".join([column(line.text), column(found.text), f"{found.score:.4f}", *line.columns])
-    elif kind == "nbest":
-        for one in (found, *found.alternatives):
+    if form == "text":
+        yield translation.text
+    elif form == "tsv":
+        yield "\t".join([as_column(line.text), as_column(translation.text), f"{translation.score:.4f}", *line.columns])
+    elif form == "nbest":
+        for one in (translation, *translation.alternatives):
             yield f"{line.number - 1} ||| {one.text} ||| F0= {one.score:.4f} ||| {one.score:.4f}"
-    elif line.fault:
-        yield as_json({"line": line.number, "error": line.fault})
+    elif line.error:
+        yield as_json({"line": line.number, "error": line.error})
     else:
-        yield as_json({**(line.fields or {key: line.text}), **as_dict(found), **more})
+        yield as_json({**(line.fields or {text_key: line.text}), **translation_fields(translation), **annotations})
 
 
-OURS = frozenset(
-    {
-        "translation",
-        "score",
-        "finished",
-        "flags",
-        "retried",
-        "terms_met",
-        "segments",
-        "alternatives",
-        "words",
-        "alignment",
+def translation_fields(translation: Translation) -> dict[str, Any]:
+    """Return a translation as fields of an object, without those that say nothing."""
+    fields: dict[str, Any] = {
+        "translation": translation.text,
+        "score": round(translation.score, 4),
+        "finished": translation.finished,
     }
-)
-
-
-def as_dict(found: Translation) -> dict[str, Any]:
-    """What JSONL says of a translation beside its source."""
-    record: dict[str, Any] = {"translation": found.text, "score": round(found.score, 4), "finished": found.finished}
     for name in ("flags", "retried", "terms_met"):
-        if value := getattr(found, name):
-            record[name] = value
-    if found.segments > 1:
-        record["segments"] = found.segments
-    if found.alternatives:
-        record["alternatives"] = [{"translation": one.text, "score": round(one.score, 4)} for one in found.alternatives]
-    return record
+        if value := getattr(translation, name):
+            fields[name] = value
+    if translation.segments > 1:
+        fields["segments"] = translation.segments
+    if translation.alternatives:
+        fields["alternatives"] = [
+            {"translation": one.text, "score": round(one.score, 4)} for one in translation.alternatives
+        ]
+    return fields
 
 
 def as_json(record: dict[str, Any]) -> str:
     text = json.dumps(record, ensure_ascii=False)
-    return json.dumps(record) if SURROGATE.search(text) else text  # half a character is no UTF-8
+    return json.dumps(record) if SURROGATE.search(text) else text  # half a surrogate pair is not UTF-8
 
 
-def column(text: str) -> str:
+def as_column(text: str) -> str:
     return text.replace("\t", " ").replace("\n", " ")

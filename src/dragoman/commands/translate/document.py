@@ -1,0 +1,38 @@
+"""Translate a file as a whole document: only its texts change."""
+
+import sys
+from contextlib import nullcontext
+
+from dragoman.commands.translate import Options
+from dragoman.commands.translate.report import TranslationReport
+from dragoman.console import LineProgress
+from dragoman.documents import read_document
+from dragoman.translation.translator import Translator
+
+BLOCK = 1024  # texts translated together
+SHOWN = 60  # characters of a text in a log line
+
+
+def translate_document(translator: Translator, options: Options, progress: LineProgress) -> None:
+    """Read the input, translate its texts, and write it when all are translated."""
+    assert options.input is not None
+    document = read_document(options.input.read_bytes(), options.suffix, options.translate_key)
+    if options.output:
+        options.output.open("ab").close()  # fail now, not after the work, where nothing can be written
+    for line, reason in document.skipped:
+        progress.log(f"{options.input}:{line}: {reason}" if line else f"{options.input}: {reason}")
+    report = TranslationReport(progress, translator.max_source_tokens)
+    texts = document.texts
+    outputs: list[str] = []
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
+        for text, translation in zip(block, translations, strict=True):
+            report.add(f"'{text[:SHOWN]}'", translation)
+        outputs += [translation.text for translation in translations]
+        progress.done(len(block), sum(map(len, block)))
+    data = document.fill(outputs)
+    with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
+        target.write(data)
+        target.flush()
+    report.summarise()

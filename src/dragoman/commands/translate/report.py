@@ -1,0 +1,28 @@
+"""What `translate` says on standard error about the translations it makes."""
+
+from collections import Counter
+
+from dragoman.console import LineProgress
+from dragoman.translation.result import Translation
+
+
+class TranslationReport:
+    """Log what is remarkable about each translation, and count it for the summary."""
+
+    def __init__(self, progress: LineProgress, max_source_tokens: int):
+        self.progress, self.max_source_tokens = progress, max_source_tokens
+        self.counts: Counter[str] = Counter()
+
+    def add(self, location: str, translation: Translation) -> None:
+        if translation.flags:
+            self.progress.log(f"{location}: {', '.join(translation.flags)}")
+        if translation.segments > 1:
+            limit, segments = self.max_source_tokens, translation.segments
+            self.progress.log(f"{location}: longer than {limit} tokens, translated in {segments} segments")
+        self.counts["translated again, more carefully"] += translation.retried
+        self.counts["still flagged"] += bool(translation.flags)
+        self.counts["terms met"] += len(translation.terms_met)
+
+    def summarise(self) -> None:
+        if counts := [f"{count:,} {name}" for name, count in self.counts.items() if count]:
+            self.progress.log(", ".join(counts))

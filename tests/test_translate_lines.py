@@ -1,0 +1,148 @@
+"""Lines in, lines out: formats, and that a pipe is answered line by line."""
+
+import io
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.commands.translate.lines import MAX_DEPTH, Line, in_blocks, output_rows, parse_lines
+from dragoman.translation.result import Translation
+
+anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
+
+
+def parse(data: bytes, form: str = "text", text_key: str = "text") -> list[Line]:
+    return list(parse_lines(io.BytesIO(data), form, text_key, lambda message: None))  # type: ignore[arg-type]
+
+
+def output(line: Line, translation: Translation, form: str, text_key: str = "text", **annotations: object) -> str:
+    """Return the only row."""
+    (row,) = output_rows(line, translation, form, text_key, annotations)  # type: ignore[arg-type]
+    return row
+
+
+@given(anything, st.sampled_from(["text", "tsv", "jsonl"]))
+def test_there_is_a_record_for_each_line_whatever_it_is(lines: list[bytes], form: str):
+    parsed = parse(b"".join(line + b"\n" for line in lines), form)
+    assert [line.number for line in parsed] == list(range(1, len(lines) + 1))
+    for line in parsed:
+        for output_form in ("text", "tsv", "jsonl", "nbest"):
+            row = output(line, Translation("x", 0.0), output_form)
+            assert "\n" not in row
+            row.encode("utf-8", "replace")
+
+
+def test_of_a_table_the_first_column_is_translated_and_the_others_come_back():
+    (line,) = parse(b"The dog\t17\tnews\n", "tsv")
+    assert line.text == "The dog"
+    assert output(line, Translation("Der Hund", -1.5), "tsv") == "The dog\tDer Hund\t-1.5000\t17\tnews"
+
+
+def test_unknown_fields_pass_through():
+    record = {"id": 7, "text": "The dog", "deep": {"a": [1, None, "ü"]}}
+    (line,) = parse(json.dumps(record).encode() + b"\n", "jsonl")
+    fields = json.loads(output(line, Translation("Der Hund", -1.5), "jsonl"))
+    assert {name: fields[name] for name in record} == record
+    assert (fields["translation"], fields["score"]) == ("Der Hund", -1.5)
+
+
+def test_a_line_break_in_a_text_makes_no_second_row():
+    (line,) = parse(b'{"text": "a\\nb\\tc"}\n', "jsonl")
+    assert output(line, Translation("x", 0.0), "tsv") == "a b c\tx\t0.0000"
+
+
+def test_flags_and_terms_stand_in_the_record_and_do_not_pass_through_a_second_translation():
+    first = Translation(
+        "x", -1.0, flags=("loop",), segments=2, retried=True, terms_met=("dog",), alternatives=(Translation("y", -2.0),)
+    )
+    row = output(Line(1, "The dog", fields={"text": "The dog", "id": 7}), first, "jsonl", words=[])
+    fields = json.loads(row)
+    assert (fields["flags"], fields["retried"], fields["terms_met"], fields["segments"]) == (["loop"], True, ["dog"], 2)
+    assert fields["alternatives"] == [{"translation": "y", "score": -2.0}]
+    (line,) = parse(row.encode() + b"\n", "jsonl")
+    fields = json.loads(output(line, Translation("Der Hund", -0.5), "jsonl"))
+    assert fields == {"text": "The dog", "id": 7, "translation": "Der Hund", "score": -0.5, "finished": True}
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 200])
+def test_lines_as_deep_as_they_may_be_are_written_again(levels: int):
+    """In a thread, as from a pipe, Python reads deeper ones than it can write."""
+    (line,) = parse(b'{"text": "a", "x": ' + b"[" * levels + b"]" * levels + b"}\n", "jsonl")
+    assert bool(line.error) == (levels >= MAX_DEPTH)
+    assert ("error" in json.loads(output(line, Translation("b", 0.0), "jsonl"))) == bool(line.error)
+    flat = b'{"text": "a", "x": [' + b"[]," * levels + b"[]]}\n"
+    assert not parse(flat, "jsonl")[0].error  # the control: as many, but not inside each other
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"{", "not JSON"),
+        (b"", "not JSON"),
+        (b'{"body": "a", "x": NaN}', "not JSON"),
+        (b'{"body": "a", "x": 1e400}', "not JSON"),
+        (b"[1]", "no field 'body'"),
+        (b'{"text": "a"}', "no field 'body'"),
+        (b'{"body": 3}', "the field 'body' is not a string"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+    ids=["cut off", "empty", "no number", "no finite number", "a list", "another key", "a number", "deep"],
+)
+def test_a_line_that_is_not_a_record_gets_an_error_in_its_position(data: bytes, error: str):
+    good = b'{"body": "The dog"}'
+    lines = parse(b"\n".join([good, data, good]) + b"\n", "jsonl", "body")
+    assert [line.error for line in lines] == ["", error, ""]
+    assert json.loads(output(lines[1], Translation("", 0.0), "jsonl", "body")) == {"line": 2, "error": error}
+
+
+def test_half_a_surrogate_pair_in_a_field_is_still_json_in_utf_8():
+    (line,) = parse(b'{"text": "a", "half": "\\ud800"}\n', "jsonl")
+    assert json.loads(output(line, Translation("b", 0.0), "jsonl").encode())["half"] == "\ud800"
+
+
+def test_all_translations_are_written_as_moses_writes_them():
+    translation = Translation("one", -1.0, alternatives=(Translation("two", -2.0),))
+    assert list(output_rows(Line(3, "x"), translation, "nbest", "text")) == [
+        "2 ||| one ||| F0= -1.0000 ||| -1.0000",
+        "2 ||| two ||| F0= -2.0000 ||| -2.0000",
+    ]
+
+
+def test_a_slow_writer_is_answered_line_by_line():
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as source:
+        blocks = in_blocks(parse_lines(source, "text", "text", print), source, False, 1000)
+        for text in ("one", "two", "three"):
+            os.write(write_end, f"{text}\n".encode())
+            assert [line.text for line in next(blocks)] == [text]
+        os.close(write_end)
+        assert list(blocks) == []
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_no_line_of_a_pipe_is_lost(size: int):
+    read_end, write_end = os.pipe()
+    blocks: list[list[Line]] = []
+    with os.fdopen(read_end, "rb") as source:
+        lines = parse_lines(source, "text", "text", print)
+        reader = threading.Thread(target=lambda: blocks.extend(in_blocks(lines, source, False, size)))
+        reader.start()
+        with os.fdopen(write_end, "wb") as target:
+            target.write(b"".join(b"%d\n" % number for number in range(5000)))
+        reader.join(20)
+    assert [line.text for block in blocks for line in block] == list(map(str, range(5000)))
+    assert max(map(len, blocks)) <= size
+    assert len(blocks) < 5000 or size == 1
+
+
+@pytest.mark.parametrize(("interactive", "sizes"), [(False, [10, 10, 5]), (True, [1] * 25)])
+def test_a_file_is_read_in_whole_blocks_and_a_person_line_by_line(tmp_path: Path, interactive: bool, sizes: list[int]):
+    (tmp_path / "in").write_bytes(b"x\n" * 25)
+    with (tmp_path / "in").open("rb") as source:
+        blocks = in_blocks(parse_lines(source, "text", "text", print), source, interactive, 10)
+        assert [len(block) for block in blocks] == sizes
