@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -84,7 +85,7 @@ class Tree:
             return word
         if command not in self.flags:
             self.flags[command] = self.python("-m", "dragoman", command, "--help").stdout
-        return word if f" {word} " in self.flags[command].replace("\n", " ") else old
+        return word if re.search(rf"(?<![\w-]){word}(?![\w-])", self.flags[command]) else old
 
     def python(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}

@@ -28,6 +28,7 @@ from dragoman.config import (
 )
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.files import MANIFEST, fingerprint
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.loop import train
@@ -175,6 +176,12 @@ def progress(out: Path) -> dict[str, Any]:
     """How far a run has come, without what a clock has measured."""
     found = json.loads((out / "last" / "state.json").read_text(encoding="utf-8"))
     return {name: value for name, value in found.items() if name != "seconds"}
+
+
+def signed_again(folder: Path) -> None:
+    """Write the manifest of a model folder anew, as a stranger would do it who has changed a file."""
+    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
+    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
 
 
 def events(out: Path, event: str) -> list[dict[str, Any]]:

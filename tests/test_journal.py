@@ -215,6 +215,17 @@ def test_a_run_that_says_nothing_leaves_no_folder(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+def test_after_a_torn_line_a_new_one_begins(tmp_path: Path):
+    (tmp_path / "metrics.jsonl").write_text('{"event": "step"}\n{"eve')
+    (tmp_path / "whole.jsonl").write_text("a\n")
+    with Journal(tmp_path, console()[0]) as journal:
+        for name in ("metrics.jsonl", "whole.jsonl", "new.jsonl"):
+            journal.write(name, "b")
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"event": "step"}\n{"eve\nb\n'
+    assert (tmp_path / "whole.jsonl").read_text() == "a\nb\n"
+    assert (tmp_path / "new.jsonl").read_text() == "b\n"
+
+
 # TensorBoard.
 
 

@@ -20,7 +20,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Notebook, events, progress, run_config, run_training, settings_file, state, toy_pairs
+from conftest import (
+    TINY,
+    Notebook,
+    events,
+    progress,
+    run_config,
+    run_training,
+    settings_file,
+    signed_again,
+    state,
+    toy_pairs,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import (
@@ -45,7 +56,7 @@ from dragoman.config import RunConfig
 from dragoman.data.batches import plan
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint
+from dragoman.files import MANIFEST
 from dragoman.model import build
 from dragoman.model_folder import verify, write_model
 from dragoman.training import loop, run
@@ -193,11 +204,6 @@ def test_a_kill_with_a_lost_cursor_is_another_run(corpus: Corpus, tmp_path: Path
     (command,) = train(file, tmp_path / "log")
     assert command.code() == 0
     assert state(out) != state(whole.out)
-
-
-def signed_again(folder: Path) -> None:
-    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
-    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
 
 
 def test_the_command_itself_is_killed_and_goes_on(corpus: Corpus, tmp_path: Path, whole: Whole):

@@ -19,23 +19,22 @@ from conftest import (
     progress,
     run_config,
     run_training,
+    signed_again,
     state,
     tiny_transformer,
     toy_pairs,
     with_training,
     write_tsv,
 )
-from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import AttentionConfig, RecurrentConfig, RunConfig, SearchConfig, read_toml
+from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
-from dragoman.files import MANIFEST, fingerprint
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify
 from dragoman.training import batch_size
@@ -54,11 +53,6 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     """All files, except the lock, which says nothing."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
-
-
-def signed_again(folder: Path) -> None:
-    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
-    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +82,22 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(
         losses += run_training(run_config(corpus, tmp_path / "run", max_steps=last)).losses
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"), [(TINY_RECURRENT, {}), (TINY, {"bpe_dropout": 0.1})], ids=["recurrent", "BPE-dropout"]
+)
+def test_other_runs_are_resumed_the_same_way(
+    corpus: Corpus, tmp_path: Path, whole: Whole, model: ModelConfig, settings: dict[str, Any]
+):
+    losses: dict[str, list[float]] = {}
+    for name, stops in (("whole", [STEPS]), ("parts", [2, 5, STEPS])):
+        config = dataclasses.replace(run_config(corpus, tmp_path / name, **settings), model=model)
+        losses[name] = [loss for last in stops for loss in run_training(with_training(config, max_steps=last)).losses]
+        assert read_model(tmp_path / name)[0].config == model
+    assert losses["parts"] == losses["whole"]
+    assert state(tmp_path / "parts") == state(tmp_path / "whole")
+    assert not set(losses["whole"]) & set(whole.losses)  # the control: another model, or other pieces
 
 
 def test_a_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
@@ -154,9 +164,10 @@ def ctrl_c_at(call: int, times: int = 1) -> Iterator[None]:
 def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
     corpus: Corpus, tmp_path: Path, whole: Whole, call: int
 ):
-    config = run_config(corpus, tmp_path / "run")
+    config, handler = run_config(corpus, tmp_path / "run"), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), ctrl_c_at(call):
         run_training(config)
+    assert signal.getsignal(signal.SIGINT) is handler
     run_training(config)
     assert state(tmp_path / "run") == whole.state
 
@@ -172,12 +183,6 @@ def test_a_second_request_to_stop_ends_at_once_unless_it_is_the_first_one_again(
     stop.same_request = 0.0
     with pytest.raises(error):
         stop.handle(number, None)
-
-
-def test_ctrl_c_is_as_it_was_after_a_run(corpus: Corpus, tmp_path: Path):
-    before = signal.getsignal(signal.SIGINT)
-    run_training(run_config(corpus, tmp_path / "run", max_steps=1))
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -237,9 +242,9 @@ def test_another_setting_makes_it_another_run_and_is_named(started: RunConfig, n
 @pytest.mark.parametrize(
     "changes", [{"epochs": 50}, {"max_steps": 13}, {"minutes": 5.0}, {"validate_every": 7}, {"patience": 3}], ids=str
 )
-def test_a_limit_may_change_when_a_run_goes_on(started: RunConfig, changes: dict[str, Any]):
+def test_a_limit_may_change_when_a_run_is_resumed(started: RunConfig, changes: dict[str, Any]):
     notebook = run_training(with_training(started, **changes))
-    assert any(text.startswith("resuming ") for text in notebook.logged)
+    assert f"resuming {started.out} from step 12" in notebook.logged
     assert len(notebook.losses) == changes.get("max_steps", 14) - STEPS
 
 
@@ -247,7 +252,7 @@ def test_a_limit_may_change_when_a_run_goes_on(started: RunConfig, changes: dict
     ("name", "old", "new"),
     [("learning_rate", 1.0, 0.5), ("warmup", 20, 30), ("clip", 1.0, 0.5), ("micro_batches", 1, 2)],
 )
-def test_what_helps_against_divergence_may_change_and_is_told(started: RunConfig, name: str, old: float, new: float):
+def test_what_helps_against_divergence_may_change_and_is_logged(started: RunConfig, name: str, old: float, new: float):
     notebook = run_training(with_training(started, **{name: new}))
     assert f"from here on, training.{name} is {new} instead of {old}" in notebook.logged
     assert len(notebook.losses) == 2
@@ -294,16 +299,12 @@ def test_a_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path
 # What a run leaves behind.
 
 
-def test_each_validation_is_in_the_metrics(whole: Whole):
-    found = events(whole.out, "validation")
-    assert [event["step"] for event in found] == [6, 12]
-    assert all(0 <= event["bleu"] <= 100 and event["loss"] > 0 for event in found)
-    assert all("version:" in event["signature"] for event in found)
-
-
-def test_each_validation_leaves_its_samples(whole: Whole):
+def test_each_validation_is_in_the_metrics_and_leaves_its_samples(whole: Whole):
+    validations = events(whole.out, "validation")
+    assert [event["step"] for event in validations] == [6, 12]
+    assert all(0 <= event["bleu"] <= 100 and event["loss"] > 0 for event in validations)
+    assert all("version:" in event["signature"] for event in validations)
     texts = [path.read_text(encoding="utf-8") for path in sorted((whole.out / "samples").iterdir())]
-    assert len(texts) == 2
     source, reference = toy_pairs()[190]
     assert all(source in text and reference in text for text in texts)
     assert ["before" in text for text in texts] == [False, True]
@@ -340,18 +341,15 @@ def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path
     assert not any("repetitions" in text or "too good" in text for text in again)  # it was told
 
 
-def test_pairs_that_are_too_long_are_left_out_and_told(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
+def test_pairs_that_are_too_long_are_left_out_and_counted(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
     long = "The dog sees 2 red cats. " * 40
     some = [*pairs[:100], (long, "개"), *pairs[100:180], ("dog", long), *pairs[180:190]]
     path = write_tsv(tmp_path / "train.tsv", some)
     notebook = run_training(run_config((path, corpus[1]), tmp_path / "run", max_steps=1, max_tokens=100))
     assert f"{path}: left out 2 pairs longer than 100 tokens (lines 101, 182)" in notebook.logged
     assert any(text.startswith("190 pairs, ") for text in notebook.logged)
-
-
-def test_a_corpus_of_pairs_that_are_all_too_long_is_refused(corpus: Corpus, tmp_path: Path):
     with pytest.raises(DragomanError, match="every pair is longer than 3 tokens"):
-        run_training(run_config(corpus, tmp_path / "run", max_tokens=3))
+        run_training(run_config((path, corpus[1]), tmp_path / "other", max_tokens=3))
 
 
 def test_pairs_are_joined_for_training_and_not_for_validating(corpus: Corpus, tmp_path: Path):
@@ -442,23 +440,21 @@ def test_the_number_of_steps_that_is_told_is_that_of_the_limit_reached_first(
     assert steps in (None, progress.step)
 
 
-def test_a_run_ends_after_its_minutes(corpus: Corpus, tmp_path: Path):
-    notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=None, minutes=1e-9))
-    assert len(notebook.losses) == 1
-    assert "minutes are over" in notebook.logged[-1]
-
-
-def test_a_run_ends_after_its_epochs(corpus: Corpus, tmp_path: Path):
-    notebook = run_training(run_config(corpus, tmp_path / "run", max_steps=None, epochs=1))
-    assert "all 1 epochs done" in notebook.logged[-1]
-    assert 2 <= len(notebook.losses) <= 5
-
-
-def test_a_run_that_learns_nothing_ends_when_patience_does(corpus: Corpus, tmp_path: Path):
-    still = {"learning_rate": 1e-30, "validate_every": 1, "patience": 2}
-    notebook = run_training(run_config(corpus, tmp_path / "run", **still))
-    assert len(notebook.losses) == 3
-    assert "validation has not improved for 2 checks" in notebook.logged[-1]
+@pytest.mark.parametrize(
+    ("settings", "steps", "why"),
+    [
+        ({"max_steps": None, "minutes": 1e-9}, 1, "minutes are over"),
+        ({"max_steps": None, "epochs": 1}, 3, "all 1 epochs done"),
+        ({"learning_rate": 1e-30, "validate_every": 1, "patience": 2}, 3, "validation has not improved for 2 checks"),
+    ],
+    ids=["minutes", "epochs", "patience"],
+)
+def test_a_run_ends_at_its_limit_and_says_which(
+    corpus: Corpus, tmp_path: Path, settings: dict[str, Any], steps: int, why: str
+):
+    notebook = run_training(run_config(corpus, tmp_path / "run", **settings))
+    assert len(notebook.losses) == steps
+    assert why in notebook.logged[-1]
 
 
 def test_a_run_that_leaves_the_numbers_stops_and_says_so(corpus: Corpus, tmp_path: Path):
@@ -467,17 +463,6 @@ def test_a_run_that_leaves_the_numbers_stops_and_says_so(corpus: Corpus, tmp_pat
         run_training(run_config(corpus, tmp_path / "run", learning_rate=1e30))
     if (tmp_path / "run" / "best").exists():
         assert all(weights.isfinite().all() for weights in read_model(tmp_path / "run")[0].parameters())
-
-
-def test_a_recurrent_model_is_trained_and_resumed_the_same_way(corpus: Corpus, tmp_path: Path):
-    losses, states = [], []
-    for name, stops in (("whole", [8]), ("parts", [3, 8])):
-        config = dataclasses.replace(run_config(corpus, tmp_path / name), model=TINY_RECURRENT)
-        losses.append([loss for last in stops for loss in run_training(with_training(config, max_steps=last)).losses])
-        states.append(state(tmp_path / name))
-        assert isinstance(read_model(tmp_path / name)[0].config, RecurrentConfig)
-    assert losses[0] == losses[1]
-    assert states[0] == states[1]
 
 
 # What is the best.
@@ -582,21 +567,6 @@ def test_a_vocabulary_is_not_made_smaller(corpus: Corpus, tmp_path: Path, traine
     assert len(read_model(out)[1]) == 400
 
 
-# BPE-dropout.
-
-
-def test_a_run_with_bpe_dropout_stopped_and_resumed_is_the_run_uninterrupted(
-    corpus: Corpus, tmp_path: Path, whole: Whole
-):
-    losses = {}
-    for name, stops in (("whole", [STEPS]), ("parts", [2, 5, STEPS])):
-        configs = [run_config(corpus, tmp_path / name, bpe_dropout=0.1, max_steps=last) for last in stops]
-        losses[name] = [loss for config in configs for loss in run_training(config).losses]
-    assert losses["parts"] == losses["whole"]
-    assert state(tmp_path / "parts") == state(tmp_path / "whole")
-    assert len(set(losses["whole"]) & set(whole.losses)) == 0  # the control: other pieces were seen
-
-
 # As many tokens as fit.
 
 
@@ -632,17 +602,6 @@ def test_a_batch_is_doubled_while_that_pays(speeds: list[float], expected: int):
     assert batch_size.double_while_faster(measure)[0] == expected
     assert tried == [1024 * 2**power for power in range(len(tried))]
     assert max(tried) <= 2**17
-
-
-def test_what_is_told_after_a_torn_line_begins_a_new_one(tmp_path: Path):
-    (tmp_path / "metrics.jsonl").write_text('{"event": "step"}\n{"eve')
-    (tmp_path / "whole.jsonl").write_text("a\n")
-    with Journal(tmp_path, Console(quiet=True)) as journal:
-        for name in ("metrics.jsonl", "whole.jsonl", "new.jsonl"):
-            journal.write(name, "b")
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"event": "step"}\n{"eve\nb\n'
-    assert (tmp_path / "whole.jsonl").read_text() == "a\nb\n"
-    assert (tmp_path / "new.jsonl").read_text() == "b\n"
 
 
 def test_only_folders_that_name_a_step_are_checkpoints(tmp_path: Path):

@@ -1,14 +1,18 @@
-"""The learning rate: equation 3 of the paper, and the schedules that came after it."""
+"""Adam, the learning rate of equation 3, and the schedules that came after it."""
 
 import math
+from collections.abc import Callable
 
 import pytest
+import torch
+from conftest import gap
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from dragoman.config import TrainingConfig
 from dragoman.errors import UsageError
-from dragoman.training.optimizer import learning_rate, paper_rate
+from dragoman.training.optimizer import adam, learning_rate, paper_rate
 
 HIGHEST, WARMUP, STEPS = 0.002, 100, 1000
 SCHEDULES = ("inverse-sqrt", "cosine", "linear", "constant")
@@ -85,3 +89,42 @@ def test_a_schedule_that_ends_needs_an_end(schedule: str):
 def test_the_factor_of_the_paper_is_refused_as_a_rate():
     with pytest.raises(UsageError, match=r"learning_rate 1 is too high.*0\.001"):
         TrainingConfig(schedule="constant")
+
+
+# Adam.
+
+
+def two_steps(optimizer_of: Callable[[nn.Module], torch.optim.Optimizer], rate: float) -> Tensor:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2, bias=False).double()
+    optimizer = optimizer_of(model)
+    for gradient in (torch.ones(2, 3), torch.randn(2, 3)):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        model.weight.grad = gradient.double()
+        optimizer.step()
+    return model.weight.detach()
+
+
+def adam_by_hand(rate: float, betas: tuple[float, float], decay: float = 0.0) -> Tensor:
+    torch.manual_seed(0)
+    weight = nn.Linear(3, 2, bias=False).double().weight.detach()
+    mean = square = torch.zeros(2, 3).double()
+    for step, gradient in enumerate((torch.ones(2, 3), torch.randn(2, 3)), start=1):
+        mean = betas[0] * mean + (1 - betas[0]) * gradient
+        square = betas[1] * square + (1 - betas[1]) * gradient**2
+        corrected, scale = mean / (1 - betas[0] ** step), square / (1 - betas[1] ** step)
+        weight = weight * (1 - rate * decay) - rate * corrected / (scale.sqrt() + 1e-9)
+    return weight
+
+
+@pytest.mark.parametrize(("beta2", "decay"), [(0.98, 0.0), (0.999, 0.0), (0.98, 0.3), (0.9, 0.01)])
+def test_adam_takes_the_steps_of_the_paper_with_the_settings_of_the_run(beta2: float, decay: float):
+    taken = two_steps(lambda model: adam(model, beta2, decay), 0.1)
+    assert gap(taken, adam_by_hand(0.1, (0.9, beta2), decay)) < 1e-7
+    assert gap(taken, adam_by_hand(0.1, (0.9, 0.97), decay)) > 1e-4
+
+
+def test_the_constants_of_adam_are_those_of_the_paper_and_it_has_no_rate_of_its_own():
+    for group in adam(nn.Linear(3, 2)).param_groups:
+        assert (group["betas"], group["eps"], group["weight_decay"], group["lr"]) == ((0.9, 0.98), 1e-9, 0, 0)

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT, tiny_transformer
+from conftest import TINY, TINY_RECURRENT, signed_again, tiny_transformer
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint, new_folder
+from dragoman.files import MANIFEST, new_folder
 from dragoman.model import build, outline
 from dragoman.model_folder import FILES, read_model, verify, write_model
 
@@ -32,12 +32,6 @@ DEEP = 100_000
 def folder(trained: Path, tmp_path: Path) -> Path:
     """A model folder of one's own."""
     return shutil.copytree((trained / "best").resolve(), tmp_path / "model")
-
-
-def signed_again(folder: Path) -> None:
-    """As a stranger would do it, whose files then are as they were written."""
-    files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST]
-    (folder / MANIFEST).write_text(json.dumps({file.name: fingerprint(file) for file in files}))
 
 
 def refused(folder: Path) -> str:
@@ -159,13 +153,10 @@ MANIFESTS: dict[str, str | bytes] = {
     "empty": "",
     "no json": "{",
     "a list": "[]",
-    "nothing": "null",
-    "a number": "1e999",
     "no files": "{}",
     "deep": "[" * DEEP,
     "not utf-8": b"\xff\xfe",
     "entries that are no tables": json.dumps(dict.fromkeys(FILES, "x")),
-    "entries that are nothing": json.dumps(dict.fromkeys(FILES)),
     "entries without a sum": json.dumps({name: {"bytes": 1} for name in FILES}),
     "entries of the wrong types": json.dumps({name: {"bytes": [], "sha256": {}} for name in FILES}),
 }
@@ -190,7 +181,7 @@ def test_a_manifest_leads_nowhere_else(folder: Path, name: str):
     assert str(folder) in refused(folder)
 
 
-# Descriptions from strangers, correctly signed.
+# Descriptions from strangers, correctly signed. Wrong types and values out of range: see also test_config.py.
 
 Change = dict[str, Any]
 
@@ -204,55 +195,34 @@ DESCRIPTIONS: dict[str, Change | Callable[[Change], Any]] = {
     "another kind": {"kind": "recurrent"},
     "an unknown kind": {"kind": "gpt"},
     "a kind that is a list": {"kind": ["transformer"]},
-    "a kind that is a table": {"kind": {}},
-    "a kind that is nothing": {"kind": None},
     "an unknown setting": {"auto_map": {"AutoModel": "evil.Model"}},
     "vocabulary too large": {"vocabulary": 2**31},
     "vocabulary zero": {"vocabulary": 0},
-    "vocabulary negative": {"vocabulary": -1},
-    "vocabulary infinite": {"vocabulary": float("inf")},
     "vocabulary no number": {"vocabulary": float("nan")},
     "vocabulary a word": {"vocabulary": "many"},
-    "vocabulary a list": {"vocabulary": [400]},
     "vocabulary nothing": {"vocabulary": None},
     "pad another word": {"pad": 300},
     "pad outside": {"pad": 10**6},
-    "pad far outside": {"pad": 2**64},
-    "pad negative": {"pad": -(10**6)},
     "pad infinite": {"pad": float("inf")},
-    "pad a word": {"pad": "0?"},
     "d_model other": {"d_model": 32},
-    "d_model 2^20": {"d_model": 2**20},
     "d_model 2^40": {"d_model": 2**40},
-    "d_model 2^62": {"d_model": 2**62},
     "d_model 10^30": {"d_model": 10**30},
-    "d_model zero": {"d_model": 0},
     "d_model negative": {"d_model": -16},
     "d_model a word": {"d_model": "16"},
     "d_model a fraction": {"d_model": 16.0},
-    "d_model infinite": {"d_model": float("inf")},
     "layers 10^6": {"encoder_layers": 10**6},
     "layers 1000": {"encoder_layers": 1000, "decoder_layers": 1000},
     "layers fewer": {"decoder_layers": 0},
-    "layers negative": {"decoder_layers": -1},
-    "heads zero": {"attention": {"heads": 0}},
     "heads 2^40": {"attention": {"heads": 2**40, "d_k": 1, "d_v": 1}},
     "heads 2^62 of 2^62": {"attention": {"heads": 2**62, "d_k": 2**62, "d_v": 2**62}},
     "heads that do not divide": {"attention": {"heads": 3}},
     "attention a number": {"attention": 5},
-    "attention nothing": {"attention": None},
     "attention deep": {"attention": {"attention": {"attention": {}}}},
     "d_ff 10^15": {"feed_forward": {"d_ff": 10**15}},
     "dropout not a number": {"dropout": float("nan")},
-    "dropout infinite": {"dropout": float("inf")},
-    "dropout two": {"dropout": 2},
-    "positions unknown": {"positions": "evil"},
-    "positions a list": {"positions": ["rotary"]},
     "positions learned, 10^15": {"positions": "learned", "max_length": 10**15},
     "positions rotary, odd heads": {"positions": "rotary", "d_model": 18, "attention": {"heads": 2}},
-    "max_length 10^15": {"max_length": 10**15},
     "max_length 10^30": {"max_length": 10**30},
-    "max_length zero": {"max_length": 0},
     "sharing less": {"share": "none"},
 }
 
@@ -386,14 +356,7 @@ def test_bytes_changed_at_random_and_signed_again_are_refused_or_read_but_never_
 
 
 def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
-    config = TransformerConfig(
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        attention=AttentionConfig(heads=2),
-        feed_forward=FeedForwardConfig(d_ff=48),
-    )
-    other = build(config, 400)
+    other = build(tiny_transformer(d_ff=48), 400)
     weights = {name: tensor.clone() for name, tensor in other.state_dict().items() if "embedding" not in name}
     save_file(weights, folder / "model.safetensors")
     signed_again(folder)
