@@ -486,7 +486,7 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     assert run.returncode == 130, err.decode()
     assert out == b""
     assert "Traceback" not in err.decode()
-    assert "the same command goes on from there" in err.decode()
+    assert "the same command resumes the run" in err.decode()
     verify((tmp_path / "run" / "last").resolve())
 
 

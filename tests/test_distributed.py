@@ -1,4 +1,4 @@
-"""Several processes that train together: the same run as one, and none of them waits for ever."""
+"""Several processes that train together: the same run as one, and none of them waits forever."""
 
 import contextlib
 import json
@@ -231,30 +231,48 @@ def test_a_checkpoint_serves_whole_and_sharded_runs(
 # What is skipped, on all ranks together.
 
 
-def test_a_loss_that_is_no_number_on_one_rank_is_skipped_on_all(corpus: Corpus, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("with_", "batch", "why"), [(nan, 3, "the loss is nan"), (no_memory, 2, "not enough memory")], ids=["nan", "memory"]
+)
+def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
+    corpus: Corpus, tmp_path: Path, with_: Callable[[torch.Tensor], torch.Tensor], batch: int, why: str
+):
     """As if that batch had not been there."""
     spoiled, spared = (config_of(corpus, tmp_path / name, ema=0.5) for name in ("spoiled", "spared"))
-    said = trained(spoiled, 2, partial(spoil, nan, 1, {2 + 2 * 3}))  # two in the trial, two in a batch: the fourth
-    trained(spared, 2, partial(without_batch, 3))
-    assert said.count("skipped batch") == said.count("skipped batch 4 of epoch 1: the loss is nan") == 1
+    losses = {2 + 2 * batch}  # each rank has two in the trial, and two in a batch
+    seen = tmp_path / "seen"
+    said = trained(spoiled, 2, partial(spoil, with_, 1, losses), partial(record_batches, seen))
+    trained(spared, 2, partial(without_batch, batch))
+    assert said.count("skipped batch") == said.count(f"skipped batch {batch + 1} of epoch 1: {why}") == 1
     (event,) = events(tmp_path / "spoiled", "skipped")
-    assert event["step"] == 3
+    assert event["step"] == batch
+    named = [location.split(":") for location in event["places"].split(", ")]
+    assert {name for name, _ in named} == {corpus[0]}
+    pairs = json.loads(seen.with_suffix(".0").read_text().splitlines()[batch])
+    assert {int(line) - 1 for _, line in named} < set(pairs)  # line 1 is pair 0
     assert state(tmp_path / "spoiled") == state(tmp_path / "spared")
-    ours, theirs = (progress(tmp_path / name) for name in ("spoiled", "spared"))
-    assert ours == theirs
+    assert progress(tmp_path / "spoiled") == progress(tmp_path / "spared")
     trained(config_of(corpus, tmp_path / "plain", ema=0.5), 2)  # the control
     assert state(tmp_path / "spoiled") != state(tmp_path / "plain")
 
 
-def test_ten_batches_without_a_number_end_the_run_and_keep_its_checkpoint(corpus: Corpus, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("with_", "advice"),
+    [(nan, "lower training.learning_rate"), (no_memory, "choose more training.micro_batches than 4")],
+    ids=["nan", "memory"],
+)
+def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
+    corpus: Corpus, tmp_path: Path, with_: Callable[[torch.Tensor], torch.Tensor], advice: str
+):
     out = tmp_path / "run"
-    said = trained(config_of(corpus, out, max_steps=40), 2, partial(spoil, nan, 1, set(range(14, 200))), code=1)
+    # Out of memory ends the batch on that rank: from then on it has one loss for each batch, not two.
+    said = trained(config_of(corpus, out, max_steps=40), 2, partial(spoil, with_, 1, set(range(14, 200))), code=1)
     assert said.count("skipped batch") == 10
     sentences = [line for line in said.splitlines() if line.startswith("dragoman: ")]
     assert len(sentences) == 2
     for sentence in sentences:
-        assert "10 batches in a row changed nothing (the loss is nan)" in sentence
-        assert "lower training.learning_rate" in sentence
+        assert "10 batches in a row changed nothing" in sentence
+        assert advice in sentence
         assert "the last checkpoint is kept" in sentence
     assert [folder.name for folder in checkpoints(out)] == ["step-00000004"]
     trained(config_of(corpus, out, max_steps=6), 2)
@@ -266,21 +284,7 @@ def test_nine_batches_without_a_number_do_not_end_the_run(corpus: Corpus, tmp_pa
     assert progress(tmp_path / "run")["skipped"] == 0
 
 
-def test_a_rank_out_of_memory_skips_the_batch_on_all_and_names_its_pairs(corpus: Corpus, tmp_path: Path):
-    spoiled, spared = (config_of(corpus, tmp_path / name) for name in ("spoiled", "spared"))
-    seen = tmp_path / "seen"
-    said = trained(spoiled, 2, partial(spoil, no_memory, 1, {2 + 2 * 2}), partial(record_batches, seen))
-    trained(spared, 2, partial(without_batch, 2))
-    assert said.count("skipped batch") == said.count("skipped batch 3 of epoch 1: not enough memory") == 1
-    batch = json.loads(seen.with_suffix(".0").read_text().splitlines()[2])
-    (event,) = events(tmp_path / "spoiled", "skipped")
-    named = [place.split(":") for place in event["places"].split(", ")]
-    assert {name for name, _ in named} == {corpus[0]}
-    assert {int(line) - 1 for _, line in named} < set(batch)  # line 1 is pair 0
-    assert state(tmp_path / "spoiled") == state(tmp_path / "spared")
-
-
-def test_a_batch_that_never_fits_is_told_before_the_first_step(corpus: Corpus, tmp_path: Path):
+def test_a_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpus, tmp_path: Path):
     said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, {0}), code=1)
     assert said.count("a batch of 400 tokens does not fit in memory") == 2
     assert said.count("choose a smaller training.batch_tokens, or choose more training.micro_batches than 4") == 2
@@ -288,39 +292,31 @@ def test_a_batch_that_never_fits_is_told_before_the_first_step(corpus: Corpus, t
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_memory_that_never_suffices_ends_the_run_with_advice(corpus: Corpus, tmp_path: Path):
-    """The trial went well."""
-    said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, set(range(2, 99))), code=1)
-    assert said.count("skipped batch") == 10
-    assert said.count("choose more training.micro_batches than 4") == 2
-
-
 # Asked to stop.
 
 
-@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 3), (VALIDATION, "translate_all", 2)])
-def test_sigterm_to_all_ranks_saves_and_the_same_command_goes_on(
-    corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int
+@pytest.mark.parametrize(
+    ("owner", "name", "call", "asked"),
+    [
+        (LEARNER, "update", 3, (0, 1)),
+        (VALIDATION, "translate_all", 2, (0, 1)),
+        (LEARNER, "update", 3, (0,)),
+        (LEARNER, "update", 3, (1,)),
+    ],
+)
+def test_sigterm_to_any_rank_saves_and_the_same_command_resumes(
+    corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int, asked: tuple[int, ...]
 ):
     config = config_of(corpus, tmp_path / "run")
-    said = trained(config, 2, partial(signal_before, owner, name, call, signal.SIGTERM), code=ASKED)
+    said = trained(config, 2, partial(signal_before, owner, name, call, signal.SIGTERM, asked), code=ASKED)
     assert said.count("the same command resumes the run") == 1
     trained(config, 2)
     assert state(tmp_path / "run") == state(unordered[2])
     assert progress(tmp_path / "run") == progress(unordered[2])
 
 
-@pytest.mark.parametrize("asked", [0, 1])
-def test_sigterm_to_one_rank_stops_all(corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], asked: int):
-    config = config_of(corpus, tmp_path / "run")
-    fault = partial(signal_before, LEARNER, "update", 3, signal.SIGTERM, (asked,))
-    assert trained(config, 2, fault, code=ASKED).count("the same command resumes the run") == 1
-    trained(config, 2)
-    assert state(tmp_path / "run") == state(unordered[2])
-
-
 @pytest.mark.parametrize("seed", [1, pytest.param(range(2, 20), marks=pytest.mark.slow)])
-def test_sigterm_at_any_time_stops_all_ranks_and_the_same_command_goes_on(
+def test_sigterm_at_any_time_stops_all_ranks_and_the_same_command_resumes(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], seed: Any
 ):
     """As torchrun sends it: to one after the other."""
@@ -359,10 +355,10 @@ def test_a_rank_that_is_killed_ends_the_others_at_once(
     other = commands[1 - lost]
     assert other.code(within=SOON) == 1
     assert time.monotonic() - killed < SOON
-    told(other.said)
+    reports_a_lost_process(other.said)
 
 
-def told(said: str) -> None:
+def reports_a_lost_process(said: str) -> None:
     (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
     assert "another process of this run is gone or does not answer; the last checkpoint is kept" in sentence
     assert "Traceback" not in said
@@ -379,7 +375,7 @@ def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: 
         halted = time.monotonic()
         assert first.code(within=TIMEOUT + SOON) == 1
         assert time.monotonic() - halted > TIMEOUT / 2
-        told(first.said)
+        reports_a_lost_process(first.said)
     finally:
         for command in (first, silent):
             command.send(signal.SIGKILL)
@@ -396,7 +392,7 @@ def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tm
         others = train(file, tmp_path / "others", ranks=2)
         assert [command.code() for command in others] == [1, 1]
         assert "another process is at work in this folder" in others[0].said
-        told(others[1].said)
+        reports_a_lost_process(others[1].said)
     finally:
         first.send(signal.SIGKILL)
 

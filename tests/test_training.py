@@ -28,7 +28,7 @@ from conftest import (
 )
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, read_toml
+from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, TrainingConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import Pairs
@@ -39,7 +39,7 @@ from dragoman.model import build
 from dragoman.model_folder import read_model, verify
 from dragoman.training import batch_size
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
-from dragoman.training.journal import Journal, StepMetrics
+from dragoman.training.limits import share_done, total_steps
 from dragoman.training.signals import GracefulStop
 from dragoman.training.validation import Validation, is_better
 from dragoman.translation.translator import Translator
@@ -416,28 +416,21 @@ def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_
 
 
 @pytest.mark.parametrize(
-    ("limits", "steps"),
+    ("limits", "steps", "share"),
     [
-        ({"max_steps": 7}, 7),
-        ({"max_steps": None, "epochs": 2}, 2),
-        ({"max_steps": 9000, "epochs": 2}, 2),
-        ({"max_steps": 7, "minutes": 5.0}, None),
+        ({"max_steps": 70}, 70, 0.5),
+        ({"max_steps": None, "epochs": 2}, 20, 1.0),  # 35 steps are more than two epochs of ten batches
+        ({"max_steps": 9000, "epochs": 5}, 50, 0.7),
+        ({"max_steps": 70, "minutes": 5.0}, None, 0.6),  # nobody knows how many steps five minutes are
     ],
 )
-def test_the_number_of_steps_that_is_told_is_that_of_the_limit_reached_first(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict, steps: int | None
+def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
+    limits: dict[str, Any], steps: int | None, share: float
 ):
-    told: list[int | None] = []
-
-    def step(self: Journal, metrics: StepMetrics) -> None:
-        told.append(metrics.total_steps)
-
-    monkeypatch.setattr(Journal, "step", step)
-    whole = {"batch_tokens": 100_000, "epochs": 50, "patience": 0}  # an epoch is one batch
-    progress = run_training(run_config(corpus, tmp_path / "run", **(whole | limits))).returned
-    assert set(told) == {steps}
-    assert progress
-    assert steps in (None, progress.step)
+    settings = TrainingConfig(**{"epochs": 50, **limits})
+    progress = TrainingProgress(step=35, epoch=3, batch=5, seconds=180.0)
+    assert total_steps(settings, batches=10) == steps
+    assert share_done(progress, settings, batches=10) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The model folder: config.json, model.safetensors, tokenizer.json, card.md, manifest.json. Nothing in it is code."""
+"""Save, verify and load model folders: config.json, model.safetensors, tokenizer.json, card.md, manifest.json.
+
+Nothing in them is code, and nothing in them is trusted: they come from strangers.
+"""
 
 import json
 import re
@@ -16,14 +19,14 @@ from dragoman.files import MANIFEST, fingerprint
 from dragoman.model import Model, build, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "card.md")
-LARGEST_CONFIG = 1_000_000  # bytes
-LONGEST_NAME = 100  # characters
+MAX_CONFIG_SIZE = 1_000_000  # bytes
+MAX_NAME_LENGTH = 100  # characters
 
 Named = TypeVar("Named")
 
 
 def verify(folder: Path) -> None:
-    """Raises DragomanError naming the first file that is missing or is not the one that was written."""
+    """Raise DragomanError, naming the file, where one is missing or is not the one that was written."""
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
     try:
@@ -38,8 +41,8 @@ def verify(folder: Path) -> None:
             raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
     for name, (size, digest) in expected.items():
         file = folder / name
-        if Path(name).name != name or len(name) > LONGEST_NAME:
-            raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:LONGEST_NAME]!r} is no file name")
+        if Path(name).name != name or len(name) > MAX_NAME_LENGTH:
+            raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is no file name")
         if not file.is_file():
             raise DragomanError(f"{file}: missing from the model folder")
         if file.stat().st_size != size or fingerprint(file)["sha256"] != digest:
@@ -57,13 +60,13 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
 
 
 def find_model(path: Path) -> Path:
-    """A model folder, or the best model of a run folder."""
+    """Return `path` if it is a model folder, and the best model if it is a run folder."""
     best = path / "best"
     return best.resolve() if best.is_dir() else path  # training may move the link while we read
 
 
 def read_model(path: Path) -> tuple[Model, Tokenizer]:
-    """The model and the tokenizer of a model folder or run folder, ready to translate.
+    """Return the model and the tokenizer of a model folder or run folder, ready to translate.
 
     Raises DragomanError naming the file where something is missing, damaged or does not fit.
     """
@@ -73,64 +76,69 @@ def read_model(path: Path) -> tuple[Model, Tokenizer]:
 
 
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
-    """As `read_model`, from a folder that was verified. Shapes are compared with the file's header before any weight is
-    allocated.
+    """Return model and tokenizer from a model folder that was verified before.
+
+    Shapes are compared with the header of model.safetensors before any memory is allocated for them.
     """
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    config_file, weights_file = folder / "config.json", folder / "model.safetensors"
-    try:
-        if config_file.stat().st_size > LARGEST_CONFIG:
-            raise DragomanError(f"{config_file}: too large for a model description")
-        description = json.loads(config_file.read_text(encoding="utf-8"))
-        vocabulary, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise DragomanError(f"{config_file}: not a model description: {error!r}") from None
-    if vocabulary != len(tokenizer):
-        raise DragomanError(f"{config_file}: {vocabulary} words, but tokenizer.json has {len(tokenizer)}")
-    if pad != PAD:
-        raise DragomanError(f"{config_file}: the padding id is {pad}, the tokenizer's is {PAD}")
-    config = model_config(description, str(config_file))
+    tokenizer, weights_file = Tokenizer.load(folder / "tokenizer.json"), folder / "model.safetensors"
+    config = read_description(folder / "config.json", len(tokenizer))
     try:
         with safe_open(str(weights_file), framework="pt") as opened:
-            found = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise DragomanError(f"{weights_file}: not a safetensors file: {error}") from None
-    check_shapes(config, vocabulary, current_names(found), weights_file)
-    model = build(config, vocabulary, pad=pad)
+    check_shapes(config, len(tokenizer), current_names(shapes), weights_file)
+    model = build(config, len(tokenizer), pad=PAD)
     load_weights(model, weights_file)
     return model.eval(), tokenizer
 
 
+def read_description(file: Path, vocabulary: int) -> ModelConfig:
+    """Return the model that config.json describes; its tokenizer must have `vocabulary` subwords."""
+    try:
+        if file.stat().st_size > MAX_CONFIG_SIZE:
+            raise DragomanError(f"{file}: too large for a model description")
+        description = json.loads(file.read_text(encoding="utf-8"))
+        words, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise DragomanError(f"{file}: not a model description: {error!r}") from None
+    if words != vocabulary:
+        raise DragomanError(f"{file}: {words} words, but tokenizer.json has {vocabulary}")
+    if pad != PAD:
+        raise DragomanError(f"{file}: the padding id is {pad}, the tokenizer's is {PAD}")
+    return model_config(description, str(file))
+
+
 def weights(model: Model) -> list[tuple[list[str], Tensor]]:
-    """Every tensor of `model` once, with all the names it has: a shared matrix has several."""
+    """Return every tensor of `model` once, with all its names: a shared matrix has several."""
     groups: dict[int, tuple[list[str], Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         groups.setdefault(id(tensor), ([], tensor))[0].append(name)
     return list(groups.values())
 
 
-def check_shapes(config: ModelConfig, vocabulary: int, found: dict[str, tuple[int, ...]], file: Path) -> None:
-    """Raises DragomanError where the tensors in a file are not those of such a model; allocates none of them."""
+def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
+    """Raise DragomanError where the tensors in a file (name: shape) are not those of such a model; allocate none."""
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
-    if layers > len(found):
-        raise DragomanError(f"{file}: {len(found)} tensors are too few for the {layers} layers of config.json")
+    if layers > len(shapes):
+        raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
         expected = weights(outline(config, vocabulary))
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: no such model can be: {error}") from None
     for names, tensor in expected:
         shape = tuple(tensor.shape)
-        if not any(name in found for name in names):
+        if not any(name in shapes for name in names):
             raise DragomanError(f"{file}: '{names[0]}' is missing")
         for name in names:
-            if (there := found.pop(name, shape)) != shape:
+            if (there := shapes.pop(name, shape)) != shape:
                 raise DragomanError(f"{file}: '{name}' is {there}, but config.json describes {shape}")
-    for name in found:
+    for name in shapes:
         raise DragomanError(f"{file}: '{name}' is not part of the model that config.json describes")
 
 
 def load_weights(model: Model, file: Path) -> None:
-    """Fill `model` from a file whose shapes were checked or that the model itself was saved to."""
+    """Load weights from a file whose shapes were checked, or to which the model itself was saved."""
     model.load_state_dict(current_names(load_file(file)), strict=False)
 
 

@@ -41,11 +41,11 @@ def main(arguments: list[str]) -> None:
         if not (path / "checkpoints").is_dir():
             folders.append(path)
             continue
-        found = checkpoints(path)[: options.last]
-        if not found:
+        newest = checkpoints(path)[: options.last]
+        if not newest:
             raise DragomanError(f"{path}: no checkpoints yet")
-        if len(found) < options.last:
-            print(f"{path}: {len(found)} checkpoints, not {options.last}: no more are kept", file=sys.stderr)
-        folders += found
+        if len(newest) < options.last:
+            print(f"{path}: {len(newest)} checkpoints, not {options.last}: no more were kept", file=sys.stderr)
+        folders += newest
     average(folders, options.out)
     print(options.out)

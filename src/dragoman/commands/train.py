@@ -40,11 +40,11 @@ class Options:
 def main(arguments: list[str]) -> None:
     for name in arguments[:1]:
         if not name.startswith("-"):
-            check_settings(name)
+            check_is_settings_file(name)
     start = defaults(arguments)
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:
-        check_settings(str(options.config))
+        check_is_settings_file(str(options.config))
         raise UsageError(f"the file of settings must come first: dragoman train {options.config} ...")
     run = complete(options)
     from rich.console import Console
@@ -60,8 +60,8 @@ def main(arguments: list[str]) -> None:
         train(run, journal)
 
 
-def check_settings(name: str) -> None:
-    """Raises UsageError for what stands in the place of the file of settings and is none."""
+def check_is_settings_file(name: str) -> None:
+    """Raise UsageError where the first argument, which must be a file of settings, is none."""
     if not name.endswith(".toml"):
         raise UsageError(
             f"{name} is no file of settings (.toml); sentence pairs: dragoman train --train {name} --dev FILE"
@@ -69,7 +69,10 @@ def check_settings(name: str) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """What the flags start from: the preset, changed by the TOML file. Both have to be known before flags are read."""
+    """Return what the flags start from: the preset, changed by the TOML file.
+
+    Both have to be known before the flags are parsed, as they are the defaults that `--help` shows.
+    """
     config = None
     for argument, before in zip(arguments, ["", *arguments], strict=False):
         if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
@@ -80,6 +83,7 @@ def defaults(arguments: list[str]) -> Options:
 
 
 def flag(arguments: list[str], name: str) -> str | None:
+    """Return the value of a flag, given as `--name value` or `--name=value`."""
     for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument == name:
             return after
@@ -89,6 +93,7 @@ def flag(arguments: list[str], name: str) -> str | None:
 
 
 def complete(options: Options) -> RunConfig:
+    """Return the run with a folder to write to. Raises UsageError where its corpora are missing."""
     run = options.run
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):

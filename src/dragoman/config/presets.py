@@ -1,4 +1,4 @@
-"""Named runs: a preset is a constant, everything in it can be overridden. None of this needs torch."""
+"""Presets: named settings of a whole run, each of which can be overridden."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -27,8 +27,8 @@ class Preset(Generic[Kind]):
     vocabulary: int
 
 
-# The two for small corpora and no GPU: pre-norm, small batches, and positions that attention over the source knows as
-# well learn soonest (docs/benchmarks.md).
+# The two for small corpora and no GPU: pre-norm, small batches and rotary positions in all attention, also over the
+# source, learn fastest there (docs/benchmarks.md).
 TINY = Preset(
     TransformerConfig(
         d_model=128,
@@ -77,7 +77,7 @@ BIG = Preset(
 LSTM = Preset(RecurrentConfig(d_model=384, layers=2), SMALL.training, vocabulary=8000)
 
 # The built-in phrasebook in about two minutes on two cores. Its sentences are short: attention over the source does as
-# well without distances, and shows the words in its pictures.
+# well without positions, and its maps then show which words belong together.
 DEMO = Preset(
     replace(TINY.model, positions="rotary"),
     TrainingConfig(batch_tokens=1024, warmup=400, epochs=1000, minutes=2.25, validate_every=250, patience=0, samples=2),
@@ -94,7 +94,7 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
 
 
 def run_of(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
-    """The run of a preset, changed by settings as TOML has them. Raises UsageError for a preset that does not exist."""
+    """Return the run of a preset, changed by settings from TOML. Raises UsageError where there is no such preset."""
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]
