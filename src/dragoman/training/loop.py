@@ -13,18 +13,18 @@ from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, only_one
 from dragoman.training.distributed import init_distributed
-from dragoman.training.journal import Journal, StepMetrics, shown_perplexity
+from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
 from dragoman.training.limits import limit_reached, patience_spent, share_done, total_steps
 from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import learning_rate
+from dragoman.training.reports import best_score, describe_best, report_skipped, report_validation
 from dragoman.training.run import Run
 from dragoman.training.setup import open_run
 from dragoman.training.signals import GracefulStop, exit_for, graceful_stop
 from dragoman.training.validation import Validation, is_better, validate
 
 MAX_SKIPPED = 10  # batches in a row
-PAIRS_NAMED = 3  # of a skipped batch
 
 
 def train(config: RunConfig, journal: Journal) -> TrainingProgress:
@@ -62,7 +62,7 @@ class Loop:
             self.try_largest_batch()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
         if progress.best_step:
-            journal.best_so_far = self.describe_best()
+            journal.best_so_far = describe_best(progress, self.settings)
         stopping = False
         while True:
             if self.validation_is_due() and not stopping:
@@ -81,7 +81,7 @@ class Loop:
             raise DragomanError(f"{run.folder}: no batch changed the weights, there is no model ({progress.finished})")
         journal.log(
             f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
-            f"{self.best_score()}; the model is {run.folder / 'best'}"
+            f"{best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
         )
 
     def train_on_next_batch(self, stop: GracefulStop) -> StepResult:
@@ -95,7 +95,8 @@ class Loop:
         progress.batch += 1
         if result.skipped:
             progress.skipped += 1
-            self.report_skipped(indices, result)
+            report_skipped(run, indices, result)
+            self.check_skipped(result)
         else:
             progress.step, progress.skipped = progress.step + 1, 0
             progress.target_tokens += result.tokens
@@ -172,17 +173,9 @@ class Loop:
             f"{len(self.batches):,} batches in an epoch, about {duration(seconds)}"
         )
 
-    def report_skipped(self, indices: np.ndarray, result: StepResult) -> None:
-        """Log a skipped batch and where its longest pairs are. Raises DragomanError after too many in a row."""
-        progress, pairs = self.progress, self.run.pairs
-        longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
-        locations = ", ".join(pairs.location(int(index)) for index in longest)
-        self.journal.log(
-            f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {result.skipped}; "
-            f"{len(indices):,} pairs, the longest at {locations}"
-        )
-        self.journal.record("skipped", step=progress.step, epoch=progress.epoch, why=result.skipped, places=locations)
-        if progress.skipped < MAX_SKIPPED:
+    def check_skipped(self, result: StepResult) -> None:
+        """Raise DragomanError, with advice, where too many batches in a row were skipped."""
+        if self.progress.skipped < MAX_SKIPPED:
             return
         if result.out_of_memory:
             advice = f"choose more training.micro_batches than {self.settings.micro_batches}"
@@ -227,11 +220,11 @@ class Loop:
         if validation is None:
             return False
         before = self.progress.shown
-        self.take_note(validation)
-        self.report_validation(validation, before, time.monotonic() - began)
+        self.update_progress(validation)
+        report_validation(run, validation, before, time.monotonic() - began)
         return True
 
-    def take_note(self, validation: Validation) -> None:
+    def update_progress(self, validation: Validation) -> None:
         """Enter a validation into the progress of the run: whether it is the best, and whether patience is spent."""
         progress, settings = self.progress, self.settings
         better, score = is_better(validation, settings.stop_on, progress.best_score, progress.best_loss)
@@ -242,46 +235,3 @@ class Loop:
         progress.scores, progress.validated = str(validation.scores).split("\n"), progress.step
         progress.seconds = time.monotonic() - self.began
         progress.finished = progress.finished or patience_spent(progress, settings)
-
-    def report_validation(self, validation: Validation, before: list[str], seconds: float) -> None:
-        """Log and record a validation; `before` are the sample translations of the one before."""
-        run, progress, journal = self.run, self.progress, self.journal
-        bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
-        journal.flush(progress.step, progress.epoch)
-        journal.record(
-            "validation",
-            step=progress.step,
-            epoch=progress.epoch,
-            loss=validation.loss,
-            bleu=bleu.value,
-            chrf=chrf.value,
-            exact=exact,
-            signature=bleu.signature,
-            seconds=round(progress.seconds, 1),
-            target_tokens=progress.target_tokens,
-        )
-        journal.log(
-            f"validation at step {progress.step:,}: loss {validation.loss:.3f}, "
-            f"perplexity {shown_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
-            f"exact {100 * exact:.1f} %, in {duration(seconds)}; {self.patience_used()}"
-        )
-        journal.best_so_far = self.describe_best()
-        samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * self.settings.samples, strict=False)
-        journal.write_samples(progress.step, [(*pair, now, earlier) for pair, now, earlier in samples])
-
-    def describe_best(self) -> str:
-        return f"{self.best_score()}; {self.patience_used()}"
-
-    def best_score(self) -> str:
-        """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on."""
-        progress, name = self.progress, {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[self.settings.stop_on]
-        if not progress.best_step:
-            return "not validated yet"
-        value = f"{-progress.best_score:.3f}" if self.settings.stop_on == "loss" else f"{progress.best_score:.1f}"
-        return f"best {name} {value} at step {progress.best_step:,}"
-
-    def patience_used(self) -> str:
-        """Return 'the best so far' or 'no better for 2 of 10 validations'."""
-        if not self.progress.worse:
-            return "the best so far"
-        return f"no better for {self.progress.worse} of {self.settings.patience or 'unlimited'} validations"

@@ -1,0 +1,73 @@
+"""What a run reports in words: skipped batches, validations, the best score so far."""
+
+import numpy as np
+
+from dragoman.config import TrainingConfig
+from dragoman.console import duration
+from dragoman.training.checkpoint import TrainingProgress
+from dragoman.training.journal import shown_perplexity
+from dragoman.training.learner import StepResult
+from dragoman.training.run import Run
+from dragoman.training.validation import Validation
+
+PAIRS_NAMED = 3  # of a skipped batch
+
+
+def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
+    """Log and record a skipped batch, and where its longest pairs are."""
+    progress, pairs = run.progress, run.pairs
+    longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
+    locations = ", ".join(pairs.location(int(index)) for index in longest)
+    run.journal.log(
+        f"skipped batch {progress.batch:,} of epoch {progress.epoch + 1}: {result.skipped}; "
+        f"{len(indices):,} pairs, the longest at {locations}"
+    )
+    run.journal.record("skipped", step=progress.step, epoch=progress.epoch, why=result.skipped, places=locations)
+
+
+def report_validation(run: Run, validation: Validation, before: list[str], seconds: float) -> None:
+    """Log and record a validation, which took so many seconds; `before` are the samples of the one before."""
+    progress, journal, settings = run.progress, run.journal, run.config.training
+    bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
+    journal.flush(progress.step, progress.epoch)
+    journal.record(
+        "validation",
+        step=progress.step,
+        epoch=progress.epoch,
+        loss=validation.loss,
+        bleu=bleu.value,
+        chrf=chrf.value,
+        exact=exact,
+        signature=bleu.signature,
+        seconds=round(progress.seconds, 1),
+        target_tokens=progress.target_tokens,
+    )
+    journal.log(
+        f"validation at step {progress.step:,}: loss {validation.loss:.3f}, "
+        f"perplexity {shown_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+        f"exact {100 * exact:.1f} %, in {duration(seconds)}; {patience_used(progress, settings)}"
+    )
+    journal.best_so_far = describe_best(progress, settings)
+    samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)
+    journal.write_samples(progress.step, [(*pair, now, earlier) for pair, now, earlier in samples])
+
+
+def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return the best score so far, and how much of patience is used up."""
+    return f"{best_score(progress, settings)}; {patience_used(progress, settings)}"
+
+
+def best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on."""
+    if not progress.best_step:
+        return "not validated yet"
+    name = {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[settings.stop_on]
+    value = f"{-progress.best_score:.3f}" if settings.stop_on == "loss" else f"{progress.best_score:.1f}"
+    return f"best {name} {value} at step {progress.best_step:,}"
+
+
+def patience_used(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return 'the best so far' or 'no better for 2 of 10 validations'."""
+    if not progress.worse:
+        return "the best so far"
+    return f"no better for {progress.worse} of {settings.patience or 'unlimited'} validations"
