@@ -108,9 +108,9 @@ def fingerprints(run: Path) -> dict[str, str]:
 
 
 def in_new_words(value: Any) -> Any:
-    """Return JSON with the new names of fields."""
+    """Return JSON with the new names of fields, and without the version of dragoman."""
     if isinstance(value, dict):
-        return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items()}
+        return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items() if name != "version"}
     return [in_new_words(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -188,9 +188,8 @@ def comparisons(old: Tree, new: Tree, folder: Path, steps: int) -> Iterator[tupl
     yield "score", *map(json_lines, both("score", "-m", model, test, "--json"))
     for flags in ("--soft", "--text", "--pieces"):
         yield f"align {flags}", *(text.splitlines() for text in both("align", "-m", model, test, flags))
-    for flags in ("", "--pieces"):
-        words = ["-m", model, "--json", *flags.split(), sets["test"][0][0]]
-        yield f"inspect --json {flags}".rstrip(), *map(json_lines, both("inspect", *words))
+    for source, _ in sets["test"][:2]:
+        yield f"inspect --json: {source}", *map(json_lines, both("inspect", "-m", model, "--json", source))
 
 
 def main() -> int:

@@ -437,7 +437,7 @@ def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
     ("settings", "steps", "why"),
     [
         ({"max_steps": None, "minutes": 1e-9}, 1, "minutes are over"),
-        ({"max_steps": None, "epochs": 1}, 3, "all 1 epochs done"),
+        ({"max_steps": None, "epochs": 1}, 2, "all 1 epochs done"),
         ({"learning_rate": 1e-30, "validate_every": 1, "patience": 2}, 3, "validation has not improved for 2 checks"),
     ],
     ids=["minutes", "epochs", "patience"],
