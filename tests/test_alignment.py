@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import TINY, TINY_RECURRENT, write_tsv
+from dragoman.inspection.attention import cross_attention
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -45,7 +46,6 @@ from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.decoding.forced import forced_batches, token_log_p
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.inspection.attention import cross_attention
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.transformer import Transformer

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT, run_config, run_training, write_tsv
+from dragoman.inspection.attention import attention_maps, by_word, cross_attention, words
 from torch import Tensor
 
 from dragoman.alignment import Alignment
@@ -23,7 +24,6 @@ from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.inspection.attention import attention_maps, by_word, cross_attention, words
 from dragoman.inspection.figure import save
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.history import (

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from conftest import TINY, toy_pairs
+from dragoman.inspection.attention import Word, attention_maps
 from torch import Tensor
 
 import dragoman
@@ -24,7 +25,6 @@ from dragoman.decoding.search import length_penalty
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
 from dragoman.inspection import aggregates
-from dragoman.inspection.attention import Word, attention_maps
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, Kind, inspect, is_punctuation
 from dragoman.inspection.occlusion import occlusion

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import torch
 from conftest import TINY
+from dragoman.inspection.attention import by_word
 from PIL import Image
 from torch import Tensor
 
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.inspection.attention import by_word
 from dragoman.inspection.inspection import KINDS, Inspection, Kind, inspect
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.page import MOST_SCORED, contents, fingerprint, page, read, script

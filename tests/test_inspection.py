@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT
+from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
@@ -13,7 +14,6 @@ from dragoman.config.presets import PRESETS
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
 from dragoman.inspection.cost import cost
 from dragoman.inspection.figure import check_format, heat_map
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 from conftest import gap
+from dragoman.inspection.attention import attention_maps
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.errors import UsageError
-from dragoman.inspection.attention import attention_maps
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.positions import FIRST_PLACES, POSITIONS, Relative, sinusoids, sinusoids_in_halves

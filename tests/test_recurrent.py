@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import gap
+from dragoman.inspection.attention import attention_maps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dragoman.config import RecurrentConfig
 from dragoman.errors import UsageError
-from dragoman.inspection.attention import attention_maps
 from dragoman.model.recurrent import ACTIVATIONS, PlainRNN, Recurrence, Recurrent
 
 PAD, WORDS = 0, 11

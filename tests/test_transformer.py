@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import gap
+from dragoman.inspection.attention import attention_maps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -16,7 +17,6 @@ from torch.autograd.gradcheck import GradcheckError
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.config.presets import BASE, BIG
 from dragoman.errors import UsageError
-from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
 from dragoman.model.attention import explicit, fused
 from dragoman.model.dropout import Dropout

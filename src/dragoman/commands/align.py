@@ -12,16 +12,17 @@ from dragoman.commands import Model, parse
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from numpy import ndarray
+    from torch import Tensor
 
-    from dragoman.alignment import Alignment, Words
+    from dragoman.alignment.heads import AlignmentHead
+    from dragoman.alignment.words import Word
     from dragoman.data.spec import CorpusSpec
     from dragoman.data.tokenizer import Tokenizer
     from dragoman.model import Model as Loaded
 
 BLOCK = 1024  # pairs in memory
 MEASURED = 10_000  # pairs of a corpus that --measure reads at most
-LEAST = 0.0005  # weights that --soft would show as 0.000 are left out
+MIN_WEIGHT = 0.0005  # weights that --soft would show as 0.000 are left out
 
 
 @dataclass(frozen=True)
@@ -50,39 +51,40 @@ class Options:
     "print all pairs of words with their weights: 0-0:0.912"
     text: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print words instead of their numbers"
-    pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "align subwords, for languages written without spaces"
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "align", arguments)
     refuse_contradictions(options)
-    from dragoman.alignment import attention, by_word, subwords, words
+    from dragoman.alignment.heads import alignment_weights
+    from dragoman.alignment.words import by_word, subwords, words
     from dragoman.data.corpus import LeftOut, stream
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import max_positions
     from dragoman.model_folder import read_model
 
-    origins = parse_corpora(options.pairs)
+    corpora = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
-    which = chosen(options, model, tokenizer, origins)
-    most, split = max_positions(model), subwords if options.pieces else words
-    for origin in origins:
-        left_out, front = LeftOut(origin), tokenizer.tag_ids(origin.tag)
-        rows = stream(origin, left_out)
+    head = chosen_head(options, model, tokenizer, corpora)
+    max_length, split = max_positions(model), subwords if options.subwords else words
+    for corpus in corpora:
+        left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
+        rows = stream(corpus, left_out)
         while block := list(islice(rows, BLOCK)):
-            sources = [front + ids for ids in tokenizer.encode_all([row.source for row in block])]
+            sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
             targets = tokenizer.encode_all([row.target for row in block])
-            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < most]
-            maps = attention(model, [sources[i] for i in fitting], [targets[i] for i in fitting], which)
-            found = dict(zip(fitting, maps, strict=True))
-            for number, row in enumerate(block):
-                if number in found:
-                    source, target = split(tokenizer, sources[number]), split(tokenizer, targets[number])
-                    print(line(options, by_word(found[number].numpy(), target, source), target, source))
+            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < max_length]
+            tables = alignment_weights(model, [sources[i] for i in fitting], [targets[i] for i in fitting], head)
+            weights = dict(zip(fitting, tables, strict=True))
+            for index, row in enumerate(block):
+                if index in weights:
+                    source, target = split(tokenizer, sources[index]), split(tokenizer, targets[index])
+                    print(line(options, by_word(weights[index].double(), target, source), target, source))
                 else:
-                    place = f"{origin.name}:{row.number}"
-                    print(f"{place}: a side has more than {most - 1:,} tokens: not aligned", file=sys.stderr)
+                    location = f"{corpus.name}:{row.number}"
+                    print(f"{location}: a side has more than {max_length - 1:,} tokens: not aligned", file=sys.stderr)
                     print()
         for note in left_out.notes():
             print(note, file=sys.stderr)
@@ -99,46 +101,49 @@ def refuse_contradictions(options: Options) -> None:
         raise UsageError("--measure finds the layer and head: give it or --layer and --head, not both")
 
 
-def chosen(options: Options, model: "Loaded", tokenizer: "Tokenizer", origins: "tuple[CorpusSpec, ...]") -> "Alignment":
-    """The layer and head to align with. Where nobody chose and nothing was measured, that is told."""
-    from dragoman.alignment import Alignment, measure, unmeasured
+def chosen_head(
+    options: Options, model: "Loaded", tokenizer: "Tokenizer", corpora: "tuple[CorpusSpec, ...]"
+) -> "AlignmentHead":
+    """Return the head to align with. One that was measured now, or never, is reported on stderr."""
+    from dragoman.alignment.heads import AlignmentHead, measure_heads, unmeasured_head
 
     if options.measure:
-        which = measure(model, *some_ids(origins, tokenizer))
+        head = measure_heads(model, *pairs_to_measure(corpora, tokenizer))
     elif options.layer is not None or options.head is not None:
-        layer = unmeasured(model).layer if options.layer is None else options.layer
-        return Alignment(layer, options.head)
+        layer = unmeasured_head(model).layer if options.layer is None else options.layer
+        return AlignmentHead(layer, options.head)
     else:
-        which = Alignment.load(Path(options.model)) or unmeasured(model)
-    if options.measure or which.agreement is None:
-        print(which, file=sys.stderr)
-    return which
+        head = AlignmentHead.load(Path(options.model)) or unmeasured_head(model)
+    if options.measure or head.agreement is None:
+        print(head, file=sys.stderr)
+    return head
 
 
-def some_ids(origins: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
-    """The first pairs of each corpus."""
+def pairs_to_measure(
+    corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer"
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the ids of the first pairs of each corpus."""
     from dragoman.data.corpus import stream
 
     sources: list[list[int]] = []
     targets: list[list[int]] = []
-    for origin in origins:
-        for file in origin.files:
+    for corpus in corpora:
+        for file in corpus.files:
             if Path(file).exists() and not Path(file).is_file():
                 raise UsageError(f"{file}: with --measure it is read twice, so it must be a regular file")
-        rows = list(islice(stream(origin), MEASURED))
-        front = tokenizer.tag_ids(origin.tag)
-        sources += [front + ids for ids in tokenizer.encode_all([row.source for row in rows])]
+        rows = list(islice(stream(corpus), MEASURED))
+        tag = tokenizer.tag_ids(corpus.tag)
+        sources += [tag + ids for ids in tokenizer.encode_all([row.source for row in rows])]
         targets += tokenizer.encode_all([row.target for row in rows])
     return sources, targets
 
 
-def line(options: Options, weights: "ndarray", target: "Words", source: "Words") -> str:
-    from dragoman.alignment import above, strongest
+def line(options: Options, weights: "Tensor", target: "list[Word]", source: "list[Word]") -> str:
+    from dragoman.alignment.links import links_above, strongest_links
 
-    threshold = LEAST if options.soft else options.threshold
-    links = strongest(weights) if threshold is None else above(weights, threshold)
-    parts = []
-    for u, w in links:
-        part = f"{source.labels[u]}→{target.labels[w]}" if options.text else f"{u}-{w}"
-        parts.append(f"{part}:{weights[w, u]:.3f}" if options.soft else part)
-    return " ".join(parts)
+    threshold = MIN_WEIGHT if options.soft else options.threshold
+    entries = []
+    for u, w in strongest_links(weights) if threshold is None else links_above(weights, threshold):
+        entry = f"{source[u].label}→{target[w].label}" if options.text else f"{u}-{w}"
+        entries.append(f"{entry}:{weights[w, u]:.3f}" if options.soft else entry)
+    return " ".join(entries)

@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> None:
     if (options.model is None) == (options.preset is None):
         raise UsageError("name a model folder, or a preset: dragoman info --preset base")
 
-    from dragoman.inspection.architecture import architecture
     from dragoman.inspection.cost import cost
     from dragoman.inspection.figure import check_format, save
+    from dragoman.inspection.plots.architecture import architecture_figure
     from dragoman.model import outline
 
     if options.diagram:
@@ -63,10 +63,10 @@ def main(arguments: list[str]) -> None:
         model, _ = read_model(folder)
         if not options.json:
             print((folder / "card.md").read_text(encoding="utf-8"))
-    found = cost(model)
-    print(json.dumps(asdict(found)) if options.json else found)
+    costs = cost(model)
+    print(json.dumps(asdict(costs)) if options.json else costs)
     if options.diagram:
         name = options.preset or Path(str(options.model)).resolve().name
-        save(architecture(model, name), options.diagram)
+        save(architecture_figure(model, name), options.diagram)
         if not options.json:
             print(f"\n{options.diagram}")

@@ -29,7 +29,7 @@ class Options:
     "sentence pairs in any format that training reads; default: the dev pairs of the run"
     sentence: int = 1
     "number of the pair whose attention is shown, from 1"
-    pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
     out: Path = Path("insight.html")
     "page (.html) or figure (.svg, .png, .pdf) to write"
@@ -38,8 +38,9 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "insight", arguments)
     from dragoman.data.corpus import read_corpus
+    from dragoman.files import replace_file
     from dragoman.inspection.figure import FORMATS, save
-    from dragoman.inspection.history import look_back, picture, write_page
+    from dragoman.inspection.history import read_history
     from dragoman.training.checkpoint import checkpoints
 
     page = options.out.suffix.lower() == ".html"
@@ -47,34 +48,38 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"{options.out}: the name ends in .html, {', '.join(FORMATS)}")
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
-    # A step that was saved again counts once, as it was saved last.
-    found = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(options.run))}
-    if len(found) < 2:
+    # A step that was saved twice counts once, as it was saved last.
+    by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(options.run))}
+    if len(by_step) < 2:
         raise DragomanError(
-            f"{options.run}: {'only one checkpoint' if found else 'no checkpoints'}, and insight needs two at least: "
+            f"{options.run}: {'only one checkpoint' if by_step else 'no checkpoints'}, and insight needs at least two: "
             "--training.keep 20 keeps the newest 20 on disk, --training.save-every 100 saves one every 100 steps"
         )
     settings = options.run / "config.toml"
     config = update(RunConfig(), read_toml(settings), str(settings))
     corpus = read_corpus(options.pairs or config.dev)
-    insight = look_back(
+    history = read_history(
         options.run.resolve().name,
-        found,
+        by_step,
         corpus.pairs,
         corpus.tags,
         options.sentence,
         config.training.label_smoothing,
-        options.pieces,
+        options.subwords,
     )
-    first, last = insight.frames[0], insight.frames[-1]
-    filmed = f"'{' '.join(insight.source[:-1])}', cross-attention of {insight.where}"
+    first, last = history.snapshots[0], history.snapshots[-1]
     print(
-        f"{len(insight.frames)} checkpoints, steps {first.step:,} to {last.step:,}; loss of {insight.pairs} pairs "
-        f"{first.loss:.2f} to {last.loss:.2f}; filmed: {filmed}",
+        f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; loss of {history.pairs} pairs "
+        f"{first.loss:.2f} to {last.loss:.2f}; cross-attention of {history.which} for "
+        f"'{' '.join(history.source[:-1])}'",
         file=sys.stderr,
     )
     if page:
-        write_page(insight, options.out)
+        from dragoman.inspection.history_page import history_page
+
+        replace_file(options.out, history_page(history).encode(errors="replace"))
     else:
-        save(picture(insight), options.out)
+        from dragoman.inspection.plots.history import history_figure
+
+        save(history_figure(history), options.out)
     print(options.out)

@@ -14,18 +14,19 @@ from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.inspection.figure import Picture
-    from dragoman.inspection.inspection import Kind
+    from dragoman.inspection.figure import Figure
+    from dragoman.model.capture import AttentionKind
     from dragoman.translation.translator import Translator
 
 OUT = Path("attention.svg")
 SAMPLED = 200  # sentence pairs
-WHICH = {  # the views for which a layer or head, a kind of attention, or pieces can be chosen
+# The views that each flag goes with.
+VIEWS = {
     "layer": ("map",),
     "head": ("map",),
     "aggregate": ("map",),
     "kind": ("map", "grid", "heads"),
-    "pieces": ("map", "grid", "occlusion"),
+    "subwords": ("map", "grid", "occlusion"),
 }
 
 
@@ -63,7 +64,7 @@ class Options:
     "attention head, from 1; default: the mean of all"
     aggregate: Literal["mean", "max", "rollout"] | None = None
     "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
-    pieces: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
     search: Search = SearchConfig()
 
@@ -72,7 +73,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
     check(options, out)
-    from dragoman.inspection.figure import check_format, save, write_whole
+    from dragoman.files import replace_file
+    from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.inspection import inspect
     from dragoman.translation.translator import Translator
 
@@ -88,45 +90,46 @@ def main(arguments: list[str]) -> None:
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []
     if out:
-        from dragoman.inspection.views import attention_map, picture
+        from dragoman.inspection.views import attention_map, view_figure
 
         if options.view == "map":
-            which = options.kind, options.layer, options.head, options.aggregate
-            drawn = attention_map(inspection, *which, pieces=options.pieces)
+            chosen = options.kind, options.layer, options.head, options.aggregate
+            figure = attention_map(inspection, *chosen, subwords=options.subwords)
         else:
-            drawn = picture(translator, inspection, options.view, options.kind, pieces=options.pieces)
-        save(drawn, out)
+            figure = view_figure(translator, inspection, options.view, options.kind, options.subwords)
+        save(figure, out)
         files.append(out)
     if options.html:
-        from dragoman.inspection.page import page
+        from dragoman.inspection.page import inspection_page
 
-        write_whole(options.html, page(inspection, translator.model))
+        replace_file(options.html, inspection_page(inspection, translator.model).encode(errors="replace"))
         files.append(options.html)
     if options.json:
-        from dragoman.inspection.record import record, weights
+        from dragoman.inspection.export import as_dict, weights_as_dict
 
-        print(json.dumps(record(inspection) | weights(inspection), ensure_ascii=False))
+        print(json.dumps(as_dict(inspection) | weights_as_dict(inspection), ensure_ascii=False))
     else:
         print(inspection.target.text)
     for file in files:
         print(file, file=sys.stderr if options.json else sys.stdout)
 
 
-def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind", name: str) -> "Picture":
+def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "AttentionKind", name: str) -> "Figure":
     from dragoman import __version__
     from dragoman.data.corpus import read_corpus
     from dragoman.decoding.forced import max_positions
     from dragoman.inspection.inspection import inspect
     from dragoman.inspection.views import head_table
 
-    most, encode = min(max_positions(translator.model) - 1, translator.max_source_tokens), translator.tokenizer.encode
+    max_length = min(max_positions(translator.model) - 1, translator.max_source_tokens)
+    encode = translator.tokenizer.encode
     corpus = read_corpus(sample)
-    short = (
+    fitting = (
         (source, target, tag)
         for (source, target), tag in zip(corpus.pairs, corpus.tags, strict=True)
-        if max(len(encode(source, tag)), len(encode(target))) <= most
+        if max(len(encode(source, tag)), len(encode(target))) <= max_length
     )
-    pairs = list(islice(short, SAMPLED))
+    pairs = list(islice(fitting, SAMPLED))
     if not pairs:
         raise DragomanError(f"{' '.join(sample)}: no pair is short enough for the model")
     inspections = (inspect(translator, source, target, tag=tag, name=name) for source, target, tag in pairs)
@@ -134,9 +137,9 @@ def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Kind
 
 
 def check(options: Options, out: Path | None) -> None:
-    """Raises UsageError for flags that say nothing together."""
+    """Raise UsageError for flags that do not go together."""
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
-        raise UsageError("--sample goes with --view heads and the figure's name, --out, and with nothing else to write")
+        raise UsageError("--sample needs --view heads and the figure's name, --out, and writes nothing else")
     if options.sample and (options.text or options.translation or options.tag):
         raise UsageError(
             "--sample takes its sentences from files: leave out TEXT and --translation; tags: FILE tag=TAG"
@@ -146,8 +149,8 @@ def check(options: Options, out: Path | None) -> None:
     if options.html and options.html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{options.html}: a page's name ends in .html")
     if options.head is not None and options.aggregate:
-        raise UsageError("--head is one map and --aggregate makes one of many: give one of them")
-    for flag, views in WHICH.items():
+        raise UsageError("--head shows one map and --aggregate makes one of many: give one of them")
+    for flag, views in VIEWS.items():
         given = getattr(options, flag) != getattr(Options, flag)
         if given and (options.view not in views or not out):
             figure = f"--view {options.view}" if out else "a page or JSON, which has all of them; a figure needs --out"

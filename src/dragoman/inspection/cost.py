@@ -4,12 +4,16 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from dragoman.model import Model
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.capture import attention_layers
+
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters are numbers; memory is bytes in 32-bit floating point."""
+    """Hold counts of parameters and operations, and memory in bytes of 32-bit floating point."""
 
-    parts: dict[str, int]  # parameters by part of the model; a shared matrix counts once, where it is first
+    parts: dict[str, int]  # parameters by part of the model; a shared matrix counts once, in the first of its parts
     parameters: int
     source_flops: int  # per source token, forward
     target_flops: int  # per target token, forward
@@ -32,7 +36,7 @@ class Cost:
         )
 
 
-def cost(model: nn.Module) -> Cost:
+def cost(model: Model) -> Cost:
     """Count the parameters of `model` by part, and its multiplications and additions per token."""
     parts: dict[str, int] = {}
     seen: set[int] = set()
@@ -42,16 +46,24 @@ def cost(model: nn.Module) -> Cost:
             parts[part] = parts.get(part, 0) + parameter.numel()
             seen.add(id(parameter))
     total = sum(parts.values())
-    # Two operations per weight of every matrix that a token meets. Keys and values of the memory are computed once per
-    # source token, everything else of the decoder once per target token; look-ups are free.
+    # Keys and values of the memory are computed once per source token, everything else of the decoder once per target
+    # token; look-ups are free.
+    once_per_source_token = {*model.encoder.modules()}
+    for layer in attention_layers(model)["cross"]:
+        once_per_source_token |= {layer.key, *([layer.value] if isinstance(layer, MultiHeadAttention) else [])}
     source = target = 0
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            work = 2 * module.weight.numel()
-        elif isinstance(module, nn.RNNBase):
-            work = 2 * sum(p.numel() for n, p in module.named_parameters() if n.startswith("weight"))
+    for module in model.modules():
+        if module in once_per_source_token:
+            source += operations(module)
         else:
-            continue
-        of_source = name.startswith("encoder") or name.endswith(("cross_attention.key", "cross_attention.value"))
-        source, target = (source + work, target) if of_source or name == "attention.key" else (source, target + work)
+            target += operations(module)
     return Cost(parts, total, source, target, 4 * total, 16 * total)
+
+
+def operations(module: nn.Module) -> int:
+    """Return the operations per token of one module without those in it: two per weight of every matrix."""
+    if isinstance(module, nn.Linear):
+        return 2 * module.weight.numel()
+    if isinstance(module, nn.RNNBase):
+        return 2 * sum(p.numel() for name, p in module.named_parameters() if name.startswith("weight"))
+    return 0

@@ -1,75 +1,79 @@
-"""What heads do, in numbers.
+"""What attention heads do, in numbers.
 
-For a head, the query at place i gives the key at place j the weight a_ij; the weights of a query sum to 1. A key that a
-query may not see (later tokens in the decoder) counts as absent. Every statistic is a mean over queries: of one
-sentence, or of all sentences of a sample. Places are those of tokens, not of words.
+For a head, the query at position i gives the key at position j the weight a_ij; the weights of a query sum to 1. A key
+that a query may not see (later tokens in the decoder) counts as absent. Every statistic is a mean over queries: of one
+sentence, or of all sentences of a sample. Positions are those of tokens, not of words.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dragoman.inspection.inspection import KINDS, Inspection, Kind
+from dragoman.data.batches import Batch
+from dragoman.inspection.inspection import KINDS, Inspection
+from dragoman.model import Model
+from dragoman.model.capture import AttentionCapture, AttentionKind
 
-HABIT = 0.5  # a head has one where more than this share of its weight goes there
+MOST_OF_IT = 0.5  # a head has a pattern where more than this share of its weight goes there
 
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """Of one head. A statistic that no query has is None."""
+    """The statistics of one head. One that no query has is None."""
 
-    kind: Kind
+    kind: AttentionKind
     layer: int  # from 1
     head: int  # from 1
-    queries: int  # of so many it is the mean
-    sentences: int  # in so many sentences
+    queries: int  # how many the statistics are the mean of
+    sentences: int  # how many they are from
     entropy: float  # -sum_j a_ij ln a_ij, in nats; 0 for a query that sees one key only
-    spread: float | None  # the same divided by ln n, n the keys that the query sees: 0 to 1; of queries with n > 1
+    # The same divided by ln n, where n is the number of keys that the query sees, over queries with n > 1: 0 to 1.
+    normalised_entropy: float | None
     distance: float  # sum_j a_ij |i - j|, in tokens; in cross-attention |i/T - j/S|, in sentence lengths
-    shift: float  # sum_j a_ij (j - i), or (j/S - i/T): above 0, the head looks at later places
-    peak: float  # max_j a_ij
-    previous: float | None  # weight of the place before, j = i - 1; of queries that have one
-    same: float | None  # of the same place, j = i
-    next: float | None  # of the place after, j = i + 1
-    ends: float  # of start, end and tags
+    offset: float  # sum_j a_ij (j - i), or (j/S - i/T): above 0, the head looks at later positions
+    max_weight: float  # max_j a_ij
+    previous: float | None  # weight of the position before, j = i - 1; of queries that have one
+    same: float | None  # of the same position, j = i
+    next: float | None  # of the position after, j = i + 1
+    special: float  # of BOS, EOS and tags
     punctuation: float  # of tokens of nothing but punctuation, signs and space
     diversity: float | None  # half of sum_j |a_ij - b_ij|, mean over the layer's other heads b: 0 to 1; None: one head
 
     @property
-    def habit(self) -> str:
-        """Where more than half of the weight goes: 'previous', 'same', 'next', 'ends', 'punctuation'; '' for none.
+    def pattern(self) -> str:
+        """Where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for none of them.
 
-        In cross-attention only the last two: there the same number of a place in two languages means little.
+        In cross-attention only the last two: the same position in two languages means little.
         """
-        beside = {} if self.kind == "cross" else {"previous": self.previous, "same": self.same, "next": self.next}
-        shares = {**beside, "ends": self.ends, "punctuation": self.punctuation}
-        most = max(shares, key=lambda name: shares[name] or 0.0)
-        return most if (shares[most] or 0.0) > HABIT else ""
+        nearby = {} if self.kind == "cross" else {"previous": self.previous, "same": self.same, "next": self.next}
+        shares = {**nearby, "special": self.special, "punctuation": self.punctuation}
+        largest = max(shares, key=lambda name: shares[name] or 0.0)
+        return largest if (shares[largest] or 0.0) > MOST_OF_IT else ""
 
 
 def head_statistics(inspections: Iterable[Inspection]) -> list[HeadStatistics]:
-    """Of every head of every kind, over all queries of all sentences: `[inspection]` for one sentence.
+    """Return the statistics of every head over all queries of all sentences: `[inspection]` for one sentence.
 
     The sentences are taken one after the other, so a generator needs no memory for all of them.
     """
-    found: dict[Kind, list[dict[str, Tensor]]] = {kind: [] for kind in KINDS}
+    queries: dict[AttentionKind, list[dict[str, Tensor]]] = {kind: [] for kind in KINDS}
     for inspection in inspections:
         for kind in KINDS:
             if len(inspection.maps(kind)):
-                found[kind].append(of_queries(inspection, kind))
-    return [one for kind, sentences in found.items() if sentences for one in pooled(kind, sentences)]
+                queries[kind].append(query_statistics(inspection, kind))
+    return [head for kind, sentences in queries.items() if sentences for head in pool(kind, sentences)]
 
 
-def pooled(kind: Kind, sentences: list[dict[str, Tensor]]) -> list[HeadStatistics]:
-    """The means of each statistic's (L, H, T) of all sentences, without what is not a number."""
-    together = {name: torch.cat([values[name] for values in sentences], -1) for name in sentences[0]}
-    layers, heads, queries = together["entropy"].shape
-    means = {name: values.nanmean(-1) for name, values in together.items()}
+def pool(kind: AttentionKind, sentences: list[dict[str, Tensor]]) -> list[HeadStatistics]:
+    """Return the mean of each statistic (L, H, T) of all sentences; NaN, where a query has none, does not count."""
+    values = {name: torch.cat([statistics[name] for statistics in sentences], -1) for name in sentences[0]}
+    layers, heads, queries = values["entropy"].shape
+    means = {name: value.nanmean(-1) for name, value in values.items()}
     return [
         HeadStatistics(
             kind,
@@ -77,56 +81,82 @@ def pooled(kind: Kind, sentences: list[dict[str, Tensor]]) -> list[HeadStatistic
             head + 1,
             queries,
             len(sentences),
-            **{name: number(values[layer, head]) for name, values in means.items()},  # type: ignore[arg-type]
+            **{name: none_for_nan(mean[layer, head]) for name, mean in means.items()},  # type: ignore[arg-type]
         )
         for layer in range(layers)
         for head in range(heads)
     ]
 
 
-def number(value: Tensor) -> float | None:
+def none_for_nan(value: Tensor) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def of_queries(inspection: Inspection, kind: Kind) -> dict[str, Tensor]:
-    """Each statistic of each query, (L, H, T); not a number where a query has none."""
-    weights, keys = inspection.maps(kind).double(), inspection.sides(kind)[1]
+def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, Tensor]:
+    """Return each statistic of each query, (L, H, T); NaN where a query has none."""
+    weights, (_, keys) = inspection.maps(kind).double(), inspection.queries_and_keys(kind)
     queries, columns = weights.shape[-2:]
-    seen = torch.ones(queries, columns, dtype=torch.bool)
+    visible = torch.ones(queries, columns, dtype=torch.bool)
     if kind == "decoder":
-        seen = seen.tril()
+        visible = visible.tril()
     i, j = torch.arange(queries).double()[:, None], torch.arange(columns).double()
-    way = j / columns - i / queries if kind == "cross" else j - i
+    offset = j / columns - i / queries if kind == "cross" else j - i
     entropy = torch.special.entr(weights).sum(-1)
-    choices = seen.sum(-1)
+    choices = visible.sum(-1)
     return {
         "entropy": entropy,
-        "spread": torch.where(choices > 1, entropy / choices.log(), math.nan),
-        "distance": (weights * way.abs()).sum(-1),
-        "shift": (weights * way).sum(-1),
-        "peak": weights.amax(-1),
-        "previous": beside(weights, seen, -1),
-        "same": beside(weights, seen, 0),
-        "next": beside(weights, seen, 1),
-        "ends": weights[..., sorted(keys.hidden(["ends"]))].sum(-1),
+        "normalised_entropy": torch.where(choices > 1, entropy / choices.log(), math.nan),
+        "distance": (weights * offset.abs()).sum(-1),
+        "offset": (weights * offset).sum(-1),
+        "max_weight": weights.amax(-1),
+        "previous": weight_at_offset(weights, visible, -1),
+        "same": weight_at_offset(weights, visible, 0),
+        "next": weight_at_offset(weights, visible, 1),
+        "special": weights[..., sorted(keys.hidden(["special"]))].sum(-1),
         "punctuation": weights[..., sorted(keys.hidden(["punctuation"]))].sum(-1),
         "diversity": diversity(weights),
     }
 
 
-def beside(weights: Tensor, seen: Tensor, offset: int) -> Tensor:
-    """(L, H, T): the weight that query i gives to key i + offset; not a number where it may not look there."""
-    found = weights.new_full(weights.shape[:-1], math.nan)
-    line, visible = weights.diagonal(offset, -2, -1), seen.diagonal(offset)
+def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
+    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where it may not look there."""
+    result = weights.new_full(weights.shape[:-1], math.nan)
+    diagonal, allowed = weights.diagonal(offset, -2, -1), visible.diagonal(offset)
     start = max(0, -offset)
-    found[..., start : start + line.size(-1)] = torch.where(visible, line, math.nan)
-    return found
+    result[..., start : start + diagonal.size(-1)] = torch.where(allowed, diagonal, math.nan)
+    return result
 
 
 def diversity(weights: Tensor) -> Tensor:
-    """(L, H, T): how far a head's weights are from those of the other heads of its layer, in total variation."""
+    """Return how far (L, H, T) a head's weights are from those of the layer's other heads, in total variation."""
     heads = weights.size(1)
     if heads == 1:
         return weights.new_full(weights.shape[:-1], math.nan)
-    apart = [(weights - weights[:, [head]]).abs().sum((1, -1)) / 2 for head in range(heads)]  # L T
-    return torch.stack(apart, 1) / (heads - 1)
+    distances = [(weights - weights[:, [head]]).abs().sum((1, -1)) / 2 for head in range(heads)]  # L T
+    return torch.stack(distances, 1) / (heads - 1)
+
+
+@torch.no_grad()
+def normalised_entropies(model: Model, batches: Sequence[Batch]) -> dict[AttentionKind, list[list[float]]]:
+    """Return the normalised entropy of each head, by kind and layer: the mean over all real tokens of the batches.
+
+    The same as `HeadStatistics.normalised_entropy`, in batches: 0, a token looks at one of the n > 1 tokens that it
+    sees; 1, at all of them alike.
+    """
+    capture = AttentionCapture(model.eval())
+    sums = {kind: [torch.zeros(()) for _ in layers] for kind, layers in capture.weights.items()}
+    counts = dict.fromkeys(sums, 0)
+    for batch in batches:
+        capture.run(batch.source, batch.target, batch.real)
+        source = batch.source.ne(model.pad)
+        for kind, layers in capture.weights.items():
+            queries = source if kind == "encoder" else batch.real
+            keys = source.sum(1, keepdim=True).expand_as(queries)
+            if kind == "decoder":
+                keys = torch.arange(1, queries.size(1) + 1).expand_as(queries)
+            queries = queries & (keys > 1)
+            counts[kind] += int(queries.sum())
+            for index, weights in enumerate(layers):
+                entropy = torch.special.entr(weights.double()).sum(-1) / keys.log().clamp(min=1e-9)[:, None]  # B H T
+                sums[kind][index] = sums[kind][index] + (entropy * queries[:, None]).sum((0, 2))
+    return {kind: [(total / max(counts[kind], 1)).tolist() for total in layers] for kind, layers in sums.items()}

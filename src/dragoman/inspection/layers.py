@@ -16,7 +16,7 @@ from dragoman.model.transformer import Transformer
 
 @dataclass
 class LayerOutputs:
-    """Filled by the calls made inside `layer_outputs`."""
+    """The outputs of the calls made inside `layer_outputs`."""
 
     encoder_layers: list[Tensor] = field(default_factory=list)
     decoder_layers: list[Tensor] = field(default_factory=list)
@@ -35,7 +35,7 @@ class LayerOutputs:
 @contextmanager
 def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
     """Collect the outputs of all encoder and decoder layers while the model runs. Gradients flow through them."""
-    found = LayerOutputs()
+    collected = LayerOutputs()
 
     def keep(outputs: list[Tensor]) -> Callable[[nn.Module, tuple, Tensor], None]:
         def hook(layer: nn.Module, arguments: tuple, output: Tensor) -> None:
@@ -44,10 +44,10 @@ def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
 
         return hook
 
-    hooks = [layer.register_forward_hook(keep(found.encoder_layers)) for layer in model.encoder]
-    hooks += [layer.register_forward_hook(keep(found.decoder_layers)) for layer in model.decoder]
+    hooks = [layer.register_forward_hook(keep(collected.encoder_layers)) for layer in model.encoder]
+    hooks += [layer.register_forward_hook(keep(collected.decoder_layers)) for layer in model.decoder]
     try:
-        yield found
+        yield collected
     finally:
         for hook in hooks:
             hook.remove()

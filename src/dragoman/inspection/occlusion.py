@@ -1,6 +1,6 @@
 """Attention is not explanation: a second opinion, by leaving source words out.
 
-Shapes: U source words, W target words with the end.
+Shapes: U source words, W target words with EOS.
 """
 
 import math
@@ -16,9 +16,9 @@ from dragoman.model import Model
 
 @dataclass(frozen=True)
 class Occlusion:
-    """What becomes of each target word when a source word is left out."""
+    """What happens to the probability of each target word when a source word is left out."""
 
-    source: list[str]  # U, without the end
+    source: list[str]  # U, without EOS
     target: list[str]  # W
     probability: Tensor  # (W,) of each target word, given the whole source and the target words before it
     without: Tensor  # (U, W): the same without one source word
@@ -29,15 +29,15 @@ class Occlusion:
         return self.probability - self.without
 
 
-def occlusion(model: Model, inspection: Inspection, *, pieces: bool = False) -> Occlusion:
-    """Score the same target again without each source word, or each piece, in turn."""
+def occlusion(model: Model, inspection: Inspection, *, subwords: bool = False) -> Occlusion:
+    """Score the same target again without each source word, or each subword, in turn."""
     source, target = inspection.source, inspection.target
-    left_out = (source.pieces if pieces else source.words)[:-1]
-    words = target.pieces if pieces else target.words
+    left_out = (source.tokens if subwords else source.words)[:-1]
+    words = target.tokens if subwords else target.words
     sources = [source.ids, *(source.ids[: word.tokens.start] + source.ids[word.tokens.stop :] for word in left_out)]
     table = torch.tensor(
         [
-            [math.exp(math.fsum(likelihood.log_p[place] for place in word.tokens)) for word in words]
+            [math.exp(math.fsum(likelihood.log_p[position] for position in word.tokens)) for word in words]
             for likelihood in score(model, sources, [target.ids] * len(sources))
         ]
     )

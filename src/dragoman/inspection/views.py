@@ -1,4 +1,4 @@
-"""From an inspection to a picture: what is shown, and what its caption says."""
+"""The views of an inspection: which figure shows what, and what its caption says."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,39 +6,45 @@ from typing import Literal
 
 import torch
 
+from dragoman.alignment.words import by_word
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
-from dragoman.inspection.attention import by_word
-from dragoman.inspection.figure import LONGEST_LABEL, Picture, labelled_map, save, shortened
+from dragoman.inspection.figure import MAX_LABEL, Figure, labelled_map, save, shorten
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, Kind, inspect
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.plots import maps, positions, tables, trees
+from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure, occlusion_map
+from dragoman.inspection.plots.positions import position_figure
+from dragoman.inspection.plots.tables import number_table, probability_table
+from dragoman.inspection.plots.trees import tree_figure
 from dragoman.model import Model
 from dragoman.model.attention import decoder_mask, padding_mask
+from dragoman.model.capture import AttentionKind
 from dragoman.translation.translator import Translator
 
 View = Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"]
-TITLES: dict[Kind, str] = {
+TITLES: dict[AttentionKind, str] = {
     "encoder": "What each word of the source looked at",
     "decoder": "What each word that the decoder read looked at",
     "cross": "What each word of the translation looked at",
 }
-STATISTICS = {  # of a head, and the heads of their columns
+# The statistics of a head, and the headings of their columns.
+STATISTICS = {
     "entropy": "entropy\n(nats)",
-    "spread": "spread\n0 to 1",
+    "normalised_entropy": "normalised\nentropy",
     "distance": "distance",
-    "shift": "shift",
-    "peak": "peak",
+    "offset": "offset",
+    "max_weight": "largest\nweight",
     "previous": "previous",
     "same": "same",
     "next": "next",
-    "ends": "ends",
+    "special": "special\ntokens",
     "punctuation": "punctu-\nation",
     "diversity": "diversity",
 }
-LONGEST_TEXT = 200  # characters of a sentence in a caption
-PADS = 2  # places of padding in a picture of masks
+MAX_TEXT = 200  # characters of a sentence in a caption
+PADDING = 2  # positions of padding in a figure of masks
+POSITIONS = 50  # that a figure of positions shows, or as many as the sentence has
 
 
 def draw_cross_attention(
@@ -49,7 +55,7 @@ def draw_cross_attention(
     translation: str | None = None,
     layer: int | None = None,
     head: int | None = None,
-    pieces: bool = False,
+    subwords: bool = False,
 ) -> str:
     """Draw how a translation of `text`, the model's own by default, looked at the source. Returns the translation.
 
@@ -57,134 +63,128 @@ def draw_cross_attention(
     or head that the model does not have, and for a model without attention over the source.
     """
     inspection = inspect(translator, text, translation)
-    save(attention_map(inspection, "cross", layer, head, pieces=pieces), path)
+    save(attention_map(inspection, "cross", layer, head, subwords=subwords), path)
     return inspection.target.text
 
 
 def about(inspection: Inspection) -> str:
-    """Which model and sentence."""
-    source, target = (shortened(side.text, LONGEST_TEXT) for side in (inspection.source, inspection.target))
+    """Name the model and the sentence."""
+    source, target = (shorten(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
+
+
+def map_title(kind: AttentionKind, subwords: bool) -> str:
+    return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
 
 
 def attention_map(
     inspection: Inspection,
-    kind: Kind,
+    kind: AttentionKind,
     layer: int | None = None,
     head: int | None = None,
     aggregate: Aggregate | None = None,
     *,
-    pieces: bool = False,
-) -> Picture:
-    """One map. Without an aggregate: of the head, or the mean of all heads, of the layer, or of the last one."""
+    subwords: bool = False,
+) -> Figure:
+    """Return one map. Without an aggregate: of the head, or of the mean of all heads, of `layer` or the last one."""
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
-    found = inspection.map(kind, layer, head, aggregate or "mean", pieces=pieces)
-    caption = f"{found.caption}; {about(inspection)}"
-    title = TITLES[kind].replace("word", "piece") if pieces else TITLES[kind]
-    return labelled_map(found.weights, found.rows, found.columns, title, caption)
+    shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
+    caption = f"{shown.caption}; {about(inspection)}"
+    return labelled_map(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
 
 
-def attention_grid(inspection: Inspection, kind: Kind, *, pieces: bool = False) -> Picture:
-    """All layers and heads."""
-    weights = inspection.maps(kind)
-    if not len(weights):
-        raise UsageError(f"this model has no {KINDS[kind]}")
-    asking, asked = inspection.sides(kind)
-    rows, columns = (side.pieces if pieces else side.words for side in (asking, asked))
-    if not pieces:
-        weights = by_word(weights, asking.words, asked.words)
-    level = "pieces" if pieces else "words"
+def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
+    """Return the maps of all layers and heads."""
+    weights = inspection.select(kind, None, None, "mean")
+    queries, keys = inspection.queries_and_keys(kind)
+    rows, columns = (side.tokens if subwords else side.words for side in (queries, keys))
+    weights = by_word(weights, rows, columns)
+    level = "subwords" if subwords else "words"
     caption = f"{KINDS[kind]}, all layers and heads, by {level}, on one scale; {about(inspection)}"
-    title = TITLES[kind].replace("word", "piece") if pieces else TITLES[kind]
-    return maps.grid(weights, [row.label for row in rows], [column.label for column in columns], title, caption)
+    labels = [row.label for row in rows], [column.label for column in columns]
+    return map_grid(weights, *labels, map_title(kind, subwords), caption)
 
 
-def search_tree(inspection: Inspection) -> Picture:
+def search_tree(inspection: Inspection) -> Figure:
+    """Return the search that found the translation. Raises UsageError where none was recorded."""
     if inspection.tree is None:
         raise UsageError("there is no beam search to draw: the translation was given, or found in another way")
-    return trees.beam_tree(inspection.tree, about(inspection))
+    return tree_figure(inspection.tree, about(inspection))
 
 
-def head_table(inspections: Iterable[Inspection], kind: Kind, about: str) -> Picture:
-    """Of one sentence, or of many together; about: the model, and which sentences."""
-    statistics = [head for head in head_statistics(inspections) if head.kind == kind]
-    if not statistics:
+def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: str) -> Figure:
+    """Return the statistics of heads over one sentence or many; about: the model, and which sentences."""
+    heads = [head for head in head_statistics(inspections) if head.kind == kind]
+    if not heads:
         raise UsageError(f"this model has no {KINDS[kind]}")
-    names = [f"layer {head.layer}, head {head.head}{f' ({head.habit})' if head.habit else ''}" for head in statistics]
-    values = [[getattr(head, name) for name in STATISTICS] for head in statistics]
+    names = [f"layer {head.layer}, head {head.head}{f' ({head.pattern})' if head.pattern else ''}" for head in heads]
+    values = [[getattr(head, name) for name in STATISTICS] for head in heads]
     numbers = [[float("nan") if value is None else value for value in row] for row in values]
     unit = "sentence lengths" if kind == "cross" else "tokens"
-    which = " (places of two languages do not count)" if kind == "cross" else ""
-    queries, sentences = statistics[0].queries, statistics[0].sentences
+    note = " (positions in two languages do not count)" if kind == "cross" else ""
+    queries, sentences = heads[0].queries, heads[0].sentences
     over = "one sentence" if sentences == 1 else f"{sentences:,} sentences"
     caption = (
-        f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and shift in {unit}; "
-        "previous, same, next, ends, punctuation: shares of the weight; in brackets: where more than half of it goes"
-        f"{which}; the darkest is the greatest of its column; {about}"
+        f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and offset in {unit}; "
+        "previous, same, next, special tokens, punctuation: shares of the weight; in brackets: "
+        f"where more than half of it goes{note}; the darkest is the greatest of its column; {about}"
     )
-    return tables.table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
+    return number_table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 
 
-def token_probabilities(inspection: Inspection, vocabulary: int) -> Picture:
-    places = [
-        tables.Chances(
-            place.piece, place.probability, place.entropy, [(o.piece, o.probability) for o in place.alternatives]
-        )
-        for place in inspection.places
-    ]
-    return tables.probabilities(places, vocabulary, about(inspection))
-
-
-def masks(inspection: Inspection) -> Picture:
-    """Of this sentence, as if it stood in a batch with longer ones."""
-    source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADS]])
-    read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADS]])
-    of_source, of_read, of_target = (
-        [*(word.label for word in side.pieces), *[SPECIAL[PAD]] * PADS]
-        for side in (inspection.source, inspection.read, inspection.target)
+def masks(inspection: Inspection) -> Figure:
+    """Return the masks of this sentence, as if it were in a batch with longer ones."""
+    source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
+    read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
+    source_labels, read_labels, target_labels = (
+        [*(token.label for token in side.tokens), *[SPECIAL[PAD]] * PADDING]
+        for side in (inspection.source, inspection.decoder_input, inspection.target)
     )
-    seen, own = padding_mask(source, PAD)[0, 0], decoder_mask(read, PAD)[0, 0]
-    every: dict[Kind, tuple[torch.Tensor, list[str], list[str]]] = {
-        "encoder": (seen.expand(source.size(1), -1), of_source, of_source),
-        "decoder": (own, of_read, of_read),
-        "cross": (seen.expand(read.size(1), -1), of_target, of_source),
+    not_padding, decoder = padding_mask(source, PAD)[0, 0], decoder_mask(read, PAD)[0, 0]
+    all_masks: dict[AttentionKind, tuple[torch.Tensor, list[str], list[str]]] = {
+        "encoder": (not_padding.expand(source.size(1), -1), source_labels, source_labels),
+        "decoder": (decoder, read_labels, read_labels),
+        "cross": (not_padding.expand(read.size(1), -1), target_labels, source_labels),
     }
-    shown = [maps.Mask(KINDS[kind], *mask) for kind, mask in every.items() if len(inspection.maps(kind))]
+    shown = [Mask(KINDS[kind], *mask) for kind, mask in all_masks.items() if len(inspection.maps(kind))]
     if not shown:
         raise UsageError("this model has no attention, so it needs no masks")
     caption = (
         "rows: queries, columns: keys; grey and crossed out: no attention allowed, because the key comes later or is "
-        f"padding, {PADS} places of it for show; what rows of padding look at does not count; {about(inspection)}"
+        f"padding ({PADDING} positions, for show); what rows of padding look at does not matter; {about(inspection)}"
     )
-    return maps.masks(shown, caption)
+    return mask_figure(shown, caption)
 
 
-def lost_without(inspection: Inspection, model: Model, *, pieces: bool = False) -> Picture:
-    found = occlusion(model, inspection, pieces=pieces)
-    level = "piece" if pieces else "word"
+def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = False) -> Figure:
+    """Return what each word of the translation loses without each source word."""
+    losses = occlusion(model, inspection, subwords=subwords)
+    level = "subword" if subwords else "word"
     caption = (
         f"each source {level} left out in turn, the translation scored again; beside each {level} of the translation "
         f"its probability with the whole source, the most that it can lose; {about(inspection)}"
     )
-    letters, probabilities = LONGEST_LABEL - len(" 0.00"), found.probability.tolist()
-    rows = [f"{shortened(word, letters)} {p:.2f}" for word, p in zip(found.target, probabilities, strict=True)]
-    return maps.occlusion(found.drop.T, rows, found.source, caption)
+    letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()
+    rows = [f"{shorten(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
+    return occlusion_map(losses.drop.T, rows, losses.source, caption)
 
 
-def picture(translator: Translator, inspection: Inspection, view: View, kind: Kind, pieces: bool) -> Picture:
-    """One of the views that no layer and head are chosen for."""
+def view_figure(
+    translator: Translator, inspection: Inspection, view: View, kind: AttentionKind, subwords: bool
+) -> Figure:
+    """Return the figure of any view but `map`, for which a layer and head can be chosen."""
     model = translator.model
     if view == "grid":
-        return attention_grid(inspection, kind, pieces=pieces)
+        return attention_grid(inspection, kind, subwords=subwords)
     if view == "tree":
         return search_tree(inspection)
     if view == "heads":
         return head_table([inspection], kind, about(inspection))
     if view == "probabilities":
-        return token_probabilities(inspection, len(translator.tokenizer))
+        return probability_table(inspection.positions, len(translator.tokenizer), about(inspection))
     if view == "occlusion":
-        return lost_without(inspection, model, pieces=pieces)
+        return occlusion_view(inspection, model, subwords=subwords)
     if view == "positions":
-        return positions.of_model(model, max(50, len(inspection.source.pieces)), about(inspection))
+        return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), about(inspection))
     return masks(inspection)

@@ -16,7 +16,6 @@ from torch import Tensor
 from dragoman.config import AttentionConfig
 from dragoman.config.presets import BASE
 from dragoman.data.batches import Batch
-from dragoman.inspection.attention import attention_maps
 from dragoman.inspection.heads import diversity
 from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.drawing import draw_learning
@@ -24,6 +23,7 @@ from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table,
 from dragoman.lab.reversal_setup import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, learn, reversing
 from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
 
 HEADS = (1, 4, 8, 16, 32)
@@ -76,12 +76,17 @@ def layers_of(model: Transformer) -> list[Layer]:
     """Of the encoder, from the bottom to the top."""
     pairs = VIEWED.pairs(PAIRS, 0)
     batch = Batch.of(*map(list, zip(*pairs, strict=True)))
-    with attention_maps(model.eval()) as maps, torch.inference_mode():
-        model.start(batch.source)
+    capture = AttentionCapture(model.eval())
+    with torch.inference_mode():
+        capture.model.start(batch.source)
     return [
-        Layer(name, entropy(w).mean(0).tolist(), distance(w).mean(0).tolist(), float(diversity(w).mean()))
-        for name, calls in maps.items()
-        for w in calls
+        Layer(
+            f"encoder.{index}.attention",
+            entropy(w).mean(0).tolist(),
+            distance(w).mean(0).tolist(),
+            float(diversity(w).mean()),
+        )
+        for index, w in enumerate(capture.weights["encoder"])
     ]
 
 

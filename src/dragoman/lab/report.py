@@ -22,7 +22,8 @@ from dragoman import __version__
 from dragoman.console import duration
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine
-from dragoman.inspection.figure import pyplot, write_whole
+from dragoman.files import replace_file
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 
@@ -177,5 +178,5 @@ def write_report(
         "again": lambda result: again(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
-    write_whole(page, environment.get_template("report.html").render(values))
+    replace_file(page, environment.get_template("report.html").render(values))
     return page

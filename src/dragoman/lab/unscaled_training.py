@@ -10,12 +10,12 @@ import torch
 
 from dragoman.config import AttentionConfig
 from dragoman.data.batches import Batch
-from dragoman.inspection.attention import attention_maps
 from dragoman.lab.drawing import draw_learning
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
 from dragoman.lab.reversal_setup import CLEARLY, LONGEST, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, judged, learn
 from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
 
 SMALL, LARGE = 8, 512  # d_k
@@ -32,11 +32,11 @@ class Start:
 
 def at_start(model: Transformer) -> Start:
     pairs = TASK.pairs(PAIRS, 0)
-    with attention_maps(model) as maps:
-        judged(model, pairs)[0].backward()
+    capture = AttentionCapture(model)
+    judged(capture.model, pairs)[0].backward()
     batch = Batch.of(*map(list, zip(*pairs, strict=True)))
-    asked = {"encoder": batch.source != model.pad, "decoder": batch.real}  # which queries are not padding
-    largest = torch.cat([calls[0].amax(-1)[:, 0][asked[name.split(".")[0]]] for name, calls in maps.items()])
+    real = {"encoder": batch.source != model.pad, "decoder": batch.real, "cross": batch.real}
+    largest = torch.cat([w.amax(-1)[:, 0][real[kind]] for kind, layers in capture.weights.items() for w in layers])
     gradients = [
         matrix.weight.grad.norm()
         for layer in model.modules()

@@ -1,26 +1,74 @@
-"""Seeing the weights of attention without the model knowing of it: its kernels are asked a second time.
+"""Watch attention weights without touching the model: a copy that shares its weights records what its layers do.
 
-Shapes: B batch, H heads, T queries, S keys.
+Shapes: B sentences, H heads, T queries, S keys, N real target tokens of a batch, M d_model.
 """
 
 import copy
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from dragoman.model import Model
-from dragoman.model.attention import Kernel
+from dragoman.model.attention import Kernel, MultiHeadAttention
+from dragoman.model.recurrent import GlobalAttention, Recurrent
+
+AttentionKind = Literal["encoder", "decoder", "cross"]  # self-attention of the encoder, of the decoder, cross-attention
+AttentionLayer = MultiHeadAttention | GlobalAttention
+
+
+def attention_layers(model: Model) -> dict[AttentionKind, list[AttentionLayer]]:
+    """Return the attention layers of each kind, from the first to the last. A recurrent model has no self-attention."""
+    if isinstance(model, Recurrent):
+        return {"encoder": [], "decoder": [], "cross": [model.attention] if model.attention is not None else []}
+    return {
+        "encoder": [layer.attention for layer in model.encoder],  # type: ignore[misc]
+        "decoder": [layer.attention for layer in model.decoder],  # type: ignore[misc]
+        "cross": [layer.cross_attention for layer in model.decoder],  # type: ignore[misc]
+    }
 
 
 def attention_weights(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, H, T, S): what the kernel gives to each value.
+    """Return the weight (B, H, T, S) that the kernel gives to each value.
 
-    A kernel is linear in its values: asked with the identity matrix, it answers with its weights, whatever it is.
+    A kernel is linear in its values, so any kernel, given the identity matrix for values, returns its weights.
     """
     identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
     return kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0)
 
 
 def share_weights(model: Model) -> Model:
-    """A model with the same weights in memory, whose kernels can be replaced while others use the model itself."""
+    """Return a copy that uses the same weights in memory. Its kernels can be replaced while others use the model."""
     return copy.deepcopy(model, {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]})
+
+
+class AttentionCapture:
+    """Record the attention weights of `model`, a copy that shares the weights of the given one.
+
+    Whatever runs the copy is recorded: `weights[kind][layer]`, (B, H, T, S), is what that layer weighed its values with
+    in its latest call. Outputs, gradients and random numbers are those of the model without recording.
+    """
+
+    def __init__(self, model: Model):
+        self.model = share_weights(model)
+        self.weights: dict[AttentionKind, list[Tensor]] = {}
+        for kind, layers in attention_layers(self.model).items():
+            self.weights[kind] = [torch.empty(0) for _ in layers]
+            for index, layer in enumerate(layers):
+                layer.kernel = self._recording(layer.kernel, kind, index)
+
+    def run(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
+        """Run the copy once over whole targets; return its last vectors (N, M), which its `output` turns into logits.
+
+        source (B, S); target (B, T), which begins with BOS; real (B, T), bool: which target tokens are not padding.
+        """
+        state: Any = self.model.start(source)
+        return self.model.vectors(target, state, real)
+
+    def _recording(self, kernel: Kernel, kind: AttentionKind, index: int) -> Kernel:
+        def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+            with torch.no_grad():
+                self.weights[kind][index] = attention_weights(kernel, query, key, value, mask)
+            return kernel(query, key, value, mask, dropout)
+
+        return record

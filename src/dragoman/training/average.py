@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.alignment import Alignment
+from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import as_dict
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -45,7 +45,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))
-        for name in (Alignment.RECORD, scripts.RECORD):  # as true of the mean as of each of them
+        for name in (AlignmentHead.RECORD, scripts.RECORD):  # as true of the mean as of each of them
             if (record := folders[-1] / name).is_file():
                 shutil.copyfile(record, draft / name)
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.alignment import Alignment
+from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import RunConfig
 from dragoman.console import duration
 from dragoman.data.dataset import Pairs
@@ -17,7 +17,7 @@ def model_card(name: str, *blocks: str) -> str:
     return "\n\n".join([f"# {name}", *filter(None, blocks)]) + "\n"
 
 
-def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: Alignment | None) -> str:
+def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: AlignmentHead | None) -> str:
     """Return the card of a checkpoint of a training run."""
     training = (
         f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {progress.step:,} steps, "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.alignment import Alignment, measure
+from dragoman.alignment.heads import AlignmentHead, measure_heads
 from dragoman.config import RunConfig
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
@@ -62,11 +62,11 @@ class Run:
         self.saved = self.progress.step, self.progress.validated
 
 
-def measure_alignment(model: Model, dev: Pairs) -> Alignment | None:
+def measure_alignment(model: Model, dev: Pairs) -> AlignmentHead | None:
     """Return which layer and head align words best; None for a model without attention over the source."""
     numbers = np.arange(len(dev))
     sources, targets = ([ids.tolist() for ids in dev.rows(numbers, side)] for side in (SOURCE, TARGET))
     try:
-        return measure(model, sources, targets)
+        return measure_heads(model, sources, targets)
     except DragomanError:
         return None

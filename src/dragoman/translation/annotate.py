@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from torch import Tensor
 
-from dragoman.alignment import Alignment, attention, by_word, character_links, strongest, words
+from dragoman.alignment.heads import AlignmentHead, alignment_weights
+from dragoman.alignment.links import character_links, strongest_links
+from dragoman.alignment.words import by_word, words
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
@@ -31,7 +33,7 @@ class Annotator:
 
     model: Model
     tokenizer: Tokenizer
-    alignment: Alignment | None
+    alignment: AlignmentHead | None
     "layer and head that alignments are taken from; None for a model without attention over its source"
 
     def word_scores(
@@ -47,11 +49,13 @@ class Annotator:
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
         for index, likelihood in zip(pairs.fitting, likelihoods, strict=True):
             target_words = words(self.tokenizer, pairs.targets[index])
+            owners = {position: n for n, word in enumerate(target_words) for position in word.tokens}
             sums = [0.0] * len(target_words)
-            for word, log_p in zip(target_words.numbers, likelihood.log_p, strict=False):
-                if sums:
-                    sums[max(word, 0)] += log_p
-            scores[index] = [*zip(target_words.labels, sums, strict=True), ("", likelihood.log_p[-1])]
+            for position, log_p in enumerate(likelihood.log_p[:-1]):
+                if sums:  # what belongs to no word, white space, counts for the first one: the sums give the total
+                    sums[owners.get(position, 0)] += log_p
+            labels = [word.label for word in target_words]
+            scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
         return scores
 
     def alignments(
@@ -71,7 +75,7 @@ class Annotator:
         for index, weights in zip(pairs.fitting, maps, strict=True):
             target_words = words(self.tokenizer, pairs.targets[index])
             source_words = words(self.tokenizer, pairs.sources[index])
-            word_links = strongest(by_word(weights, target_words, source_words))
+            word_links = strongest_links(by_word(weights, target_words, source_words))
             links[index] = " ".join(f"{source}-{target}" for source, target in word_links)
         return links
 
@@ -88,12 +92,12 @@ class Annotator:
         return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
 
     def _attention(
-        self, which: Alignment, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
-    ) -> Iterator[np.ndarray]:
-        """Yield the attention of each pair, see `alignment.attention`, without the columns of the tag."""
+        self, head: AlignmentHead, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
+    ) -> Iterator[Tensor]:
+        """Yield the attention of each pair, see `alignment_weights`, without the columns of the tag."""
         tagged = [tag + source for tag, source in zip(tags, sources, strict=True)]
-        for tag, weights in zip(tags, attention(self.model, tagged, targets, which), strict=True):
-            yield weights.numpy()[:, len(tag) :]
+        for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
+            yield weights[:, len(tag) :]
 
     def _encode(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))

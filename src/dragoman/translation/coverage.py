@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from dragoman.alignment import Alignment, attention
+from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.data.batches import Ids
 from dragoman.decoding.forced import max_positions
 from dragoman.decoding.search import Hypothesis
@@ -18,13 +18,13 @@ MIN_ATTENTION = 1e-9  # on a source token, so that one that is not attended to a
 
 
 def rerank_by_coverage(
-    model: Model, sources: Sequence[Ids], hypotheses: Sequence[Sequence[Hypothesis]], beta: float, which: Alignment
+    model: Model, sources: Sequence[Ids], hypotheses: Sequence[Sequence[Hypothesis]], beta: float, head: AlignmentHead
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each source with the coverage penalty added to their scores, best first."""
     flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
     max_tokens = max_positions(model) - 1  # a search may end at the model's last position, which leaves none for EOS
     outputs = [hypothesis.tokens[:max_tokens] for _, hypothesis in flat]
-    maps = iter(attention(model, [source for source, _ in flat], outputs, which))
+    maps = iter(alignment_weights(model, [source for source, _ in flat], outputs, head))
     scored = [
         [
             replace(hypothesis, score=hypothesis.score + coverage_penalty(next(maps), beta, hypothesis.finished))

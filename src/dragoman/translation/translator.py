@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.alignment import Alignment, unmeasured
+from dragoman.alignment.heads import AlignmentHead, unmeasured_head
 from dragoman.config import Device, SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ class Translator:
         safeguards: Safeguards = Safeguards(),
         engine: Engine | None = None,
         *,
-        alignment: Alignment | None = None,
+        alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
     ):
         """Take the parts of a translator; `load` reads them from a model folder.
@@ -100,7 +100,7 @@ class Translator:
             search,
             safeguards,
             open_engine(engine, folder, models, tokenizer, search, compute_type=compute_type, threads=threads),
-            alignment=Alignment.load(folder),
+            alignment=AlignmentHead.load(folder),
             scripts=read_scripts(find_model(folder)),
         )
 
@@ -128,12 +128,12 @@ class Translator:
         return min(MAX_SOURCE_TOKENS, (self.engine.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
 
     @cached_property
-    def alignment(self) -> Alignment | None:
+    def alignment(self) -> AlignmentHead | None:
         """The layer and head that alignments are taken from; None for a model without attention over its source."""
         if self.measured_alignment:
             return self.measured_alignment
         with contextlib.suppress(DragomanError):
-            return unmeasured(self.model)
+            return unmeasured_head(self.model)
         return None
 
     @cached_property

@@ -12,9 +12,9 @@ from dragoman.inspection.figure import check_format, pyplot
 
 Against = Literal["steps", "time", "tokens"]
 
-# What a row of metrics.jsonl is drawn against.
-PLACES: dict[Against, str] = {"steps": "step", "time": "seconds", "tokens": "target_tokens"}
-MOST_SHOWN = 20.0  # nats: a loss above it is shown as its perplexity here
+# The field of a row of metrics.jsonl that it is drawn against.
+AXES: dict[Against, str] = {"steps": "step", "time": "seconds", "tokens": "target_tokens"}
+MAX_LOSS = 20.0  # nats: a loss above it is shown as its perplexity here
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart, without the yellow. Colours, lines
 # and marks change together, in cycles of 7, 4 and 5: the first 4 runs differ in black and white, too, 140 in colour.
@@ -45,18 +45,18 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a run recorded: its rows by (event, step), numbers only, in the order of steps."""
+    """Hold what a run recorded: its rows by (event, step), numbers only, in the order of steps."""
 
     rows: dict[tuple[str, int], dict[str, float]]
     damaged: list[int]  # lines that could not be read, counted from 1
 
     def points(self, event: str, x: str, y: str) -> list[tuple[float, float]]:
-        """The (x, y) of all rows of that event that have both."""
+        """Return (x, y) of all rows of that event that have both."""
         return [(row[x], row[y]) for (kind, _), row in self.rows.items() if kind == event and x in row and y in row]
 
 
 def read_metrics(run: Path) -> Metrics:
-    """The metrics of a run folder. Of a step that was done again after an interruption, the last row counts.
+    """Read the metrics of a run folder. Of a step that was repeated after an interruption, the last row counts.
 
     Raises DragomanError where there is no such run or where it has not recorded anything yet.
     """
@@ -64,7 +64,7 @@ def read_metrics(run: Path) -> Metrics:
     if not run.is_dir():
         raise DragomanError(f"{run}: no such run folder")
     if not (file.exists() or (run / "config.toml").exists()):
-        raise DragomanError(f"{run}: no run folder, as dragoman train makes them")
+        raise DragomanError(f"{run}: not a run folder of dragoman train")
     rows: dict[tuple[str, int], dict[str, float]] = {}
     damaged: list[int] = []
     if file.exists():
@@ -86,7 +86,7 @@ def read_metrics(run: Path) -> Metrics:
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
-    """The names of the folders; their paths as given where two have the same name."""
+    """Return the names of the folders; their paths as given where two have the same name."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
@@ -98,7 +98,7 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
     """
     check_format(path)
     curves = {
-        panel: {name: run.points(panel.event, PLACES[against], panel.value) for name, run in runs.items()}
+        panel: {name: run.points(panel.event, AXES[against], panel.value) for name, run in runs.items()}
         for panel in PANELS
     }
     for name in runs:
@@ -126,7 +126,7 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
         axes.spines[["top", "right"]].set_visible(False)
         if panel == DEV_LOSS:
             right = axes.secondary_yaxis("right")
-            right.yaxis.set_major_formatter(lambda loss, _: f"{math.exp(min(loss, MOST_SHOWN)):,.1f}")
+            right.yaxis.set_major_formatter(lambda loss, _: f"{math.exp(min(loss, MAX_LOSS)):,.1f}")
             right.tick_params(labelsize=8)
     handles = [plt.Line2D([], [], label=name, **style(index)) for index, name in enumerate(runs)]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
@@ -136,13 +136,13 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
 
 
 def style(index: int) -> dict[str, Any]:
-    """How the curves of a run are drawn, the same in every panel."""
-    names = {"color": COLOURS, "linestyle": LINES, "marker": MARKS}
-    return {"linewidth": 1.5, "markersize": 4, **{name: cycle[index % len(cycle)] for name, cycle in names.items()}}
+    """Return how the curves of a run are drawn, the same in every panel."""
+    cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKS}
+    return {"linewidth": 1.5, "markersize": 4, **{name: cycle[index % len(cycle)] for name, cycle in cycles.items()}}
 
 
 def scale(against: Against, furthest: float) -> tuple[str, float]:
-    """The name of the axis, and how much of what was recorded is one of its units."""
+    """Return the name of the axis, and how much of what was recorded is one of its units."""
     if against == "steps":
         return "step", 1.0
     if against == "tokens":

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from dragoman.inspection.figure import Picture, shortened, two_digits
+from dragoman.inspection.figure import Figure, shorten, two_digits
 from dragoman.inspection.tree import BeamTree, Fate, Node
 
-MOST_STEPS, MOST_ROWS = 14, 8  # steps: half of them at the beginning, half at the end
+MAX_STEPS, MAX_ROWS = 14, 8  # steps: half of them at the beginning, half at the end
 STEP, ROW = 1.75, 0.85  # inches from a node to the next
 FRAMES: dict[Fate, dict[str, Any]] = {
     "kept": {"boxstyle": "round,pad=0.35", "linestyle": "-", "facecolor": "white"},
@@ -15,33 +15,33 @@ FRAMES: dict[Fate, dict[str, Any]] = {
 }
 
 
-def beam_tree(tree: BeamTree, caption: str) -> Picture:
-    """Each node is one more token, with its log-probability and the score of the hypothesis it ends.
+def tree_figure(tree: BeamTree, caption: str) -> Figure:
+    """Return a tree whose nodes are one more token each, with its log-probability and the score of its hypothesis.
 
     Of long searches the first and the last 7 steps are drawn, of each step the best 8 nodes and the winning path; the
     caption says so.
     """
     path, rows, columns = set(tree.path), Counter[int](), shown_steps(tree.steps)
-    places: dict[int, tuple[int, int]] = {}  # node -> column, row
+    shown: dict[int, tuple[int, int]] = {}  # node -> column, row
     for number, node in enumerate(tree.nodes):
         row = rows[node.step]
-        if node.step in columns and (row < MOST_ROWS or number in path):
-            places[number] = columns[node.step], min(row, MOST_ROWS)
+        if node.step in columns and (row < MAX_ROWS or number in path):
+            shown[number] = columns[node.step], min(row, MAX_ROWS)
         rows[node.step] += 1
-    said = [caption, f"beam search with {tree.beams} beams, length penalty {tree.alpha:g}"]
-    said.append("p: log-probability of the token, s: of the hypothesis, divided by the length penalty; both in nats")
-    said.append("round: kept, arrow: finished, dotted and sharp: pruned; bold: the path of the translation")
-    if tree.steps > MOST_STEPS:
-        said.append(f"the first and the last {MOST_STEPS // 2} of {tree.steps} steps")
-    if max(rows.values()) > MOST_ROWS:
-        said.append(f"the best {MOST_ROWS} of up to {max(rows.values())} nodes of a step, and the path")
+    notes = [caption, f"beam search with {tree.beams} beams, length penalty {tree.alpha:g}"]
+    notes.append("p: log-probability of the token, s: of the hypothesis, divided by the length penalty; both in nats")
+    notes.append("round: kept, arrow: finished, dotted and sharp: pruned; bold: the path of the translation")
+    if tree.steps > MAX_STEPS:
+        notes.append(f"the first and the last {MAX_STEPS // 2} of {tree.steps} steps")
+    if max(rows.values()) > MAX_ROWS:
+        notes.append(f"the best {MAX_ROWS} of up to {max(rows.values())} nodes of a step, and the path")
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for number, (column, row) in places.items():
+        for number, (column, row) in shown.items():
             node = tree.nodes[number]
-            if node.parent in places:
-                before = places[node.parent]
+            if node.parent in shown:
+                before = shown[node.parent]
                 axes.plot(
                     [before[0], column],
                     [before[1], row],
@@ -53,7 +53,7 @@ def beam_tree(tree: BeamTree, caption: str) -> Picture:
             axes.text(
                 column,
                 row,
-                written(node),
+                node_text(node),
                 fontsize=7.5,
                 ha="center",
                 va="center",
@@ -62,7 +62,7 @@ def beam_tree(tree: BeamTree, caption: str) -> Picture:
             )
         last = max(columns.values())
         axes.set_xlim(-0.5, last + 0.5)
-        axes.set_ylim(max(row for _, row in places.values()) + 0.6, -0.6)
+        axes.set_ylim(max(row for _, row in shown.values()) + 0.6, -0.6)
         axes.set_xticks(list(columns.values()), list(columns))
         if last > len(columns) - 1:
             axes.text(last / 2, 0, "…", fontsize=20, ha="center", va="center")
@@ -70,22 +70,21 @@ def beam_tree(tree: BeamTree, caption: str) -> Picture:
         axes.set_yticks([])
         axes.spines[:].set_visible(False)
 
-    size = max(columns.values()) + 1, max(row for _, row in places.values()) + 1
-    return Picture("; ".join(said), draw, (max(7.0, STEP * size[0]), 1.6 + ROW * size[1]))
+    size = max(columns.values()) + 1, max(row for _, row in shown.values()) + 1
+    return Figure("; ".join(notes), draw, (max(7.0, STEP * size[0]), 1.6 + ROW * size[1]))
 
 
 def shown_steps(steps: int) -> dict[int, int]:
-    """step -> column; between the beginning and the end of a long search one column stays empty."""
-    if steps <= MOST_STEPS:
+    """Return the column of each step; between the beginning and the end of a long search one column stays empty."""
+    if steps <= MAX_STEPS:
         return {step: step for step in range(steps + 1)}
-    half = MOST_STEPS // 2
-    return {step: step if step <= half else step - (steps - MOST_STEPS) + 1 for step in range(steps + 1)
+    half = MAX_STEPS // 2
+    return {step: step if step <= half else step - (steps - MAX_STEPS) + 1 for step in range(steps + 1)
             if step <= half or step > steps - half}  # fmt: skip
 
 
-def written(node: Node) -> str:
-    """What stands in a node."""
-    piece = shortened(node.piece, 14)
+def node_text(node: Node) -> str:
+    piece = shorten(node.piece, 14)
     if node.parent is None:
         return piece
     return f"{piece}\np {two_digits(node.log_p)}  s {two_digits(node.normalised)}\n{node.fate}"

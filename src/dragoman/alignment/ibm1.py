@@ -1,0 +1,56 @@
+"""A word model that needs no alignments made by people: IBM model 1 (Brown et al. 1993).
+
+It knows nothing of order and context, only which words go together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dragoman.data.batches import Ids
+
+ITERATIONS = 5
+NULL = -1  # the empty source word: it explains target tokens that no source token does
+
+
+def mutual_links(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndarray]:
+    """Return, for each pair (T,), the id of the source token that each target token goes with, NULL for none.
+
+    Two tokens go together where each is the most probable translation of the other in this pair: links that two models,
+    one for each direction, both find are rarely wrong.
+    """
+    links = []
+    forward, backward = most_probable_origins(sources, targets), most_probable_origins(targets, sources)
+    for source, target, origins, returns in zip(sources, targets, forward, backward, strict=True):
+        returned = dict(zip(source, returns.tolist(), strict=True))
+        mutual = [returned.get(origin) == token for token, origin in zip(target, origins.tolist(), strict=True)]
+        links.append(np.where(mutual, origins, NULL))
+    return links
+
+
+def most_probable_origins(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndarray]:
+    """Return, for each pair (T,), the id of the source token that explains each target token best, or NULL.
+
+    The table p(target token | source token) is learned from the pairs by expectation maximisation. A cell is a target
+    token with one of the source tokens of its pair.
+    """
+    if not sources:
+        return []
+    pairs = list(zip(sources, targets, strict=True))
+    source = np.concatenate([np.tile([NULL, *s], len(t)) for s, t in pairs])
+    target = np.concatenate([np.repeat(t, len(s) + 1) for s, t in pairs])
+    widths = np.concatenate([np.full(len(t), len(s) + 1) for s, t in pairs])  # cells of each target token
+    starts = np.cumsum(widths) - widths
+    base = int(target.max()) + 1
+    entries, entry = np.unique((source + 1) * base + target, return_inverse=True)  # of the table p, and of each cell
+    origin = entries // base
+    p = np.ones(len(entries))
+    for _ in range(ITERATIONS):
+        share = p[entry]
+        share /= np.repeat(np.add.reduceat(share, starts), widths)
+        expected = np.bincount(entry, share)
+        p = expected / np.bincount(origin, expected)[origin]
+    probability = p[entry]
+    best = np.flatnonzero(probability == np.repeat(np.maximum.reduceat(probability, starts), widths))
+    _, first = np.unique(np.searchsorted(starts, best, side="right"), return_index=True)
+    return np.split(source[best[first]], np.cumsum([len(t) for t in targets])[:-1])

@@ -1,0 +1,123 @@
+"""From tokens to words: where the words of a text are, and how much one word looked at another.
+
+Shapes: T target tokens, S source tokens, W target words, U source words.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import EOS, RESERVED, SPECIAL, Tokenizer
+
+Span = tuple[int, int]  # start and end, as for a slice
+
+
+@dataclass(frozen=True)
+class Word:
+    """A label, the tokens that it stands for, and its characters in the text."""
+
+    label: str
+    tokens: range
+    span: Span = (0, 0)
+
+
+def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """Return the words of a text as `str.split` finds them. Tags and white space belong to no word.
+
+    A token that covers several words belongs to the first of them.
+    """
+    text = tokenizer.decode(ids)
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    starts = [start for start, _ in spans]
+    tokens: list[range] = [range(0)] * len(spans)
+    for position, (start, end) in enumerate(character_spans(tokenizer, ids)):
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        if start < min(end, len(text)):
+            word = bisect_right(starts, start) - 1
+            tokens[word] = range(tokens[word].start if tokens[word] else position, position + 1)
+    return [Word(text[start:end], mine, (start, end)) for mine, (start, end) in zip(tokens, spans, strict=True)]
+
+
+def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """Return each token but the tags as a word of its own, for languages that are written without spaces."""
+    spans = character_spans(tokenizer, ids)
+    return [
+        Word(shown_token(tokenizer, id), range(position, position + 1), spans[position])
+        for position, id in enumerate(ids)
+        if id not in tokenizer.special_ids
+    ]
+
+
+def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """Return `words` with an entry for each token that belongs to none of them: tags, white space and, last, EOS."""
+    entries: list[Word] = []
+    position = 0
+    for word in [*words, Word(SPECIAL[EOS], range(len(ids), len(ids) + 1))]:
+        gap = range(position, word.tokens.start)
+        entries += [Word(shown_token(tokenizer, ids[index]), range(index, index + 1)) for index in gap]
+        entries.append(word)
+        position = max(position, word.tokens.stop)
+    return entries
+
+
+def shown_token(tokenizer: Tokenizer, id: int) -> str:
+    """Return a token as it is shown, a space as ␣."""
+    return tokenizer.pieces[id].replace(" ", "␣")
+
+
+def character_spans(tokenizer: Tokenizer, ids: Ids) -> list[Span]:
+    """Return which characters of `tokenizer.decode(ids)` each token stands for.
+
+    The bytes of one character all stand for it; a tag stands for none.
+    """
+    spans: list[Span] = [(0, 0)] * len(ids)
+    visible = [position for position, id in enumerate(ids) if id not in tokenizer.special_ids]
+    end = 0
+    for bytewise, group in groupby(visible, lambda position: ids[position] < len(RESERVED)):
+        run = list(group)
+        if bytewise:
+            stops = end + np.cumsum(first_bytes(bytes(ids[position] - len(SPECIAL) for position in run)))
+            starts = stops - 1
+        else:
+            stops = end + np.cumsum([len(tokenizer.pieces[ids[position]]) for position in run])
+            starts = np.concatenate([[end], stops[:-1]])
+        for position, start, stop in zip(run, starts.tolist(), stops.tolist(), strict=True):
+            spans[position] = (start, stop)
+        end = int(stops[-1])
+    space = end - len(tokenizer.decode(ids))  # the one that the tokenizer puts in front, and takes away again
+    return [(max(start - space, 0), max(stop - space, 0)) for start, stop in spans]
+
+
+def first_bytes(data: bytes) -> list[bool]:
+    """Return which bytes begin a character: all of them, as U+FFFD, where they are not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return [True] * len(data)
+    return [byte & 0xC0 != 0x80 for byte in data]
+
+
+def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
+    """Turn weights (..., T, S) of tokens into those (..., W, U) of words.
+
+    A word is looked at as much as its tokens together, and looks as they do on average, so rows that sum to 1 still do
+    where every token belongs to a word.
+    """
+    mean = membership(rows, weights.size(-2))
+    mean /= mean.sum(1, keepdim=True).clamp(min=1)
+    return (mean @ weights.double() @ membership(columns, weights.size(-1)).T).to(weights.dtype)
+
+
+def membership(words: Sequence[Word], tokens: int) -> Tensor:
+    """Return a table (words, tokens): 1 where a token belongs to a word, else 0."""
+    table = np.zeros((len(words), tokens))
+    for row, word in enumerate(words):
+        table[row, word.tokens.start : word.tokens.stop] = 1
+    return torch.from_numpy(table)

@@ -1,0 +1,53 @@
+"""An inspection as plain numbers and text, for other programs and for the page."""
+
+from dataclasses import asdict
+from typing import Any
+
+from dragoman.inspection.heads import head_statistics
+from dragoman.inspection.inspection import Inspection, Sentence
+from dragoman.inspection.tree import BeamTree
+
+
+def as_dict(inspection: Inspection) -> dict[str, Any]:
+    """Return everything but the weights."""
+    tree, alignment = inspection.tree, inspection.alignment
+    return {
+        "model": inspection.model,
+        "version": inspection.version,
+        "source": sentence_as_dict(inspection.source),
+        "target": sentence_as_dict(inspection.target),
+        "decoder_input": sentence_as_dict(inspection.decoder_input),
+        "positions": [asdict(position) for position in inspection.positions],
+        "heads": [asdict(head) | {"pattern": head.pattern} for head in head_statistics([inspection])],
+        "tree": tree_as_dict(tree) if tree else None,
+        "alignment": asdict(alignment) if alignment else None,
+    }
+
+
+def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
+    """Return the labels of tokens and words; the tokens of a word are given as those of a slice."""
+    return {
+        "text": sentence.text,
+        "tokens": [token.label for token in sentence.tokens],
+        "words": [{"label": word.label, "tokens": [word.tokens.start, word.tokens.stop]} for word in sentence.words],
+        "special": sorted(sentence.hidden(["special"])),
+        "punctuation": sorted(sentence.hidden(["punctuation"])),
+    }
+
+
+def tree_as_dict(tree: BeamTree) -> dict[str, Any]:
+    nodes = [asdict(node) for node in tree.nodes]
+    for node in nodes:
+        node["token_id"], node["token"] = node["token"], node.pop("piece")
+    return asdict(tree) | {"nodes": nodes, "path": tree.path, "steps": tree.steps}
+
+
+def weights_as_dict(inspection: Inspection) -> dict[str, Any]:
+    """Return all weights under the names that BertViz gives its arguments: for each layer [1][head][query][key]."""
+    return {
+        "encoder_attention": [layer.tolist() for layer in inspection.encoder_attentions],
+        "decoder_attention": [layer.tolist() for layer in inspection.decoder_attentions],
+        "cross_attention": [layer.tolist() for layer in inspection.cross_attentions],
+        "encoder_tokens": inspection.encoder_tokens,
+        "decoder_tokens": inspection.decoder_tokens,
+    }

@@ -1,0 +1,57 @@
+"""The history of a run as one HTML file with everything in it: cross-attention with a slider, and all numbers."""
+
+import base64
+from dataclasses import dataclass
+
+import jinja2
+import torch
+
+from dragoman import __version__
+from dragoman.inspection.history import History
+from dragoman.inspection.inspection import KINDS
+from dragoman.inspection.page import read
+from dragoman.inspection.plots.history import Rows, log_shades
+
+LEVELS = 2**16 - 1  # the page holds weights as whole numbers of 16 bits: this one is 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the page, and how dark its cell is, from 0 to 1."""
+
+    text: str
+    shade: float
+
+
+def history_page(history: History) -> str:
+    """Return the whole document."""
+    snapshots = history.snapshots
+    entropies = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
+    maps = torch.stack([snapshot.cross_attention for snapshot in snapshots])  # snapshots L H W U
+    levels = (maps.double() * LEVELS).round().numpy().astype("<u2")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(read("history.html")).render(
+        history=history,
+        version=__version__,
+        gradients=cells(history.gradients, log_shades(history.gradients), ".3g"),
+        updates=cells(history.updates, log_shades(history.updates), ".3g"),
+        heads={kind: cells(rows, rows, ".2f") for kind, rows in entropies.items()},
+        data={
+            "steps": [snapshot.step for snapshot in snapshots],
+            "losses": [round(snapshot.loss, 3) for snapshot in snapshots],
+            "shape": list(maps.shape),
+            "scale": LEVELS,
+            "weights": base64.b64encode(levels.tobytes()).decode(),
+            "layer": history.head.layer,
+            "head": history.head.head or 0,
+        },
+    )
+
+
+def cells(rows: Rows, shades: Rows, digits: str) -> dict[str, list[Cell]]:
+    return {
+        name: [Cell(format(value, digits), shade) for value, shade in zip(row, shades[name], strict=True)]
+        for name, row in rows.items()
+    }

@@ -1,0 +1,91 @@
+"""The history of a run in one figure: gradients, updates, entropies, and the cross-attention of one sentence."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dragoman.inspection.figure import MAX_INCHES, NUMBERS_UP_TO, WEIGHTS, Figure, draw_image, shorten
+from dragoman.inspection.history import History, Snapshot
+from dragoman.inspection.inspection import KINDS
+
+SHOWN = 10  # snapshots in a figure; the page has them all
+
+Rows = dict[str, list[float]]  # numbers by layer or head, at each snapshot
+
+
+def history_figure(history: History) -> Figure:
+    """Return gradients, updates, entropies and cross-attention in one figure."""
+    snapshots = history.snapshots
+    shown = evenly_spaced(snapshots)
+    steps = [f"{snapshot.step:,}" for snapshot in snapshots]
+    gradients, updates = history.gradients, history.updates
+    heads = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
+    across = min(len(shown), 5)
+    down, columns = math.ceil(len(shown) / across), len(history.source)
+    heights = (
+        1.2 + 0.24 * len(gradients),
+        1.2 + 0.17 * max(map(len, heads.values())),
+        0.9 + down * (0.7 + 0.2 * len(history.target)),
+    )
+    width = max(12.0, 1.5 + across * (0.4 + 0.2 * columns))
+
+    def draw(figure: Any) -> None:
+        layers, attention, sentence = figure.subfigures(3, 1, height_ratios=heights)
+        left, right = layers.subplots(1, 2)
+        draw_table(left, gradients, log_shades(gradients), steps, "Norm of the gradient")
+        title = "Change of the weights since the checkpoint before, over their norm"
+        draw_table(right, updates, log_shades(updates), steps[1:], title)
+        for axes, (kind, entropies) in zip(np.ravel(attention.subplots(1, len(heads))), heads.items(), strict=True):
+            draw_table(axes, entropies, entropies, steps, f"Normalised entropy, {KINDS[kind]}")
+            axes.set_ylabel("layer.head", fontsize=8)
+        panels = sentence.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        for axes in panels.flat[len(shown) :]:
+            axes.set_visible(False)
+        for axes, snapshot in zip(panels.flat, shown, strict=False):
+            draw_image(axes, history.map(snapshot), WEIGHTS)
+            axes.set_title(f"step {snapshot.step:,}", fontsize=9)
+            axes.set_xticks(range(columns), map(shorten, history.source), rotation=90, fontsize=7)
+            axes.set_yticks(range(len(history.target)), map(shorten, history.target), fontsize=7)
+            axes.tick_params(length=0)
+
+    caption = (
+        f"{history.run}: gradients and entropies over {history.pairs:,} pairs. Norms: shades are logarithmic. "
+        "Normalised entropy (over ln n): 0, a head looks at one token; 1, at all alike. Below: cross-attention, "
+        f"{history.which}, from white, 0, to dark, 1; each row, a word of the target, sums to 1"
+    )
+    return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
+
+
+def evenly_spaced(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+    """Return as many as a figure shows, the first and the last among them."""
+    indices = np.linspace(0, len(snapshots) - 1, min(len(snapshots), SHOWN)).round().astype(int)
+    return [snapshots[index] for index in indices]
+
+
+def log_shades(rows: Rows) -> Rows:
+    """Return where each number is between the lowest, 0, and the highest, 1, by their logarithms; 0 for what is 0."""
+    logarithms = [math.log(value) for row in rows.values() for value in row if value > 0]
+    low, high = min(logarithms, default=0.0), max(logarithms, default=0.0)
+    width = (high - low) or 1.0
+    return {
+        name: [(math.log(value) - low) / width if value > 0 else 0.0 for value in row] for name, row in rows.items()
+    }
+
+
+def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str) -> None:
+    """Draw a map with a row for each layer or head and a column for each snapshot; with its numbers where they fit."""
+    draw_image(axes, torch.tensor(list(shades.values())), WEIGHTS)
+    every = math.ceil(len(steps) / SHOWN)
+    axes.set_xticks(range(0, len(steps), every), steps[::every], fontsize=8)
+    axes.set_yticks(range(len(rows)), [name.replace(" = ", " =\n") for name in rows], fontsize=7)
+    axes.tick_params(length=0)
+    axes.set_xlabel("step", fontsize=8)
+    axes.set_title(title, fontsize=9)
+    if len(steps) <= NUMBERS_UP_TO:
+        for y, name in enumerate(rows):
+            for x, (value, shade) in enumerate(zip(rows[name], shades[name], strict=True)):
+                colour = "white" if shade > 0.55 else "black"
+                axes.text(x, y, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=colour)
