@@ -56,14 +56,20 @@ def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
 
 
 def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Word]:
-    """Return `words` with an entry for each token that belongs to none of them: tags, white space and, last, EOS."""
+    """Return `words` with an entry for each token that belongs to none of them: tags, white space and, last, EOS.
+
+    A word's own space joins the word where it is a token by itself, as before words that are spelled in bytes.
+    """
     entries: list[Word] = []
     position = 0
     for word in [*words, Word(SPECIAL[EOS], range(len(ids), len(ids) + 1))]:
-        gap = range(position, word.tokens.start)
+        start, stop = word.tokens.start, word.tokens.stop
+        if position < start < len(ids) and tokenizer.pieces[ids[start - 1]] == " ":
+            start -= not tokenizer.pieces[ids[start]].startswith(" ")
+        gap = range(position, start)
         entries += [Word(shown_token(tokenizer, ids[index]), range(index, index + 1)) for index in gap]
-        entries.append(word)
-        position = max(position, word.tokens.stop)
+        entries.append(Word(word.label, range(start, stop), word.span))
+        position = max(position, stop)
     return entries
 
 

@@ -5,22 +5,22 @@ const kinds = data.kinds.map((kind) => ({
   ...kind,
   weights: decoded(kind.weights),
   rollout: kind.rollout && decoded(kind.rollout),
-  size: data[kind.rows].pieces.length * data[kind.columns].pieces.length,
+  size: data[kind.rows].tokens.length * data[kind.columns].tokens.length,
 }));
 
 const state = { kind: kinds.length - 1, layer: 0, head: 0, show: "head" };
-Object.assign(state, { pieces: false, ends: false, punctuation: false, whole: false });
+Object.assign(state, { subwords: false, special: false, punctuation: false, whole: false });
 if (kinds.length) state.layer = kinds[state.kind].layers - 1;
 if (data.links && data.alignment.head) {
-  // The head that aligns words best is a good place to begin.
+  // The head that aligns words best is a good one to begin with.
   Object.assign(state, { layer: data.alignment.layer - 1, head: data.alignment.head - 1 });
 }
 
-const HIDDEN = ["ends", "punctuation"]; // what can be hidden
+const HIDDEN = ["special", "punctuation"]; // what can be hidden
 
-// The labels of a side with the tokens of each, of words or of pieces, without the tokens of `hidden`.
-function labelled(side, hidden) {
-  const groups = state.pieces ? side.pieces.map((label, i) => ({ label, tokens: [i, i + 1] })) : side.words;
+// The labels of a sentence with the tokens of each, of words or of subwords, without the tokens of `hidden`.
+function labelled(sentence, hidden) {
+  const groups = state.subwords ? sentence.tokens.map((label, i) => ({ label, tokens: [i, i + 1] })) : sentence.words;
   return groups
     .map(({ label, tokens: [start, end] }) => ({
       label,
@@ -31,60 +31,60 @@ function labelled(side, hidden) {
 
 // The rows and columns that are shown, and all columns there are.
 function labelsOf(kind) {
-  const hidden = (side) => new Set(HIDDEN.flatMap((name) => (state[name] ? side[name] : [])));
-  const [asking, asked] = [data[kind.rows], data[kind.columns]];
+  const hidden = (sentence) => new Set(HIDDEN.flatMap((name) => (state[name] ? sentence[name] : [])));
+  const [queries, keys] = [data[kind.rows], data[kind.columns]];
   return {
-    rows: labelled(asking, hidden(asking)),
-    columns: labelled(asked, hidden(asked)),
-    every: labelled(asked, new Set()),
-    width: asked.pieces.length,
+    rows: labelled(queries, hidden(queries)),
+    columns: labelled(keys, hidden(keys)),
+    every: labelled(keys, new Set()),
+    width: keys.tokens.length,
   };
 }
 
 // The sum over a column's tokens, the mean over a row's.
 function merged(weights, width, rows, columns) {
-  const found = new Float32Array(rows.length * columns.length);
+  const result = new Float32Array(rows.length * columns.length);
   rows.forEach((row, y) => {
     columns.forEach((column, x) => {
       let sum = 0;
       for (const token of row.tokens) for (const other of column.tokens) sum += weights[token * width + other];
-      found[y * columns.length + x] = sum / (255 * row.tokens.length);
+      result[y * columns.length + x] = sum / (255 * row.tokens.length);
     });
   });
-  return found;
+  return result;
 }
 
 // The maps of one layer, of all, or of one head, as one.
-function together(kind, { show, layer, head }, { width, rows }, columns) {
+function aggregated(kind, { show, layer, head }, { width, rows }, columns) {
   const one = (block, number) =>
     merged(block.subarray(number * kind.size, (number + 1) * kind.size), width, rows, columns);
   if (show === "head") return one(kind.weights, layer * kind.heads + head);
   if (show === "rollout") return one(kind.rollout, layer);
   const layers = show.endsWith("all") ? [...Array(kind.layers).keys()] : [layer];
-  const found = new Float32Array(rows.length * columns.length);
+  const result = new Float32Array(rows.length * columns.length);
   for (const number of layers) {
     for (let other = 0; other < kind.heads; other++) {
       const weights = one(kind.weights, number * kind.heads + other);
-      if (show.startsWith("mean")) weights.forEach((value, i) => (found[i] += value / (layers.length * kind.heads)));
-      else weights.forEach((value, i) => (found[i] = Math.max(found[i], value)));
+      if (show.startsWith("mean")) weights.forEach((value, i) => (result[i] += value / (layers.length * kind.heads)));
+      else weights.forEach((value, i) => (result[i] = Math.max(result[i], value)));
     }
   }
-  return found;
+  return result;
 }
 
 // Where something is hidden, each row is scaled to the sum it had.
 function weightsOf(kind, which, labels) {
   const { rows, columns, every } = labels;
-  const found = together(kind, which, labels, columns);
-  if (!state.ends && !state.punctuation) return found;
-  const whole = together(kind, which, labels, every);
+  const result = aggregated(kind, which, labels, columns);
+  if (!state.special && !state.punctuation) return result;
+  const whole = aggregated(kind, which, labels, every);
   const sum = (values, row, width) => values.subarray(row * width, (row + 1) * width).reduce((a, b) => a + b, 0);
   rows.forEach((_, row) => {
-    const left = sum(found, row, columns.length);
-    const scale = left > 0 ? sum(whole, row, every.length) / left : 0;
-    for (let i = row * columns.length; i < (row + 1) * columns.length; i++) found[i] *= scale;
+    const shown = sum(result, row, columns.length);
+    const scale = shown > 0 ? sum(whole, row, every.length) / shown : 0;
+    for (let i = row * columns.length; i < (row + 1) * columns.length; i++) result[i] *= scale;
   });
-  return found;
+  return result;
 }
 
 function whichOf(kind) {
@@ -119,7 +119,7 @@ function showAttention() {
   const values = weightsOf(kind, state, labels);
   const [rows, columns] = [labels.rows.map((row) => row.label), labels.columns.map((column) => column.label)];
   const most = values.reduce((a, b) => Math.max(a, b), 0);
-  const rules = [t(state.pieces ? "rule.pieces" : "rule.words")];
+  const rules = [t(state.subwords ? "rule.subwords" : "rule.words")];
   const hidden = HIDDEN.filter((name) => state[name]).map((name) => t(`hidden.${name}`));
   if (hidden.length) rules.push(t("rule.hidden", hidden.join(", ")));
   at("#kind-means").textContent = t(`means.${kind.name}`);
@@ -153,9 +153,9 @@ const thumbnails = at("#thumbnails");
 let thumbnailsOf = ""; // what the thumbnails show now
 
 function drawThumbnails(kind, labels) {
-  const wanted = [state.kind, state.pieces, state.ends, state.punctuation, themed.matches, language].join();
-  if (wanted !== thumbnailsOf) {
-    thumbnailsOf = wanted;
+  const current = [state.kind, state.subwords, state.special, state.punctuation, themed.matches, language].join();
+  if (current !== thumbnailsOf) {
+    thumbnailsOf = current;
     const colours = palette("--map");
     thumbnails.style.gridTemplateColumns = `auto repeat(${kind.heads}, max-content)`;
     thumbnails.replaceChildren(make("span", {}));
@@ -215,7 +215,7 @@ function setUpAttention() {
     at("#show").append(make("option", { value: show, "data-t": `show.${show}` }));
   }
   at("#show").addEventListener("change", (event) => choose({ show: event.target.value }));
-  const boxes = { pieces: "pieces", ends: "hide-ends", punctuation: "hide-punctuation", whole: "whole-scale" };
+  const boxes = { subwords: "subwords", special: "hide-special", punctuation: "hide-punctuation", whole: "whole-scale" };
   for (const [name, id] of Object.entries(boxes)) {
     at(`#${id}`).addEventListener("change", (event) => choose({ [name]: event.target.checked }));
   }

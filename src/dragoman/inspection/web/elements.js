@@ -40,9 +40,9 @@ const variable = (name) => getComputedStyle(document.documentElement).getPropert
 function palette(name) {
   const stops = variable(name).split(",").map((stop) => parsed(stop.trim()));
   return (part) => {
-    const place = Math.min(1, Math.max(0, part)) * (stops.length - 1);
-    const low = Math.min(Math.floor(place), stops.length - 2);
-    return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (place - low)));
+    const position = Math.min(1, Math.max(0, part)) * (stops.length - 1);
+    const low = Math.min(Math.floor(position), stops.length - 2);
+    return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (position - low)));
   };
 }
 const css = (colour) => `rgb(${colour.join(",")})`;
@@ -95,20 +95,20 @@ function savePng(name, svg) {
   image.src = url;
 }
 
-function saveButtons(place, name, svg, json) {
+function saveButtons(root, name, svg, json) {
   const button = (format, onclick) => make("button", { type: "button", onclick }, `${t("save")} ${format}`);
-  place.replaceChildren();
+  root.replaceChildren();
   if (svg) {
-    place.append(button("SVG", () => download(`${name()}.svg`, "image/svg+xml", svg())));
-    place.append(button("PNG", () => savePng(name(), svg())));
+    root.append(button("SVG", () => download(`${name()}.svg`, "image/svg+xml", svg())));
+    root.append(button("PNG", () => savePng(name(), svg())));
   }
-  place.append(button("JSON", () => download(`${name()}.json`, "application/json", JSON.stringify(json(), null, 1))));
+  root.append(button("JSON", () => download(`${name()}.json`, "application/json", JSON.stringify(json(), null, 1))));
 }
 
 const shortened = (text, longest) => (text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
-const LONGEST_TEXT = 200; // letters of a sentence in a caption
+const MAX_TEXT = 200; // letters of a sentence in a caption
 
 function sentence() {
-  const [source, target] = [data.source, data.target].map((side) => shortened(side.text, LONGEST_TEXT));
+  const [source, target] = [data.source, data.target].map(({ text }) => shortened(text, MAX_TEXT));
   return t("caption", data.model, source, target, data.version);
 }

@@ -1,9 +1,9 @@
 // A map of numbers on a canvas.
 
 const FONT = "13px system-ui, 'Noto Sans KR', sans-serif";
-const LONGEST = 22; // letters of a label
+const MAX_LABEL = 22; // letters
 const NUMBERS_UP_TO = 14; // rows and columns for which each cell shows its number
-const LARGEST = 6000; // pixels of a side
+const MAX_SIDE = 6000; // pixels
 
 class HeatMap {
   // keys: what a key does beside moving about, by name; name: of a file that is saved.
@@ -15,7 +15,7 @@ class HeatMap {
     this.canvas = at(".map", root);
     this.box = at(".box", root);
     this.cursor = at(".cursor", root);
-    this.said = at(".readout", root);
+    this.readout = at(".readout", root);
     this.details = at("details", root);
     this.row = this.column = 0;
     this.pinned = false;
@@ -49,11 +49,11 @@ class HeatMap {
     const { rows, columns, least = 12 } = this.shown;
     const context = this.canvas.getContext("2d");
     context.font = FONT;
-    const width = (label) => context.measureText(shortened(label, LONGEST)).width;
+    const width = (label) => context.measureText(shortened(label, MAX_LABEL)).width;
     const widest = (labels) => Math.max(8, ...labels.map(width));
     const left = Math.ceil(widest(rows)) + 12;
     const room = this.box.clientWidth - left - 4;
-    const most = LARGEST / Math.max(rows.length, columns.length, 1);
+    const most = MAX_SIDE / Math.max(rows.length, columns.length, 1);
     const cell = Math.max(1, Math.min(most, Math.max(least, Math.min(44, Math.floor(room / columns.length)))));
     const upright = cell < 26;
     const long = widest(columns);
@@ -71,7 +71,7 @@ class HeatMap {
   // The map as calls of `box`, `number` and `label`, for the screen and for files.
   paint(colours, box, number, label) {
     const { rows, columns, values, signed } = this.shown;
-    const { left, top, cell, upright, every } = this.place;
+    const { left, top, cell, upright, every } = this.layout;
     const numbers = Math.max(rows.length, columns.length) <= NUMBERS_UP_TO && cell >= 30;
     for (let row = 0; row < rows.length; row++) {
       for (let column = 0; column < columns.length; column++) {
@@ -85,27 +85,27 @@ class HeatMap {
       }
     }
     rows.forEach((text, row) => {
-      if (row % every === 0) label(left - 6, top + (row + 0.5) * cell, shortened(text, LONGEST), 0, "end");
+      if (row % every === 0) label(left - 6, top + (row + 0.5) * cell, shortened(text, MAX_LABEL), 0, "end");
     });
     columns.forEach((text, column) => {
       const x = left + (column + 0.5) * cell;
-      if (column % every === 0) label(x, top - 6, shortened(text, LONGEST), upright ? -90 : -45, "start");
+      if (column % every === 0) label(x, top - 6, shortened(text, MAX_LABEL), upright ? -90 : -45, "start");
     });
   }
 
   draw() {
-    const place = (this.place = this.measure());
+    const layout = (this.layout = this.measure());
     const { shown, canvas } = this;
-    const scale = place.width * place.height > 8e6 ? 1 : Math.min(2, devicePixelRatio || 1);
-    canvas.width = place.width * scale;
-    canvas.height = place.height * scale;
-    canvas.style.width = `${place.width}px`;
-    canvas.style.height = `${place.height}px`;
-    Object.assign(canvas.dataset, { left: place.left, top: place.top, cell: place.cell });
+    const scale = layout.width * layout.height > 8e6 ? 1 : Math.min(2, devicePixelRatio || 1);
+    canvas.width = layout.width * scale;
+    canvas.height = layout.height * scale;
+    canvas.style.width = `${layout.width}px`;
+    canvas.style.height = `${layout.height}px`;
+    Object.assign(canvas.dataset, { left: layout.left, top: layout.top, cell: layout.cell });
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
     context.textBaseline = "middle";
-    const gap = place.cell >= 8 ? 1 : 0;
+    const gap = layout.cell >= 8 ? 1 : 0;
     const text = variable("--text");
     const colours = palette(shown.signed ? "--signed" : "--map");
     this.paint(
@@ -132,8 +132,8 @@ class HeatMap {
       },
     );
     context.strokeStyle = variable("--line");
-    const [wide, high] = [shown.columns.length * place.cell, shown.rows.length * place.cell];
-    context.strokeRect(place.left - 0.5, place.top - 0.5, wide + 1, high + 1);
+    const [wide, high] = [shown.columns.length * layout.cell, shown.rows.length * layout.cell];
+    context.strokeRect(layout.left - 0.5, layout.top - 0.5, wide + 1, high + 1);
     this.drawBar(colours);
   }
 
@@ -151,7 +151,7 @@ class HeatMap {
 
   svg() {
     const parts = [];
-    const { width, height, cell } = this.place;
+    const { width, height, cell } = this.layout;
     const colours = palette(this.shown.signed ? "--light-signed" : "--light-map");
     this.paint(
       colours,
@@ -179,8 +179,8 @@ class HeatMap {
   }
 
   fill() {
-    const place = at(".scroll", this.details);
-    place.replaceChildren();
+    const box = at(".scroll", this.details);
+    box.replaceChildren();
     if (!this.details.open || !this.shown) return;
     const { rows, columns, values } = this.shown;
     const titles = [make("th", {}), ...columns.map((label) => make("th", { scope: "col", dir: "auto" }, label))];
@@ -188,13 +188,13 @@ class HeatMap {
       make("th", { scope: "row", dir: "auto" }, label),
       ...columns.map((_, column) => make("td", {}, fixed(values[row * columns.length + column]))),
     ]);
-    place.append(table(titles, body));
+    box.append(table(titles, body));
   }
 
   under(event) {
-    const { left, top, cell } = this.place;
+    const { left, top, cell } = this.layout;
     const { rows, columns } = this.shown;
-    const within = (place, count) => Math.max(0, Math.min(count - 1, Math.floor(place / cell)));
+    const within = (pixels, count) => Math.max(0, Math.min(count - 1, Math.floor(pixels / cell)));
     return [within(event.offsetY - top, rows.length), within(event.offsetX - left, columns.length)];
   }
 
@@ -203,7 +203,7 @@ class HeatMap {
     if (!rows.length || !columns.length) return;
     this.row = Math.max(0, Math.min(rows.length - 1, row));
     this.column = Math.max(0, Math.min(columns.length - 1, column));
-    const { left, top, cell } = this.place;
+    const { left, top, cell } = this.layout;
     Object.assign(this.cursor.style, {
       display: "block",
       left: `${left + this.column * cell - 2}px`,
@@ -212,8 +212,8 @@ class HeatMap {
       height: `${cell + 3}px`,
     });
     this.cursor.classList.toggle("pinned", this.pinned);
-    const said = this.shown.describe(this.row, this.column) + (this.pinned ? ` · ${t("pinned")}` : "");
-    if (this.said.textContent !== said) this.said.textContent = said;
+    const text = this.shown.describe(this.row, this.column) + (this.pinned ? ` · ${t("pinned")}` : "");
+    if (this.readout.textContent !== text) this.readout.textContent = text;
     if (this.shown.moved) this.shown.moved(this.row, this.column);
   }
 
@@ -239,7 +239,7 @@ class HeatMap {
 
   // Scrolls the cell into its box.
   reveal() {
-    const { left, top, cell } = this.place;
+    const { left, top, cell } = this.layout;
     const [x, y] = [left + this.column * cell, top + this.row * cell];
     const { box } = this;
     if (x + cell > box.scrollLeft + box.clientWidth) box.scrollLeft = x + cell - box.clientWidth + 4;

@@ -1,8 +1,8 @@
-// What is lost without a source word, and positions.
+// The effect of each source word, and the positional encoding.
 
 const signedMap = (element, name) => new HeatMap(at(element), () => name);
 const occlusionMap = data.occlusion && signedMap("#occlusion-map", "occlusion");
-const positionsMap = data.positions && signedMap("#positions-map", "positions");
+const encodingMap = data.positional_encoding && signedMap("#encoding-map", "positional-encoding");
 
 function showSigned() {
   if (data.occlusion) {
@@ -21,22 +21,22 @@ function showSigned() {
       },
     });
   }
-  if (data.positions) {
-    const { rows, columns, most, scheme } = data.positions;
-    const steps = decoded(data.positions.table);
-    const values = Float32Array.from(steps, (step) => ((step - 127) / 127) * most);
-    positionsMap.show({
+  if (data.positional_encoding) {
+    const { rows, columns, largest, scheme } = data.positional_encoding;
+    const steps = decoded(data.positional_encoding.table);
+    const values = Float32Array.from(steps, (step) => ((step - 127) / 127) * largest);
+    encodingMap.show({
       rows: Array.from({ length: rows }, (_, i) => String(i)),
       columns: Array.from({ length: columns }, (_, i) => String(i)),
-      values, low: -most, high: most, signed: true, least: 3,
-      scale: t("positions.scale"),
-      caption: `${t("positions.caption", scheme)}; ${t("model")} ${data.model}`,
-      label: `${t("positions.title")}. ${t("keys-plain")}`,
+      values, low: -largest, high: largest, signed: true, least: 3,
+      scale: t("encoding.scale"),
+      caption: `${t("encoding.caption", scheme)}; ${t("model")} ${data.model}`,
+      label: `${t("encoding.title")}. ${t("keys-plain")}`,
       describe: (row, column) => {
-        const told = t("positions.cell", row, column, fixed(values[row * columns + column]));
-        if (scheme !== "sinusoidal") return told;
+        const text = t("encoding.cell", row, column, fixed(values[row * columns + column]));
+        if (scheme !== "sinusoidal") return text;
         const length = 2 * Math.PI * 10000 ** ((2 * Math.floor(column / 2)) / columns);
-        return told + t("positions.wave", fixed(length, 1));
+        return text + t("encoding.wave", fixed(length, 1));
       },
     });
   }
@@ -57,7 +57,7 @@ function render() {
   showWords();
   if (kinds.length) showAttention();
   showHeads();
-  showPlaces();
+  showPositions();
   showTree();
   showSigned();
 }
@@ -72,7 +72,7 @@ at("#attention").hidden = !kinds.length;
 at("#heads").hidden = !data.heads.length;
 at("#tree").hidden = !data.tree;
 at("#not-occluded").hidden = Boolean(data.occlusion);
-at("#positions").hidden = !data.positions;
+at("#encoding").hidden = !data.positional_encoding;
 setUpWords();
 setUpAttention();
 render();
@@ -83,5 +83,5 @@ addEventListener("resize", () => {
   width = innerWidth;
   if (kinds.length) map.draw();
   if (occlusionMap) occlusionMap.draw();
-  if (positionsMap) positionsMap.draw();
+  if (encodingMap) encodingMap.draw();
 });

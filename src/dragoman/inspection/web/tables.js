@@ -1,7 +1,7 @@
 // Tables.
 
 const STATISTICS =
-  "entropy spread distance shift peak previous same next ends punctuation diversity".split(" ");
+  "entropy normalised_entropy distance offset max_weight previous same next special punctuation diversity".split(" ");
 let sorted = { column: null, up: true };
 
 function showHeads() {
@@ -33,29 +33,29 @@ function showHeads() {
     };
     const name = `${t(`kind.${row.kind}`)} ${row.layer}.${row.head}`;
     const cells = STATISTICS.map((name) => make("td", {}, row[name] === null ? "–" : fixed(row[name])));
-    const habit = row.habit ? ` (${t(`habit.${row.habit}`)})` : "";
-    return [make("th", { scope: "row" }, make("button", { type: "button", onclick: open }, name), habit), ...cells];
+    const pattern = row.pattern ? ` (${t(`pattern.${row.pattern}`)})` : "";
+    return [make("th", { scope: "row" }, make("button", { type: "button", onclick: open }, name), pattern), ...cells];
   });
   at("#heads-table").replaceChildren(table(head, body));
   saveButtons(at("#heads-save"), () => "heads", null, () => ({ caption: sentence(), heads: data.heads }));
 }
 
-function showPlaces() {
-  const titles = ["place", "token", "probability", "rank", "entropy", "alternatives"];
-  const body = data.places.map((place, number) => {
+function showPositions() {
+  const titles = ["position", "token", "probability", "rank", "entropy", "alternatives"];
+  const body = data.positions.map((position, number) => {
     const part = make("span", { class: "part" });
-    part.style.width = `${6 * place.probability}rem`;
-    const others = place.alternatives.map((other) => `${other.piece} ${fixed(other.probability)}`).join(" · ");
+    part.style.width = `${6 * position.probability}rem`;
+    const others = position.alternatives.map((other) => `${other.token} ${fixed(other.probability)}`).join(" · ");
     return [
       make("td", {}, String(number + 1)),
-      make("th", { scope: "row", dir: "auto" }, place.piece),
-      make("td", {}, make("span", { class: "bar-room", "aria-hidden": "true" }, part), fixed(place.probability)),
-      make("td", {}, String(place.rank)),
-      make("td", {}, fixed(place.entropy)),
+      make("th", { scope: "row", dir: "auto" }, position.token),
+      make("td", {}, make("span", { class: "bar-room", "aria-hidden": "true" }, part), fixed(position.probability)),
+      make("td", {}, String(position.rank)),
+      make("td", {}, fixed(position.entropy)),
       make("td", { class: "text" }, others),
     ];
   });
-  const head = titles.map((title) => make("th", { scope: "col" }, t(`places.${title}`)));
-  at("#places-table").replaceChildren(table(head, body));
-  saveButtons(at("#places-save"), () => "probabilities", null, () => ({ caption: sentence(), places: data.places }));
+  const head = titles.map((title) => make("th", { scope: "col" }, t(`positions.${title}`)));
+  at("#positions-table").replaceChildren(table(head, body));
+  saveButtons(at("#positions-save"), () => "probabilities", null, () => ({ caption: sentence(), positions: data.positions }));
 }

@@ -1,17 +1,17 @@
 // The beam search.
 
 const [NODE_WIDTH, NODE_HEIGHT, STEP_WIDTH, ROW_HEIGHT] = [104, 46, 138, 58];
-const [MOST_STEPS, MOST_ROWS] = [40, 16];
+const [MAX_STEPS, MAX_ROWS] = [40, 16];
 
-// The nodes up to a step, with their places: from left to right by step, in each step the best first.
-function placed(step) {
+// The nodes up to a step, with their coordinates: from left to right by step, in each step the best first.
+function visibleNodes(step) {
   const rows = new Map();
   const shown = new Map();
-  const first = Math.max(0, step - MOST_STEPS + 1);
+  const first = Math.max(0, step - MAX_STEPS + 1);
   data.tree.nodes.forEach((node, number) => {
     const row = rows.get(node.step) ?? 0;
     rows.set(node.step, row + 1);
-    if (first <= node.step && node.step <= step && row < MOST_ROWS) {
+    if (first <= node.step && node.step <= step && row < MAX_ROWS) {
       shown.set(number, { ...node, x: 8 + STEP_WIDTH * (node.step - first), y: 8 + ROW_HEIGHT * row });
     }
   });
@@ -19,7 +19,7 @@ function placed(step) {
 }
 
 function treeSvg(step, ink) {
-  const shown = placed(step);
+  const shown = visibleNodes(step);
   const path = new Set(data.tree.path);
   const parts = [];
   let [width, height] = [0, 0];
@@ -56,7 +56,7 @@ function nodeSvg(node, best, ink) {
     `fill="${ink}" font-weight="${weight}">${xml(content)}</text>`;
   return (
     frames.join("") +
-    text(0, shortened(node.piece, 12), best ? "bold" : "normal") +
+    text(0, shortened(node.token, 12), best ? "bold" : "normal") +
     text(1, node.step ? `${fixed(node.log_p)} → ${fixed(node.normalised)}` : t("start"), "normal") +
     text(2, t(`fate.${fate}`), "normal")
   );
@@ -74,7 +74,7 @@ function showTree() {
     at("#tree-details").addEventListener("toggle", fillTree);
   }
   const step = Number(slider.value);
-  at("#step-said").textContent = t("tree.step-of", step, tree.steps);
+  at("#step-shown").textContent = t("tree.step-of", step, tree.steps);
   const { content, width, height } = treeSvg(step, "currentColor");
   const svg = new DOMParser().parseFromString(
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" role="img">${content}</svg>`,
@@ -96,23 +96,23 @@ function showTree() {
 function treeCaption(step) {
   const { tree } = data;
   const parts = [t("tree.caption", tree.beams, tree.alpha)];
-  if (step >= MOST_STEPS) parts.push(t("tree.cut-steps", step - MOST_STEPS + 1, step));
+  if (step >= MAX_STEPS) parts.push(t("tree.cut-steps", step - MAX_STEPS + 1, step));
   const counts = Array(tree.steps + 1).fill(0);
   for (const node of tree.nodes) counts[node.step] += 1;
   const most = Math.max(...counts);
-  if (most > MOST_ROWS) parts.push(t("tree.cut-rows", MOST_ROWS, most));
+  if (most > MAX_ROWS) parts.push(t("tree.cut-rows", MAX_ROWS, most));
   return [...parts, sentence()].join("; ");
 }
 
 function fillTree() {
-  const place = at("#tree-details .scroll");
-  place.replaceChildren();
+  const box = at("#tree-details .scroll");
+  box.replaceChildren();
   if (!at("#tree-details").open) return;
   const path = new Set(data.tree.path);
   const step = Number(at("#step").value);
   const text = (number) => {
     const node = data.tree.nodes[number];
-    return node.parent === null ? "" : text(node.parent) + node.piece;
+    return node.parent === null ? "" : text(node.parent) + node.token;
   };
   const titles = ["step", "token", "so-far", "log-p", "score", "normalised", "fate", "best"];
   const body = data.tree.nodes
@@ -120,7 +120,7 @@ function fillTree() {
     .filter(([node]) => node.step > 0 && node.step <= step)
     .map(([node, number]) => [
       make("td", {}, String(node.step)),
-      make("td", { class: "text", dir: "auto" }, node.piece),
+      make("td", { class: "text", dir: "auto" }, node.token),
       make("td", { class: "text", dir: "auto" }, text(number).replaceAll("␣", " ")),
       make("td", {}, fixed(node.log_p)),
       make("td", {}, fixed(node.score)),
@@ -129,5 +129,5 @@ function fillTree() {
       make("td", { class: "text" }, path.has(number) ? t("yes") : ""),
     ]);
   const head = titles.map((title) => make("th", { scope: "col" }, t(`tree.${title}`)));
-  place.append(table(head, body));
+  box.append(table(head, body));
 }

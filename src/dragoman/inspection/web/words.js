@@ -1,12 +1,12 @@
 // Words.
 
-const links = data.links; // weights, row by row, of target words and source words without the ends; null: none
+const links = data.links; // weights, row by row, of target words and source words without EOS; null: none
 let pinnedWord = null;
 
 function setUpWords() {
   if (!links) return;
   for (const [name, words] of [["source", links.source], ["target", links.target]]) {
-    const place = at(`#${name}-words`);
+    const paragraph = at(`#${name}-words`);
     const button = (label, number) => {
       const look = () => pinnedWord || lookFrom(name, number);
       const pin = () => {
@@ -17,14 +17,14 @@ function setUpWords() {
       const attributes = { type: "button", class: "word", dir: "auto", tabindex: number ? -1 : 0 };
       return make("button", { ...attributes, onmouseenter: look, onfocus: look, onclick: pin }, label);
     };
-    place.replaceChildren(...words.map(button));
-    place.addEventListener("mouseleave", () => pinnedWord || lookFrom(null));
-    place.addEventListener("keydown", (event) => moveAmongWords(event, place));
+    paragraph.replaceChildren(...words.map(button));
+    paragraph.addEventListener("mouseleave", () => pinnedWord || lookFrom(null));
+    paragraph.addEventListener("keydown", (event) => moveAmongWords(event, paragraph));
   }
 }
 
-function moveAmongWords(event, place) {
-  const words = [...place.children];
+function moveAmongWords(event, paragraph) {
+  const words = [...paragraph.children];
   const here = words.indexOf(document.activeElement);
   const there = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: words.length - 1 }[event.key];
   if (event.key === "Escape") {
@@ -46,20 +46,20 @@ function lookFrom(name, number) {
     button.classList.remove("looking", "pinned");
   }
   if (name === null) {
-    at("#words-said").textContent = "";
+    at("#words-readout").textContent = "";
     return;
   }
   const other = name === "source" ? "target" : "source";
   const width = links.source.length;
-  const place = (i) => (name === "target" ? number * width + i : i * width + number);
-  const weights = links[other].map((_, i) => links.weights[place(i)]);
+  const index = (i) => (name === "target" ? number * width + i : i * width + number);
+  const weights = links[other].map((_, i) => links.weights[index(i)]);
   weights.forEach((weight, i) => buttons[other][i].style.setProperty("--weight", weight));
   const own = buttons[name][number];
   own.classList.add("looking");
   own.classList.toggle("pinned", pinnedWord !== null);
   const best = weights.map((weight, i) => [weight, links[other][i]]).sort((a, b) => b[0] - a[0]).slice(0, 3);
   const named = best.map(([weight, label]) => `${label} ${fixed(weight)}`).join(", ");
-  at("#words-said").textContent = t(`looked.${name}`, links[name][number], named);
+  at("#words-readout").textContent = t(`looked.${name}`, links[name][number], named);
 }
 
 function showWords() {
@@ -71,5 +71,5 @@ function showWords() {
     from = t("links", how.layer, head, sure);
   }
   at("#words-from").textContent = from;
-  at("#words-said").textContent = "";
+  at("#words-readout").textContent = "";
 }
