@@ -5,8 +5,10 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import random
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,47 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[str, str]) -
     out = tmp_path_factory.mktemp("runs") / "toy"
     run_training(run_config(corpus, out, max_steps=80, validate_every=40))
     return out
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests of pages."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    names = ("chromium", "chromium-browser")
+    if not (program := os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)):
+        pytest.skip("no Chromium on this machine: install the package chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Open a document in the browser. It may request nothing but its own file, and report no error and no message."""
+    contexts, problems, requests = [], [], []
+
+    def open_document(document: str, *, width: int = 1100, dark: bool = False, language: str = "en-US") -> Any:
+        file = tmp_path / f"page{len(contexts)}.html"
+        file.write_text(document, encoding="utf-8")
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            locale=language,
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda message: problems.append(message.text))
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("dialog", lambda dialog: (problems.append("dialog"), dialog.dismiss()))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.goto(file.as_uri())
+        return tab
+
+    yield open_document
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert {url.split(":")[0] for url in requests} <= {"file", "blob", "data"}
+    assert sum(url.startswith("file") for url in requests) == len(contexts)

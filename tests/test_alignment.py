@@ -3,55 +3,42 @@
 import dataclasses
 import json
 import random
+import re
 import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import TINY, TINY_RECURRENT, write_tsv
-from dragoman.inspection.attention import cross_attention
+from conftest import TINY, TINY_RECURRENT, tiny_transformer, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman import alignment
-from dragoman.alignment import (
-    Alignment,
-    Words,
-    above,
-    attention,
-    by_word,
-    character_links,
-    explained,
-    look,
-    measure,
-    mutual_links,
-    spans,
-    strongest,
-    subwords,
-    unmeasured,
-    watched,
-    words,
-)
+from dragoman.alignment import heads
+from dragoman.alignment.heads import AlignmentHead, alignment_weights, measure_heads, unmeasured_head
+from dragoman.alignment.ibm1 import most_probable_origins, mutual_links
+from dragoman.alignment.links import character_links, links_above, strongest_links
+from dragoman.alignment.words import Word, by_word, character_spans, fill_gaps, subwords, words
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
-from dragoman.data.batches import Batch, Ids
+from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import RESERVED, Tokenizer
-from dragoman.decoding.forced import forced_batches, token_log_p
+from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
+from dragoman.inspection.inspection import forced_pass, sentence
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import read_model, verify, write_model
 
-DEEP = dataclasses.replace(TINY, decoder_layers=3, attention=AttentionConfig(heads=4))
+DEEP = tiny_transformer(heads=4, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
     "sinusoidal": DEEP,
     "relative, pre-norm": dataclasses.replace(DEEP, positions="relative", norm_first=True),
@@ -74,31 +61,17 @@ def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(na
     model, chance = make(name), random.Random(0)
     sides = [[chance.choices(range(3, VOCABULARY), k=length) for length in (5, 1, 30, 0, 12)] for _ in range(2)]
     sides[1].reverse()
-    expected = [cross_attention(model, source, target) for source, target in zip(*sides, strict=True)]
-    layers, heads = expected[0].shape[:2]
+    expected = [forced_pass(model, source, target)[0]["cross"] for source, target in zip(*sides, strict=True)]
+    layers, count = expected[0].shape[:2]
     for layer in range(1, layers + 1):
-        for head in (None, *range(1, heads + 1)):
-            found = attention(model, *sides, Alignment(layer, head))
-            for weights, maps in zip(found, expected, strict=True):
+        for head in (None, *range(1, count + 1)):
+            tables = alignment_weights(model, *sides, AlignmentHead(layer, head))
+            for weights, maps in zip(tables, expected, strict=True):
                 wanted = maps[layer - 1].mean(0) if head is None else maps[layer - 1, head - 1]
                 torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
     # The control: layers and heads differ by more than that.
-    if heads > 1:
+    if count > 1:
         assert not torch.allclose(expected[0][0, 0], expected[0][0, 1], atol=1e-3)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_watching_leaves_the_model_alone_and_copies_no_weights(name: str):
-    model = make(name)
-    kernels, names = [m.kernel for m in model.modules() if hasattr(m, "kernel")], list(model.state_dict())
-    twin, layers = watched(model)
-    assert [m.kernel for m in model.modules() if hasattr(m, "kernel")] == kernels
-    assert list(model.state_dict()) == names
-    assert len(layers) == (3 if isinstance(model, Transformer) else 1)
-    assert {p.data_ptr() for p in twin.parameters()} == {p.data_ptr() for p in model.parameters()}
-    ((_, batch),) = forced_batches(model, [[5, 6, 7], [8]], [[9], [10, 11]])
-    assert torch.equal(token_log_p(twin, batch), token_log_p(model, batch))
-    assert all(layer.weights.numel() for layer in layers)
 
 
 @pytest.mark.parametrize(
@@ -106,30 +79,28 @@ def test_watching_leaves_the_model_alone_and_copies_no_weights(name: str):
 )
 def test_a_model_without_attention_over_the_source_says_so(config: TransformerConfig | RecurrentConfig):
     with pytest.raises(DragomanError, match="no attention over the source"):
-        measure(build(config, 12).eval(), [[5]], [[6]])
+        measure_heads(build(config, 12).eval(), [[5]], [[6]])
 
 
 @pytest.mark.parametrize(("layer", "head"), [(0, None), (4, None), (-1, 1), (1, 0), (1, 5), (3, -1)])
 def test_a_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | None):
     with pytest.raises(UsageError, match="the model has"):
-        attention(make(), [[5]], [[6]], Alignment(layer, head))
-    assert len(attention(make(), [[5]], [[6]], Alignment(3, 4))) == 1
+        alignment_weights(make(), [[5]], [[6]], AlignmentHead(layer, head))
+    assert len(alignment_weights(make(), [[5]], [[6]], AlignmentHead(3, 4))) == 1
 
 
 # From tokens to words and characters.
 
 ODD = [
-    "a\tb",
-    "\u3000",
-    "😀 e\u0301",
-    "x\x1cy",
-    "\0",
-    " a  b ",
-    "日本語 が",
-    "\u2028 \x85",
-    "né",
-    "\u00a0x",
-    "a\u0300\u0301b",
+    *("", " ", "a\tb", "\u3000", "😀 e\u0301", "x\x1cy", "\0", " a  b ", "日本語 が", "\u2028 \x85", "né", "\u00a0x"),
+    *(
+        "a\u0300\u0301b",
+        "a\u00a0b",
+        "The dog\tsees\u00a012 cats.",
+        "개가\t고양이를\u00a0봐요.",
+        "12 34",
+        "中文 字\u3000符",
+    ),
 ]
 texts = st.sampled_from(ODD) | st.text(st.characters(codec="utf-8"), max_size=12)
 
@@ -145,9 +116,9 @@ def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataOb
     """Any ids that a model can say, with bytes that are no UTF-8, and tags among them."""
     numbers = st.integers(0, len(tagged) - 1) | st.integers(3, len(RESERVED) - 1)
     ids = data.draw(st.lists(numbers | st.sampled_from(list("é😀".encode())).map(lambda byte: byte + 3), max_size=12))
-    text, found = tagged.decode(ids), spans(tagged, ids)
+    text, spans = tagged.decode(ids), character_spans(tagged, ids)
     reached = 0
-    for id, (start, end) in zip(ids, found, strict=True):
+    for id, (start, end) in zip(ids, spans, strict=True):
         if id in tagged.special_ids:
             assert start == end
             continue
@@ -158,85 +129,121 @@ def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataOb
         else:
             assert end - start == 1 or (start, end) == (0, 0)
     assert reached == len(text)
+    assert [word.label for word in words(tagged, ids)] == text.split()
+    covered = [position for word in sentence(tagged, ids).words for position in word.tokens]
+    assert covered == list(range(len(ids) + 1))
 
 
 def test_the_bytes_of_a_character_stand_for_it_together(tokenizer: Tokenizer):
     ids = tokenizer.encode("a😀.")
     assert len(ids) > 4  # the control: it is spelled in bytes
-    emoji = [span for id, span in zip(ids, spans(tokenizer, ids), strict=True) if id < len(RESERVED)]
+    emoji = [span for id, span in zip(ids, character_spans(tokenizer, ids), strict=True) if id < len(RESERVED)]
     assert emoji[-4:] == [(1, 2)] * 4
 
 
+def split_at_spaces(tokenizer: Tokenizer, ids: Ids) -> list[str]:
+    """The words that `inspect` showed up to version 0.1: where a piece begins with a space."""
+    starts = [i for i, id in enumerate(ids) if i == 0 or tokenizer.pieces[id].startswith(" ")]
+    parts = [ids[start:end] for start, end in zip(starts, [*starts[1:], len(ids)], strict=True)]
+    return [tokenizer.decode(part).strip() or "".join(tokenizer.pieces[id] for id in part) for part in parts]
+
+
+def agree(tokenizer: Tokenizer, text: str, tag: str, shown: list[str]) -> bool:
+    """Whether what `inspect` shows is the words that `align` links, beside white space, tags and EOS."""
+    linked = [word.label for word in words(tokenizer, tokenizer.encode(text, tag))]
+    blank = [label for label in shown if re.fullmatch(r"␣|\s|<0x..>|<tag:med>|</s>", label)]
+    return [label for label in shown if label not in blank] == [label for label in linked if label not in blank]
+
+
 @settings(max_examples=300)
-@given(text=texts)
-def test_words_are_those_between_white_space(tokenizer: Tokenizer, text: str):
-    ids = tokenizer.encode(text)
-    found = words(tokenizer, ids)
-    assert found.labels == unicodedata.normalize("NFC", text).split()
-    decoded = tokenizer.decode(ids)
-    assert [decoded[start:end] for start, end in found.spans] == found.labels
-    for number, (start, end) in zip(found.numbers, spans(tokenizer, ids), strict=True):
-        if number < 0:
-            assert not decoded[start:end].strip()
+@given(text=texts, tag=st.sampled_from(["", "med"]))
+def test_align_and_inspect_agree_on_the_words_of_every_text(tagged: Tokenizer, text: str, tag: str):
+    ids = tagged.encode(text, tag)
+    found, decoded = words(tagged, ids), tagged.decode(ids)
+    assert [word.label for word in found] == unicodedata.normalize("NFC", text).split()
+    assert [decoded[start:end] for start, end in (word.span for word in found)] == [word.label for word in found]
+    owners = {position: word for word in found for position in word.tokens}
+    for position, (start, end) in enumerate(character_spans(tagged, ids)):
+        if position in owners:
+            assert owners[position].span[0] < end
+            assert start < owners[position].span[1]
         else:
-            assert found.spans[number][0] < end
-            assert start < found.spans[number][1]
-    assert sorted(found.numbers) == found.numbers or -1 in found.numbers
+            assert not decoded[start:end].strip()
+    shown = sentence(tagged, ids)
+    assert agree(tagged, text, tag, [word.label for word in shown.words])
+    for entries in (shown.words, shown.tokens):
+        assert [position for word in entries for position in word.tokens] == list(range(len(ids) + 1))
+        assert all(word.label for word in entries)
+
+
+def test_the_old_splitting_does_not_agree(tagged: Tokenizer):
+    """The control for the test above."""
+    for text in ("a\tb", "a\u00a0b", "The dog\tsees"):
+        assert not agree(tagged, text, "", split_at_spaces(tagged, tagged.encode(text)))
+    for text in ("The dog sees 12 cats.", "개가 고양이 12마리를 봐요."):  # where it did, nothing has changed
+        ids = tagged.encode(text)
+        assert [word.label for word in sentence(tagged, ids).words[:-1]] == split_at_spaces(tagged, ids)
 
 
 def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
-    ids = tagged.encode("The dog sees", "med")
-    assert words(tagged, ids).numbers[0] == subwords(tagged, ids).numbers[0] == -1
-    assert set(words(tagged, ids).numbers[1:]) == {0, 1, 2}
-    plain = tagged.encode("The dog sees")
-    assert subwords(tagged, ids).numbers[1:] == subwords(tagged, plain).numbers == list(range(len(plain)))
+    ids, plain = tagged.encode("The dog sees", "med"), tagged.encode("The dog sees")
+    assert [word.tokens.start for word in words(tagged, ids)] == [1, 2, 3]
+    assert [word.tokens for word in subwords(tagged, ids)] == [range(i, i + 1) for i in range(1, len(plain) + 1)]
+    assert [word.label for word in sentence(tagged, ids).words] == ["<tag:med>", "The", "dog", "sees", "</s>"]
 
 
-side = st.lists(st.integers(-1, 3), max_size=6).map(lambda numbers: Words(["w"] * 4, [(0, 1)] * 4, numbers))
+def test_a_space_of_its_own_joins_the_word_after_it(tagged: Tokenizer):
+    ids = tagged.encode("dog  12")
+    assert [tagged.pieces[id] for id in ids] == [" dog", " ", " ", "<0x31>", "2"]
+    shown = fill_gaps(words(tagged, ids), tagged, ids)
+    assert [(word.label, word.tokens) for word in shown[:-1]] == [
+        *(("dog", range(1)), ("␣", range(1, 2)), ("12", range(2, 5))),
+    ]
 
 
-@given(target=side, source=side, seed=st.integers(0, 9))
-def test_words_have_the_sum_of_their_source_tokens_and_the_mean_of_their_target_tokens(target, source, seed):
-    weights = np.random.default_rng(seed).random((len(target.numbers) + 1, len(source.numbers) + 1))
-    weights /= weights.sum(1, keepdims=True)
+sides = st.lists(st.integers(0, 3), max_size=4).map(
+    lambda sizes: [Word("w", range(sum(sizes[:i]), sum(sizes[: i + 1]))) for i in range(len(sizes))]
+)
+
+
+@given(target=sides, source=sides, seed=st.integers(0, 9))
+def test_words_have_the_sum_of_their_columns_and_the_mean_of_their_rows(target, source, seed):
+    generator = torch.Generator().manual_seed(seed)
+    size = [side[-1].tokens.stop + 1 if side else 1 for side in (target, source)]
+    weights = torch.rand(2, 3, *size, dtype=torch.float64, generator=generator)
+    weights /= weights.sum(-1, keepdim=True)
     found = by_word(weights, target, source)
-    for w in range(4):
-        rows = [t for t, number in enumerate(target.numbers) if number == w]
-        for u in range(4):
-            columns = [s for s, number in enumerate(source.numbers) if number == u]
-            wanted = sum(weights[t, s] for t in rows for s in columns) / max(len(rows), 1)
-            assert found[w, u] == pytest.approx(wanted)
-    assert (found.sum(1) < 1).all()  # the end is left out
+    assert found.shape == (2, 3, len(target), len(source))
+    for w, row in enumerate(target):
+        for u, column in enumerate(source):
+            inside = weights[..., row.tokens.start : row.tokens.stop, column.tokens.start : column.tokens.stop]
+            torch.testing.assert_close(found[..., w, u], inside.sum((-1, -2)) / max(len(row.tokens), 1))
+    assert (found.sum(-1) < 1).all()  # EOS is left out
+    with_eos = [[*side, Word("</s>", range(n - 1, n))] for side, n in zip((target, source), size, strict=True)]
+    rows = [row for row in with_eos[0] if row.tokens]
+    torch.testing.assert_close(by_word(weights, rows, with_eos[1]).sum(-1), torch.ones(2, 3, len(rows)).double())
 
 
 # Links.
 
-WEIGHTS = np.array([[0.1, 0.6, 0.2], [0.7, 0.1, 0.1], [0.0, 0.0, 0.0]])
+WEIGHTS = torch.tensor([[0.1, 0.6, 0.2], [0.7, 0.1, 0.1], [0.0, 0.0, 0.0]])
 
 
 def test_links_name_the_source_word_first():
-    assert strongest(WEIGHTS) == [(0, 1), (1, 0)]
-    assert above(WEIGHTS, 0.2) == [(0, 1), (1, 0), (2, 0)]
-    assert above(WEIGHTS, 0.7) == [(0, 1)]
-    assert strongest(WEIGHTS.T) != strongest(WEIGHTS)  # the control: the sides are not alike
-    assert strongest(np.zeros((2, 0))) == strongest(np.zeros((0, 2))) == above(np.zeros((0, 2)), 0.1) == []
-
-
-@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9))
-def test_every_target_word_that_looked_has_one_source_word(targets: int, sources: int, seed: int):
-    weights = np.random.default_rng(seed).random((targets, sources))
-    found = strongest(weights)
-    assert sorted(w for _, w in found) == list(range(targets if sources else 0))
-    for u, w in found:
-        assert weights[w, u] == weights[w].max()
+    assert strongest_links(WEIGHTS) == [(0, 1), (1, 0)]
+    assert links_above(WEIGHTS, 0.2) == [(0, 1), (1, 0), (2, 0)]
+    assert links_above(WEIGHTS, 0.7) == [(0, 1)]
+    assert strongest_links(WEIGHTS.T) != strongest_links(WEIGHTS)  # the control: the sides are not alike
+    nothing = torch.zeros(0, 2)
+    assert strongest_links(nothing) == strongest_links(nothing.T) == links_above(nothing, 0.1) == []
 
 
 def test_characters_of_a_source_word_lead_to_those_of_the_target(tokenizer: Tokenizer):
     source, target = (words(tokenizer, tokenizer.encode(text)) for text in ("The dog  sees", "봐요 개가"))
-    weights = np.array([[0.1, 0.1, 0.8], [0.0, 0.9, 0.1]])
+    weights = torch.tensor([[0.1, 0.1, 0.8], [0.0, 0.9, 0.1]])
     assert character_links(weights, target, source) == [((0, 3), (0, 2)), ((4, 7), (3, 5)), ((9, 13), (0, 2))]
-    weights[:, 0] = 0  # nobody looked at "The"
-    assert [where for where, _ in character_links(weights, target, source)] == [(4, 7), (9, 13)]
+    weights[:, 0] = 0  # nothing looked at "The"
+    assert [span for span, _ in character_links(weights, target, source)] == [(4, 7), (9, 13)]
 
 
 # The word model, on a language whose every word has one translation.
@@ -310,7 +317,7 @@ sentences = st.lists(st.lists(st.integers(3, 8), min_size=1, max_size=4), min_si
 def test_the_word_model_is_ibm_model_1(sources: list[Ids], chance: random.Random):
     targets = [chance.choices(range(3, 9), k=chance.randint(1, 4)) for _ in sources]
     p = slow_model_1(sources, targets, rounds=5)
-    for source, target, found in zip(sources, targets, explained(sources, targets), strict=True):
+    for source, target, found in zip(sources, targets, most_probable_origins(sources, targets), strict=True):
         for t, s in zip(target, found.tolist(), strict=True):
             assert p[s, t] == pytest.approx(max(p[one, t] for one in [-1, *source]))
 
@@ -340,30 +347,31 @@ def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, ord
     model = make()
     plant(model, layer, head, backwards=order == "backwards")  # type: ignore[arg-type]
     sources, targets = word_by_word(100, order)
-    found = measure(model, sources, targets)
+    found = measure_heads(model, sources, targets)
     assert (found.layer, found.head) == (layer, head)
     assert found.agreement == 1
     assert found.links == sum(map(len, targets))
     # The control: for a language of another order that head is not right.
-    other = measure(model, *word_by_word(100, "backwards" if order == "same" else "same"))
+    other = measure_heads(model, *word_by_word(100, "backwards" if order == "same" else "same"))
     assert other.agreement is not None
     assert other.agreement < 0.6
 
 
 def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
-    """It asks the model about the first pairs only, until they have so many links, and finds the same head."""
+    """The model runs on the first pairs only, until they have so many links, and the same head is found."""
     model, asked, found = make(), Counter(), {}
     plant(model, 2, 3, backwards=False)  # type: ignore[arg-type]
     sources, targets = word_by_word(100, "same")
 
-    def counted(model: Model, batch: Batch) -> None:
-        asked[alignment.ENOUGH] += len(batch.source)
-        look(model, batch)
+    def run(self: AttentionCapture, source: Tensor, *others: Tensor) -> Tensor:
+        asked[heads.ENOUGH_LINKS] += len(source)
+        return real_run(self, source, *others)
 
-    monkeypatch.setattr(alignment, "look", counted)
+    real_run = AttentionCapture.run
+    monkeypatch.setattr(AttentionCapture, "run", run)
     for enough in (50, 10_000):
-        monkeypatch.setattr(alignment, "ENOUGH", enough)
-        found[enough] = measure(model, sources, targets)
+        monkeypatch.setattr(heads, "ENOUGH_LINKS", enough)
+        found[enough] = measure_heads(model, sources, targets)
         assert (found[enough].layer, found[enough].head, found[enough].agreement) == (2, 3, 1.0)
         assert found[enough].links == sum(map(len, targets[: asked[enough]]))
     assert 50 <= found[50].links < 50 + max(map(len, targets))
@@ -371,7 +379,7 @@ def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_model_that_knows_nothing_agrees_no_more_than_by_chance():
-    found = measure(make(), *word_by_word(100, "mixed"))
+    found = measure_heads(make(), *word_by_word(100, "mixed"))
     assert found.agreement is not None
     assert found.agreement < 0.5
 
@@ -389,15 +397,15 @@ def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
         return masked_softmax(scores, mask) @ value
 
     attend.kernel = kernel  # type: ignore[union-attr, assignment]
-    found = measure(model, sources, targets)
+    found = measure_heads(model, sources, targets)
     assert (found.layer, found.head, found.agreement) == (2, None, 1)
 
 
 @pytest.mark.parametrize("pairs", [[], [([], [])], [([5], [])], [([5] * 101, [6] * 101)]])
 def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list[tuple[Ids, Ids]]):
     model = make()
-    found = measure(model, [source for source, _ in pairs], [target for _, target in pairs])
-    assert found == unmeasured(model) == Alignment(3)
+    found = measure_heads(model, [source for source, _ in pairs], [target for _, target in pairs])
+    assert found == unmeasured_head(model) == AlignmentHead(3)
     assert "not measured" in str(found)
 
 
@@ -419,10 +427,12 @@ def learn(sources: list[Ids], targets: list[Ids], steps: int) -> Model:
     return model.eval()
 
 
-def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: Alignment) -> float:
+def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: AlignmentHead) -> float:
     """Share of target words whose strongest source word is the one that they translate."""
     right = 0
-    for source, target, weights in zip(sources, targets, attention(model, sources, targets, which), strict=True):
+    for source, target, weights in zip(
+        sources, targets, alignment_weights(model, sources, targets, which), strict=True
+    ):
         looked = weights[:-1, :-1].argmax(1).tolist()
         right += sum(source[s] == id - SIZE for s, id in zip(looked, target, strict=True))
     return right / sum(map(len, targets))
@@ -432,8 +442,8 @@ def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_
     sources, targets = word_by_word(1600, "backwards")
     model = learn(sources, targets, 250)
     fresh = word_by_word(200, "backwards", seed=1)
-    found = measure(model, *fresh)
-    places = [Alignment(layer, head) for layer in (1, 2) for head in (None, 1, 2)]
+    found = measure_heads(model, *fresh)
+    places = [AlignmentHead(layer, head) for layer in (1, 2) for head in (None, 1, 2)]
     known = {(place.layer, place.head): accuracy(model, *fresh, place) for place in places}
     assert known[found.layer, found.head] == max(known.values()) > 0.8
     # What is measured without knowing the answer is what it is with the answer.
@@ -445,12 +455,12 @@ def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_
 
 
 def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tokenizer: Tokenizer):
-    folder, record = tmp_path / "model", Alignment(2, 3, 0.75, 1234)
+    folder, record = tmp_path / "model", AlignmentHead(2, 3, 0.75, 1234)
     with new_folder(folder) as draft:
         write_model(draft, build(TINY, len(tokenizer)), tokenizer, f"# card\n\n- {record}\n")
         record.save(draft)
     verify(folder)
-    assert Alignment.load(folder) == record
+    assert AlignmentHead.load(folder) == record
     assert "layer 2, head 3, agrees with 75.0 % of 1,234 links" in (folder / "card.md").read_text()
     (folder / "alignment.json").write_text(json.dumps({"layer": 1}))
     with pytest.raises(DragomanError, match=r"alignment\.json: damaged"):
@@ -459,9 +469,9 @@ def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tok
 
 def test_a_model_without_a_record_has_none(trained: Path, tmp_path: Path):
     copied = shutil.copytree((trained / "best").resolve(), tmp_path / "copy")
-    assert Alignment.load(copied)
+    assert AlignmentHead.load(copied)
     (copied / "alignment.json").unlink()
-    assert Alignment.load(copied) is None
+    assert AlignmentHead.load(copied) is None
 
 
 @pytest.mark.parametrize(
@@ -487,7 +497,7 @@ def test_a_model_without_a_record_has_none(trained: Path, tmp_path: Path):
 def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
     (tmp_path / "alignment.json").write_text(text)
     with pytest.raises(DragomanError, match=r"alignment\.json: not an alignment record"):
-        Alignment.load(tmp_path)
+        AlignmentHead.load(tmp_path)
 
 
 # The command.
@@ -533,7 +543,7 @@ def test_the_command_shows_words_weights_and_subwords(run, trained: Path, pairs:
     threshold = run(*flags, "--threshold", 0.1)[1].split()
     assert {link for link, weight in soft.items() if float(weight) > 0.1005} <= set(threshold) < set(soft)
     tokenizer = read_model(trained)[1]
-    pieces = [tuple(map(int, link.split("-"))) for link in run(*flags, "--pieces")[1].split()]
+    pieces = [tuple(map(int, link.split("-"))) for link in run(*flags, "--subwords")[1].split()]
     assert sorted(t for _, t in pieces) == list(range(len(tokenizer.encode(target))))
 
 
@@ -546,7 +556,7 @@ def test_the_command_says_what_it_aligns_with_unless_it_was_told(run, trained: P
     code, out, err = run("-m", trained, "pairs.tsv", "--measure")
     model, tokenizer = read_model(trained)
     sources, targets = ([tokenizer.encode(one) for one in side] for side in zip(*pairs[:100], strict=True))
-    found = measure(model, sources, targets)
+    found = measure_heads(model, sources, targets)
     assert (code, err) == (0, f"{found}\n")
     flags = ["--layer", found.layer, *(["--head", found.head] if found.head else [])]
     assert run("-m", trained, "pairs.tsv", *flags) == (0, out, "")
@@ -556,7 +566,7 @@ def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: P
     model, tokenizer = read_model(trained)
     with new_folder(Path("model").absolute()) as draft:
         write_model(draft, model, tokenizer, "# card\n")
-        Alignment(1, 2, 0.5, 10).save(draft)
+        AlignmentHead(1, 2, 0.5, 10).save(draft)
     write_tsv(Path("pairs.tsv"), pairs[:5])
     assert run("-m", "model", "pairs.tsv") == run("-m", "model", "pairs.tsv", "--layer", 1, "--head", 2)
     assert run("-m", "model", "pairs.tsv")[1] != run("-m", "model", "pairs.tsv", "--head", 1)[1]

@@ -15,9 +15,10 @@ from torch import nn
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
-from dragoman.inspection.architecture import Box, Side, architecture, draw_box, sides
+from dragoman.inspection.architecture import Box, Stack, stacks
 from dragoman.inspection.cost import cost
 from dragoman.inspection.figure import pyplot, save
+from dragoman.inspection.plots.architecture import architecture_figure, draw_box
 from dragoman.lab import EXPERIMENTS
 from dragoman.model import Model, outline
 from dragoman.model.attention import explicit
@@ -60,7 +61,7 @@ def texts(tmp_path: Path) -> Callable[..., list[str]]:
     """The texts of the drawing of a model, read back from the SVG."""
 
     def read(model: Model) -> list[str]:
-        save(architecture(model, "mine"), tmp_path / "model.svg")
+        save(architecture_figure(model, "mine"), tmp_path / "model.svg")
         return written(tmp_path / "model.svg")
 
     return read
@@ -69,9 +70,9 @@ def texts(tmp_path: Path) -> Callable[..., list[str]]:
 Texts = Callable[..., list[str]]
 
 
-def boxes(side: Side) -> list[Box]:
-    inside = [box for layers in side.layers for box in layers.boxes]
-    return [side.words, *([side.positions] if side.positions else []), *inside, *side.top]
+def boxes(stack: Stack) -> list[Box]:
+    inside = [box for group in stack.groups for box in group.boxes]
+    return [stack.embedding, *([stack.positions] if stack.positions else []), *inside, *stack.top]
 
 
 def named(box: Box) -> bool:
@@ -85,14 +86,14 @@ def named(box: Box) -> bool:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_boxes_hold_every_parameter_once(name: str):
     model = on_meta(CONFIGS[name])
-    assert sum(side.parameters for side in sides(model)) == cost(model).parameters
+    assert sum(stack.parameters for stack in stacks(model)) == cost(model).parameters
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_box_is_in_the_picture_with_its_name_and_number(name: str, texts: Texts):
     model = on_meta(CONFIGS[name])
     found = texts(model)
-    for box in [box for side in sides(model) for box in boxes(side)]:
+    for box in [box for stack in stacks(model) for box in boxes(stack)]:
         assert set(box.lines) <= set(found)
     assert f"mine: {type(model).__name__}" in found
     assert [text for text in found if text.startswith(f"{cost(model).parameters:,} parameters, d_model")]
@@ -101,13 +102,13 @@ def test_every_box_is_in_the_picture_with_its_name_and_number(name: str, texts: 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_names_are_those_of_the_modules(name: str):
     model = on_meta(CONFIGS[name])
-    for side in sides(model):
-        for layers in side.layers:
-            assert layers.first + layers.times <= 6
-            for box in filter(named, layers.boxes):
-                prefix = "" if box.module.startswith(layers.module) else f"{layers.module}.{layers.first}."
+    for stack in stacks(model):
+        for group in stack.groups:
+            assert group.first + group.times <= 6
+            for box in filter(named, group.boxes):
+                prefix = "" if box.module.startswith(group.module) else f"{group.module}.{group.first}."
                 assert isinstance(model.get_submodule(f"{prefix}{box.module}"), nn.Module)
-        for box in filter(named, [side.words, *([side.positions] if side.positions else []), *side.top]):
+        for box in filter(named, [stack.embedding, *([stack.positions] if stack.positions else []), *stack.top]):
             assert isinstance(model.get_submodule(box.module), nn.Module)
 
 
@@ -144,7 +145,7 @@ def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends(texts: Texts):
     assert (post.count("Norm"), post.count("Add"), post.count("LayerNorm")) == (0, 0, 5)
     assert (pre.count("Norm"), pre.count("Add"), pre.count("LayerNorm")) == (7, 5, 7)
     assert {"encoder_norm", "decoder_norm"} <= set(pre) - set(post)
-    order = [box.title for box in sides(changed(norm_first=True))[0].layers[0].boxes]
+    order = [box.title for box in stacks(changed(norm_first=True))[0].groups[0].boxes]
     assert order == ["Norm", "Multi-head attention", "Add", "Norm", "Feed forward", "Add"]
 
 
@@ -211,7 +212,7 @@ def test_layers_that_differ_stand_apart(texts: Texts):
     model.encoder[2].around_attention.norm = nn.BatchNorm1d(512, device="meta")
     found = texts(model)
     assert {"encoder: layers 1 to 2", "encoder: layer 3", "encoder: layers 4 to 5", "BatchNorm1d"} <= set(found)
-    assert [layers.times for layers in sides(model)[0].layers] == [2, 1, 2]
+    assert [group.times for group in stacks(model)[0].groups] == [2, 1, 2]
 
 
 def test_recurrent_models_are_drawn_with_their_cells(texts: Texts):
@@ -254,7 +255,7 @@ def outside(rectangles: list[Any], labels: list[Any]) -> int:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_boxes_do_not_overlap_and_texts_stay_inside(name: str):
-    picture = architecture(on_meta(CONFIGS[name], 37_000), name)
+    picture = architecture_figure(on_meta(CONFIGS[name], 37_000), name)
     rectangles, labels = laid_out(picture.draw, picture.size)
     width, height = (100 * side for side in picture.size)
     assert outside(rectangles, labels) == 0
@@ -271,7 +272,7 @@ def test_boxes_do_not_overlap_and_texts_stay_inside(name: str):
 
 def test_a_text_too_long_for_its_box_is_seen():
     """The control for the test above."""
-    box = Box("a title that is far longer than its box is wide", "", (), 0, "#ffffff")
+    box = Box("a title that is far longer than its box is wide", "", (), 0, "plain")
 
     def draw(figure: Any) -> None:
         draw_box(figure.add_axes((0, 0, 1, 1), xlim=(0, 5), ylim=(0, 5)), box, 1, 1, 1.0)

@@ -53,11 +53,11 @@ FLAGS = {
     "evaluate": "-m --model --ensemble --device --tokenize --output --sentences --details --against --against-file "
     + f"--json {SEARCH}",
     "score": "-m --model --json",
-    "align": "-m --model --layer --head --measure --threshold --soft --text --pieces",
+    "align": "-m --model --layer --head --measure --threshold --soft --text --subwords",
     "info": "--preset --vocabulary --diagram --json",
-    "insight": "--pairs --sentence --pieces --out",
+    "insight": "--pairs --sentence --subwords --out",
     "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
-    + f"--pieces {SEARCH}",
+    + f"--subwords {SEARCH}",
     "lab": "--quick --out --seeds --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",

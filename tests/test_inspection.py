@@ -1,367 +1,439 @@
-"""Looking inside changes nothing, and what is seen adds up."""
+"""What `inspect` shows is what the model did: every number is computed once more, in a plainer way."""
 
 import dataclasses
+import itertools
+import json
+import math
+from functools import cache, reduce
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT
-from dragoman.inspection.attention import Word, attention_maps, by_word, cross_attention, subwords, words
+from conftest import TINY_RECURRENT, tiny_transformer, toy_pairs
 from torch import Tensor
 
+import dragoman
+from dragoman.alignment.heads import AlignmentHead
+from dragoman.alignment.words import Word
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
-from dragoman.config.presets import PRESETS
-from dragoman.data.corpus import Pair
-from dragoman.data.tokenizer import Tokenizer
-from dragoman.errors import DragomanError, UsageError
-from dragoman.inspection.cost import cost
-from dragoman.inspection.figure import check_format, heat_map
-from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
-from dragoman.inspection.views import draw_cross_attention
-from dragoman.model import Model, build
-from dragoman.model.attention import explicit
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.errors import UsageError
+from dragoman.inspection import aggregates
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect, is_punctuation
+from dragoman.inspection.occlusion import occlusion
+from dragoman.model import build
+from dragoman.model.capture import AttentionCapture, AttentionKind
 from dragoman.translation.translator import Translator
 
-ADDITIVE = AttentionConfig(heads=2, score="additive")
-DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=3, attention=AttentionConfig(heads=4))
+DEEP = tiny_transformer(heads=4, encoder_layers=2, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
     "sinusoidal": DEEP,
-    "rotary, pre-norm": dataclasses.replace(DEEP, positions="rotary", norm_first=True),
-    "relative": dataclasses.replace(DEEP, positions="relative"),
-    "additive": dataclasses.replace(DEEP, attention=ADDITIVE),
+    "relative, pre-norm": dataclasses.replace(DEEP, positions="relative", norm_first=True),
+    "additive": dataclasses.replace(DEEP, attention=AttentionConfig(heads=2, score="additive")),
     "lstm, dot": RecurrentConfig(d_model=16, attention="dot"),
-    "gru, additive": RecurrentConfig(cell="gru", d_model=16, attention="additive"),
+    "gru, additive": dataclasses.replace(TINY_RECURRENT, attention="additive"),
+    "gru without attention": dataclasses.replace(TINY_RECURRENT, attention="none"),
 }
 TRANSFORMERS = [name for name, config in MODELS.items() if isinstance(config, TransformerConfig)]
+ATTENTIVE = [name for name in MODELS if name != "gru without attention"]
+KINDS_OF = [(name, kind) for name in ATTENTIVE for kind in (KINDS if name in TRANSFORMERS else ["cross"])]
 
-SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 5, 2, 0, 0]])
-TARGET = torch.tensor([[1, 5, 6, 7], [1, 8, 0, 0]])
-REAL = TARGET != 0
+TEXT, TRANSLATION = "The rabbit. sees 3 black horses.", "토끼가 검은 말 3마리를 봐요."
 
 
-def make(name: str) -> Model:
+@cache
+def small_tokenizer() -> Tokenizer:
+    return Tokenizer.train((text for pair in toy_pairs() for text in pair), suggested=400, tags=["ko"])
+
+
+def make(name: str = "sinusoidal", **search: Any) -> Translator:
+    """A translator with opinions: fresh models find everything about equally likely."""
     torch.manual_seed(0)
-    return build(MODELS[name], 12).eval()
+    tokenizer = small_tokenizer()
+    model = build(MODELS[name], len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(3)
+    return Translator(model, tokenizer, SearchConfig(**{"beam": 3, "extra_length": 4, **search}))
 
 
-def maps_of(model: Model) -> dict[str, Tensor]:
-    with attention_maps(model) as maps:
-        model(SOURCE, TARGET)
-    return {name: calls[0] for name, calls in maps.items()}
+@cache
+def inspected(name: str = "sinusoidal") -> Inspection:
+    return inspect(make(name), TEXT, TRANSLATION)
 
 
-# Maps.
+def model_input(inspection: Inspection) -> tuple[Tensor, Tensor]:
+    return torch.tensor([[*inspection.source.ids, EOS]]), torch.tensor([[BOS, *inspection.target.ids]])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_layer_with_attention_has_its_map(name: str):
-    found = {layer: tuple(weights.shape) for layer, weights in maps_of(make(name)).items()}
-    config = MODELS[name]
-    if isinstance(config, RecurrentConfig):
-        assert found == {"attention": (2, 1, 4, 5)}
-    else:
-        heads = config.attention.heads
-        expected = {f"encoder.{layer}.attention": (2, heads, 5, 5) for layer in range(2)}
-        expected |= {f"decoder.{layer}.attention": (2, heads, 4, 4) for layer in range(3)}
-        expected |= {f"decoder.{layer}.cross_attention": (2, heads, 4, 5) for layer in range(3)}
-        assert found == expected
+# Weights.
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_weights_of_a_query_sum_to_one(name: str):
-    for weights in maps_of(make(name)).values():
-        assert (weights >= 0).all()
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+def test_weights_are_those_of_one_pass_with_the_target_given(name: str):
+    inspection, capture = inspected(name), AttentionCapture(make(name).model)
+    with torch.no_grad():
+        capture.run(*model_input(inspection))
+    for kind, layers in capture.weights.items():
+        assert torch.equal(inspection.maps(kind), torch.cat(layers)) if layers else not len(inspection.maps(kind))
+    s, t = len(inspection.source.tokens), len(inspection.target.tokens)
+    sizes = [tuple(inspection.maps(kind).shape[-2:]) for kind in KINDS]
+    assert sizes == [(s, s), (t, t), (t, s)]  # also of attention that there is none of
+    assert [len(inspection.maps(kind)) > 0 for kind in KINDS] == [
+        *(name in TRANSFORMERS, name in TRANSFORMERS, name in ATTENTIVE)
+    ]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_nothing_looks_at_padding(name: str):
-    for layer, weights in maps_of(make(name)).items():
-        if layer.startswith("encoder") or layer.endswith("cross_attention") or layer == "attention":
-            assert not weights[1, ..., 3:].any()
-            assert weights[0, ..., 3:].all()  # the control: where it is no padding, it is looked at
+@pytest.mark.parametrize(("name", "kind"), KINDS_OF)
+def test_there_are_as_many_labels_as_rows_and_columns(name: str, kind: AttentionKind):
+    aggregates_of = get_args(Aggregate) if name in TRANSFORMERS else ("mean", "max")
+    hidden = ((), ("special",), ("special", "punctuation"))
+    for aggregate, by_subwords, hide in itertools.product(aggregates_of, (False, True), hidden):
+        shown = inspected(name).map(kind, aggregate=aggregate, subwords=by_subwords, hide=hide)
+        assert shown.weights.shape == (len(shown.rows), len(shown.columns))
+        if aggregate != "max":
+            torch.testing.assert_close(shown.weights.sum(-1), torch.ones(len(shown.rows)))
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_nothing_looks_into_the_future(name: str):
-    for layer, weights in maps_of(make(name)).items():
-        if layer.startswith("decoder") and not layer.endswith("cross_attention"):
-            assert not weights.triu(1).any()
-            assert weights[0].tril().count_nonzero() == weights[0].size(0) * 10
-        elif layer.startswith("encoder"):  # the control: the encoder looks both ways
-            assert weights[0].triu(1).any()
+def test_the_decoder_is_labelled_by_what_it_reads_and_cross_attention_by_what_it_predicts():
+    inspection = inspected()
+    words = TRANSLATION.split()
+    assert inspection.map("decoder").rows == inspection.map("decoder").columns == ["<s>", *words]
+    assert inspection.map("cross").rows == [*words, "</s>"]
+    assert inspection.map("cross").columns == inspection.map("encoder").rows == [*TEXT.split(), "</s>"]
+    assert not inspection.map("decoder").weights.triu(1).any()  # words that are read look at no later word
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_the_map_is_what_the_layer_weighs_its_values_with(name: str):
-    """Recomputed from outside: a kernel that keeps what it is asked."""
-    model, asked = make(name), {}
-    layers = {layer: module for layer, module in model.named_modules() if hasattr(module, "kernel")}
-    found = maps_of(model)
-    for layer, module in layers.items():
-        kernel = module.kernel
-
-        def keep(q, k, v, mask, dropout, layer=layer, kernel=kernel):
-            asked[layer] = (v, kernel(q, k, v, mask, dropout))
-            return asked[layer][1]
-
-        module.kernel = keep
-    model(SOURCE, TARGET)
-    for layer, (values, output) in asked.items():
-        torch.testing.assert_close(found[layer] @ values, output, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("training", [False, True])
-def test_recording_changes_no_output_and_no_gradient(name: str, training: bool):
-    """To the bit, dropout included."""
-
-    def outcome(record: bool) -> tuple[Tensor, list[Tensor | None]]:
-        model = make(name).train(training)
-        torch.manual_seed(3)
-        if record:
-            with attention_maps(model):
-                logits = model(SOURCE, TARGET, REAL)
-        else:
-            logits = model(SOURCE, TARGET, REAL)
-        logits.square().sum().backward()
-        return logits, [p.grad for p in model.parameters()]
-
-    plain, recorded = outcome(False), outcome(True)
-    assert torch.equal(plain[0], recorded[0])
-    for one, two in zip(plain[1], recorded[1], strict=True):
-        assert (one is None and two is None) or torch.equal(one, two)  # type: ignore[arg-type]
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_map_of_words_is_the_sum_over_columns_and_the_mean_over_rows(kind: AttentionKind):
+    inspection = inspected()
+    for layer, head in [(1, 1), (2, 4), (2, None), (None, None)]:
+        weights = inspection.weights(kind, layer, head)
+        queries, keys = inspection.queries_and_keys(kind)
+        expected = [
+            [
+                sum(float(weights[i, j]) for i in row.tokens for j in column.tokens) / len(row.tokens)
+                for column in keys.words
+            ]
+            for row in queries.words
+        ]
+        torch.testing.assert_close(inspection.map(kind, layer, head).weights, torch.tensor(expected))
+        assert torch.equal(inspection.map(kind, layer, head, subwords=True).weights, weights)
+    assert any(len(word.tokens) > 1 for word in inspection.target.words)  # the control: words are not subwords here
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("fails", [False, True])
-def test_every_kernel_is_given_back(name: str, fails: bool):
-    model = make(name)
-    layers = [module for module in model.modules() if hasattr(module, "kernel")]
-    kernels, names = [layer.kernel for layer in layers], list(model.state_dict())
-    before = model(SOURCE, TARGET)
-    try:
-        with attention_maps(model):
-            assert [layer.kernel for layer in layers] != kernels  # the control: they were borrowed
-            if fails:
-                raise RuntimeError
-    except RuntimeError:
-        assert fails
-    assert [layer.kernel for layer in layers] == kernels
-    assert list(model.state_dict()) == names
-    assert torch.equal(model(SOURCE, TARGET), before)
+def test_what_is_hidden_is_left_out_and_the_rest_keeps_its_proportions():
+    inspection = inspected()
+    whole, shown = (
+        inspection.map("cross", 2, 1, subwords=True, hide=hide) for hide in ((), ("special", "punctuation"))
+    )
+    rows, columns = (
+        [i for i, token in enumerate(side.tokens) if token.label not in {"</s>", ".", "␣"}]
+        for side in (inspection.target, inspection.source)
+    )
+    assert len(columns) < len(inspection.source.tokens) - 2
+    kept = whole.weights[rows][:, columns]
+    torch.testing.assert_close(shown.weights, kept / kept.sum(-1, keepdim=True))
+    assert "</s>" not in shown.rows + shown.columns
+    assert "without start, end and tags and punctuation, each row scaled" in shown.caption
+    assert "without" not in whole.caption
+    # The largest value keeps its sum, too.
+    whole, shown = (inspection.map("cross", aggregate="max", hide=hide) for hide in ((), ("special",)))
+    torch.testing.assert_close(shown.weights.sum(-1), whole.weights[:-1].sum(-1))
+    assert (whole.weights.sum(-1) > 1).all()
 
 
-def test_a_kernel_that_was_replaced_is_watched_too():
-    model = make("sinusoidal")
-    for module in model.modules():
-        if hasattr(module, "kernel"):
-            module.kernel = explicit
-    for layer, weights in maps_of(make("sinusoidal")).items():
-        torch.testing.assert_close(maps_of(model)[layer], weights)
-
-
-def test_every_call_is_recorded_while_decoding_step_by_step():
-    model = make("sinusoidal")
-    with attention_maps(model) as maps, torch.inference_mode():
-        state = model.start(SOURCE)
-        for token in TARGET.split(1, dim=1):
-            model.step(token, state)
-    whole = maps_of(model)["decoder.0.attention"]
-    steps = maps["decoder.0.attention"]
-    assert [weights.shape[-1] for weights in steps] == [1, 2, 3, 4]
-    for place, weights in enumerate(steps):
-        torch.testing.assert_close(weights[0, :, 0], whole[0, :, place, : place + 1])
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_cross_attention_has_a_row_and_a_column_for_the_end(name: str):
-    weights = cross_attention(make(name), [5, 6, 7], [8, 9])
-    layers, heads = (3, 4) if name in TRANSFORMERS else (1, 1)
-    if name == "additive":
-        heads = 2
-    assert weights.shape == (layers, heads, 3, 4)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(layers, heads, 3))
+def test_hidden_subwords_do_not_count_in_their_words():
+    inspection = inspected()
+    subwords, words = (inspection.map("cross", 1, 1, subwords=by, hide=["punctuation"]) for by in (True, False))
+    assert words.columns == [*TEXT.split(), "</s>"]  # no word here is nothing but punctuation
+    word, hidden = inspection.source.words[1], inspection.source.hidden(["punctuation"])
+    kept = [i - len([j for j in hidden if j < i]) for i in word.tokens if i not in hidden]
+    assert (word.label, len(word.tokens) - len(kept)) == ("rabbit.", 1)
+    end = subwords.weights[-1]  # EOS is a row of words and of subwords
+    torch.testing.assert_close(words.weights[-1, 1], end[kept].sum())
 
 
 @pytest.mark.parametrize(
-    "config", [dataclasses.replace(TINY, decoder_layers=0), RecurrentConfig(d_model=16, attention="none")]
+    ("label", "expected"), [(".", True), ("␣...", True), ("␣", True), ("a.", False), ("</s>", False), ("+", True)]
 )
-def test_a_model_without_attention_over_the_source_says_so(config: TransformerConfig | RecurrentConfig):
-    with pytest.raises(ValueError, match="no attention over the source"):
-        cross_attention(build(config, 12).eval(), [5], [6])
+def test_punctuation_is_told_from_words(label: str, expected: bool):
+    assert is_punctuation(label) == expected
 
 
-# Words.
+def test_a_tag_is_a_token_a_word_and_special():
+    inspection = inspect(make(), TEXT, TRANSLATION, tag="ko")
+    assert inspection.source.tokens[0].label == inspection.source.words[0].label == "<tag:ko>"
+    assert inspection.source.hidden(["special"]) == {0, len(inspection.source.ids)}
+    assert inspection.source.text == TEXT
 
 
-def test_words_are_split_at_spaces_and_the_end_is_one(tokenizer: Tokenizer):
-    ids = tokenizer.encode("The dog sees 12 cats.")
-    found = words(tokenizer, ids)
-    assert [word.label for word in found[:-2]] == ["The", "dog", "sees", "12"]
-    assert found[-2].label == "cats."
-    assert found[-1] == Word("</s>", range(len(ids), len(ids) + 1))
+# Aggregates.
 
 
-@pytest.mark.parametrize("text", ["", "a", "  a  b ", "가 나", "\0", "x" * 50, "\u2028", "😀 e\u0301"])
-@pytest.mark.parametrize("label", [words, subwords])
-def test_every_token_belongs_to_one_label(tokenizer: Tokenizer, text: str, label):
-    ids = tokenizer.encode(text)
-    found = label(tokenizer, ids)
-    assert [place for word in found for place in word.tokens] == list(range(len(ids) + 1))
-    assert all(word.label for word in found)
+def random_maps(*sizes: int, causal: bool = False) -> Tensor:
+    scores = torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)), dtype=torch.float64)
+    return (scores.masked_fill(~torch.ones(sizes[-2:]).tril().bool(), -math.inf) if causal else scores).softmax(-1)
 
 
-def test_rows_of_words_still_sum_to_one(tokenizer: Tokenizer):
-    source, target = tokenizer.encode("The dog sees 12 cats."), tokenizer.encode("개가 고양이를 봐요.")
-    torch.manual_seed(0)
-    weights = torch.rand(3, 2, len(target) + 1, len(source) + 1).softmax(-1)
-    found = by_word(weights, words(tokenizer, target), words(tokenizer, source))
-    assert found.shape == (3, 2, len(words(tokenizer, target)), len(words(tokenizer, source)))
-    torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:-1]))
-    # The control: with the mean over source tokens, as over target tokens, they do not.
-    swapped = by_word(weights.mT, words(tokenizer, source), words(tokenizer, target)).mT
-    assert not torch.allclose(swapped.sum(-1), torch.ones(swapped.shape[:-1]))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("layer", "head"), [(None, None), (2, None), (None, 3), (1, 2)])
+def test_aggregates_are_what_a_loop_finds(kind: AttentionKind, layer: int | None, head: int | None):
+    inspection, maps = inspected(), inspected().maps(kind)
+    chosen = [
+        maps[i, j]
+        for i in range(len(maps))
+        for j in range(maps.size(1))
+        if layer in (None, i + 1) and head in (None, j + 1)
+    ]
+    torch.testing.assert_close(inspection.weights(kind, layer, head), sum(chosen) / len(chosen))
+    assert torch.equal(inspection.weights(kind, layer, head, "max"), reduce(torch.maximum, chosen))
 
 
-def test_words_take_the_sum_of_their_columns_and_the_mean_of_their_rows():
-    weights = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
-    one, two = Word("", range(2)), Word("", range(2, 3))
-    torch.testing.assert_close(by_word(weights, [Word("", range(2))], [one, two]), torch.tensor([[0.5, 0.5]]))
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+@pytest.mark.parametrize("layer", [1, 2, None])
+def test_a_rollout_is_the_product_of_the_layers(kind: AttentionKind, layer: int | None):
+    maps = inspected().maps(kind).double()
+    expected = torch.eye(maps.size(-1), dtype=torch.float64)
+    for weights in maps[:layer]:
+        expected = (0.5 * weights.mean(0) + 0.5 * torch.eye(len(expected))) @ expected
+    torch.testing.assert_close(inspected().weights(kind, layer, aggregate="rollout").double(), expected)
 
 
-# Figures.
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_a_rollout_across_is_a_product_of_matrices_over_both_sentences(layers: int):
+    """All tokens of both sentences as one row: a decoder layer is two matrices over it, the encoder one more."""
+    s, t = 4, 3
+    encoder, decoder = random_maps(2, 3, s, s), random_maps(layers, 3, t, t, causal=True)
+    cross = random_maps(layers, 3, t, s)
+    product = torch.eye(s + t, dtype=torch.float64)
+    product[:s, :s] = aggregates.rollout(encoder)
+    for own, across in zip(decoder.mean(1), cross.mean(1), strict=True):
+        for mixing in (torch.cat([torch.zeros(t, s), own], 1), torch.cat([across, torch.zeros(t, t)], 1)):
+            step = torch.eye(s + t, dtype=torch.float64)
+            step[s:] = (step[s:] + mixing) / 2
+            product = step @ product
+    source, target = product[s:, :s], product[s:, s:]
+    torch.testing.assert_close(target.sum(-1), torch.full((t,), 2.0**-layers, dtype=torch.float64))
+    rollout = aggregates.cross_rollout(encoder, decoder, cross)
+    torch.testing.assert_close(rollout, source / source.sum(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_labels_that_do_not_fit_the_weights_are_refused(tmp_path: Path, rows: int):
-    with pytest.raises(ValueError, match="weights are"):
-        heat_map(tmp_path / "map.svg", torch.eye(2), ["a"] * rows, ["a", "b"], "")
-    assert not (tmp_path / "map.svg").exists()
-
-
-@pytest.mark.parametrize(("size", "format"), [(1, "svg"), (1, "png"), (5, "pdf"), (50, "svg")])
-def test_a_figure_of_any_size_can_be_drawn(tmp_path: Path, size: int, format: str):
-    labels = ["a long label that has to be shortened " * 3] * size
-    heat_map(tmp_path / f"map.{format}", torch.eye(size), labels, labels, "title", "caption")
-    assert (tmp_path / f"map.{format}").stat().st_size > 1000
-
-
-@pytest.mark.parametrize("name", ["map", "map.jpg", "map.svg.txt", ".svg"])
-def test_a_figure_in_an_unknown_format_is_refused(name: str):
-    with pytest.raises(UsageError, match="a figure's name ends in one of"):
-        check_format(Path(name))
-    check_format(Path("map.SVG"))
-
-
-@pytest.fixture(scope="module")
-def translator(trained: Path) -> Translator:
-    return Translator.load(trained, SearchConfig(beam=1))
+def test_a_rollout_across_goes_up_to_the_layer_that_is_asked_for():
+    inspection = inspected()
+    expected = aggregates.cross_rollout(inspection.encoder, inspection.decoder[:2], inspection.cross[:2])
+    assert torch.equal(inspection.weights("cross", 2, aggregate="rollout"), expected)
+    assert not torch.allclose(inspection.weights("cross", aggregate="rollout"), expected)
 
 
 @pytest.mark.parametrize(
-    ("which", "says"),
+    ("name", "asked", "message"),
     [
-        ({"layer": 2}, "layer 2: the model has layers 1 to 1"),
-        ({"layer": 0}, "layer 0"),
-        ({"layer": -1}, "layer -1"),
-        ({"head": 3}, "head 3: the model has heads 1 to 2"),
-        ({"head": 0}, "head 0"),
+        ("sinusoidal", {"kind": "encoder", "layer": 3}, "layer 3: the model has layers 1 to 2"),
+        ("sinusoidal", {"kind": "cross", "layer": 0}, "layer 0"),
+        ("sinusoidal", {"kind": "cross", "layer": -1}, "layer -1"),
+        ("sinusoidal", {"kind": "cross", "head": 5}, "head 5: the model has heads 1 to 4"),
+        ("sinusoidal", {"kind": "cross", "head": 1, "aggregate": "rollout"}, "choose no head"),
+        ("lstm, dot", {"kind": "encoder"}, "no encoder self-attention"),
+        ("lstm, dot", {"kind": "cross", "aggregate": "rollout"}, "which this model does not have"),
+        ("gru without attention", {"kind": "cross"}, "no cross-attention"),
     ],
 )
-def test_a_layer_or_head_that_is_not_there_is_refused(translator: Translator, tmp_path: Path, which: dict, says: str):
-    with pytest.raises(UsageError, match=says):
-        draw_cross_attention(translator, "The dog", tmp_path / "map.svg", **which)
-    assert not (tmp_path / "map.svg").exists()
+def test_what_the_model_does_not_have_is_refused(name: str, asked: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message):
+        inspected(name).weights(**asked)
 
 
-def test_a_sentence_too_long_for_a_picture_is_refused(translator: Translator, tmp_path: Path):
-    with pytest.raises(UsageError, match="tokens; an inspection takes at most"):
-        draw_cross_attention(translator, "The dog " * 600, tmp_path / "map.svg")
+def test_to_hide_everything_is_refused():
+    inspection = inspect(make(), "...", TRANSLATION)
+    with pytest.raises(UsageError, match="nothing is left"):
+        inspection.map("cross", hide=["special", "punctuation"])
 
 
-def test_a_model_without_attention_has_no_picture(tmp_path: Path, tokenizer: Tokenizer):
-    model = build(dataclasses.replace(TINY_RECURRENT, attention="none"), len(tokenizer)).eval()
-    with pytest.raises(DragomanError, match="no cross-attention"):
-        draw_cross_attention(Translator(model, tokenizer), "The dog", tmp_path / "map.svg", translation="개")
+# Positions.
 
 
-@pytest.mark.parametrize("translation", [None, "개가 고양이를 봐요.", ""])
-def test_a_picture_is_of_the_translation_that_is_returned(
-    translator: Translator, tmp_path: Path, pairs: list[Pair], translation: str | None
-):
-    own = translator.translate([pairs[0][0]])[0].text
-    found = draw_cross_attention(translator, pairs[0][0], tmp_path / "map.svg", translation=translation, pieces=True)
-    assert found == (own if translation is None else translation)
-    assert (tmp_path / "map.svg").is_file()
+@pytest.mark.parametrize("name", MODELS)
+def test_positions_are_a_plain_softmax(name: str):
+    inspection, model = inspected(name), make(name).model
+    with torch.no_grad():
+        log_p = model(*model_input(inspection))[0].double().log_softmax(-1)
+    assert [position.token_id for position in inspection.positions] == [*inspection.target.ids, EOS]
+    assert [position.token for position in inspection.positions] == [word.label for word in inspection.target.tokens]
+    for position, row in zip(inspection.positions, log_p.tolist(), strict=True):
+        assert position.probability == pytest.approx(math.exp(row[position.token_id]), rel=1e-4)
+        assert position.rank == sorted(row, reverse=True).index(row[position.token_id]) + 1
+        assert position.entropy == pytest.approx(-sum(math.exp(x) * x for x in row), rel=1e-4)
+        best = sorted(range(len(row)), key=lambda token: -row[token])[:5]
+        assert [other.token_id for other in position.alternatives] == best
+        for other in position.alternatives:
+            assert other.probability == pytest.approx(math.exp(row[other.token_id]), rel=1e-4)
+            assert other.token == small_tokenizer().pieces[other.token_id].replace(" ", "␣")
 
 
-# Layers.
+def test_greedy_search_chooses_the_most_probable_token_everywhere():
+    inspection = inspect(make(beam=1), TEXT, alternatives=2)
+    finished = inspection.tree.nodes[inspection.tree.winner].fate == "finished"
+    for position in inspection.positions if finished else inspection.positions[:-1]:
+        assert position.rank == 1
+        assert position.alternatives[0].token_id == position.token_id
+        assert len(position.alternatives) == 2
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_the_output_of_every_layer_is_seen_and_nothing_changes(name: str):
-    model = make(name)
-    before = model(SOURCE, TARGET, REAL)
-    with layer_outputs(model) as seen:
-        assert torch.equal(model(SOURCE, TARGET, REAL), before)
-    assert seen.encoder.shape == (2, 2, 5, 16)
-    assert seen.decoder.shape == (3, 2, 4, 16)
-    assert not seen.encoder[:, 1, 3:].any()
-    assert not seen.decoder[:, 1, 2:].any()
-    # The last one is what the model goes on with.
-    torch.testing.assert_close(model.output(model.decoder_norm(seen.decoder[-1]))[REAL], before)
+# What is inspected.
 
 
-def test_layers_are_not_watched_any_more_after_an_error():
-    model = make("sinusoidal")
-    with pytest.raises(RuntimeError), layer_outputs(model) as seen:
-        raise RuntimeError
-    model(SOURCE, TARGET)
-    assert seen.encoder_layers == []
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_target_is_what_the_search_finds(name: str, beam: int):
+    translator = make(name, beam=beam)
+    inspection = inspect(translator, TEXT, name="toy")
+    hypothesis = translator.search_ids([small_tokenizer().encode(TEXT)])[0]
+    assert inspection.target.ids == hypothesis.tokens
+    assert (inspection.model, inspection.version) == ("toy", dragoman.__version__)
+    assert inspection.alignment == translator.alignment
+    assert (inspection.alignment is None) == (name not in ATTENTIVE)
 
 
-def test_a_pool_of_layers_begins_as_their_mean_and_learns():
-    model, pool = make("sinusoidal"), WeightedLayerPool(2)
-    with layer_outputs(model) as seen:
-        model(SOURCE, TARGET)
-    torch.testing.assert_close(pool(seen.encoder), seen.encoder.mean(0))
-    pool(seen.encoder).square().sum().backward()
-    assert pool.weights.grad is not None
-    assert pool.weights.grad.any()
-    assert model.source_embedding.weight.grad is not None
+@pytest.mark.parametrize("name", ["sinusoidal", "gru, additive"])
+def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
+    translator = make(name, beam=4, coverage_penalty=5.0)
+    inspection, (chosen,) = inspect(translator, TEXT), translator.search_ids([small_tokenizer().encode(TEXT)])
+    assert inspection.tree is not None
+    winner = [inspection.tree.nodes[number].token for number in inspection.tree.path[1:]]
+    assert winner == [*chosen.tokens, *[EOS] * chosen.finished]
+    assert inspection.target.ids == chosen.tokens
 
 
-# Cost.
+def test_the_alignment_is_the_one_that_was_measured():
+    measured, bare = AlignmentHead(2, 3, 0.5, 10), make()
+    translator = Translator(bare.model, bare.tokenizer, alignment=measured)
+    assert inspect(translator, TEXT, TRANSLATION).alignment == measured
 
 
-@pytest.mark.parametrize("share", ["all", "embeddings", "output", "none"])
-@pytest.mark.parametrize("kind", ["sinusoidal", "relative", "additive", "lstm, dot", "gru, additive"])
-def test_parts_add_up_to_the_parameters_each_counted_once(kind: str, share: str):
-    model = build(dataclasses.replace(MODELS[kind], share=share), 50)
-    found = cost(model)
-    assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
-    assert sum(found.parts.values()) == found.parameters
-    assert (found.weights, found.training) == (4 * found.parameters, 16 * found.parameters)
+def test_a_given_translation_is_the_target_and_has_no_tree():
+    inspection = inspected()
+    assert (inspection.source.text, inspection.target.text) == (TEXT, TRANSLATION)
+    assert inspection.tree is None
+    assert len(inspect(make(), TEXT, "").positions) == 1
 
 
-def test_the_parameters_of_a_preset_are_those_of_the_formula():
-    """Sections 3.2 to 3.4: one shared embedding, attention without and feed-forward with biases, layer norms."""
-    for name in ("base", "big"):
-        model = PRESETS[name].model
-        assert isinstance(model, TransformerConfig)
-        d, d_ff, n, words_ = model.d_model, model.feed_forward.d_ff, model.encoder_layers, 37_000
-        attention, feed_forward, norm = 4 * d * d, 2 * d * d_ff + d_ff + d, 2 * d
-        layers = n * (attention + feed_forward + 2 * norm) + n * (2 * attention + feed_forward + 3 * norm)
-        with torch.device("meta"):
-            assert cost(build(model, words_)).parameters == words_ * d + layers
+def test_a_search_can_begin_with_a_prefix():
+    inspection, prefix = inspect(make(), TEXT, prefix="말 3"), small_tokenizer().encode("말 3")
+    assert inspection.target.ids[: len(prefix)] == prefix
+    assert [inspection.tree.nodes[number].token for number in inspection.tree.path][1 : len(prefix) + 1] == prefix
+    assert inspect(make(), TEXT).target.ids[: len(prefix)] != prefix  # the control
 
 
-def test_operations_are_two_per_weight_that_a_token_meets():
-    d, d_ff, vocabulary = 16, 32, 50
-    found = cost(build(TINY, vocabulary))
-    encoder = 4 * d * d + 2 * d * d_ff
-    memory = 2 * d * d  # keys and values of the memory, once per source token
-    decoder = 4 * d * d + 2 * d * d + 2 * d * d_ff + vocabulary * d
-    assert found.source_flops == 2 * (encoder + memory)
-    assert found.target_flops == 2 * decoder
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("  ", {}, "no text to inspect"),
+        ("The dog " * 600, {}, "tokens; an inspection takes at most"),
+        ("The dog", {"translation": "개 " * 2000}, "an inspection takes fewer than"),
+        ("The dog", {"translation": "개", "prefix": "개"}, "not both"),
+    ],
+)
+def test_what_cannot_be_inspected_is_refused(text: str, options: dict[str, str], message: str):
+    with pytest.raises(UsageError, match=message):
+        inspect(make(), text, **options)
+
+
+def test_a_search_that_fills_learned_positions_is_refused():
+    """Its last token would have no position to be read at."""
+    tokenizer = small_tokenizer()
+    model = build(dataclasses.replace(DEEP, positions="learned", max_length=16), len(tokenizer)).eval()
+    full, short = SearchConfig(beam=1, extra_length=50, min_length=15), SearchConfig(beam=1, extra_length=2)
+    with pytest.raises(UsageError, match="an inspection takes fewer than 16"):
+        inspect(Translator(model, tokenizer, full), "a")
+    assert len(inspect(Translator(model, tokenizer, short), "a").target.ids) <= 5  # the control
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inspecting_changes_no_translation(name: str):
+    translator = make(name)
+    ids = model_input(inspected(name))
+    with torch.no_grad():
+        before, translated = translator.model(*ids), translator.translate([TEXT])
+        inspect(translator, TEXT)
+        assert torch.equal(translator.model(*ids), before)
+    assert translator.translate([TEXT]) == translated
+
+
+# Leaving words out.
+
+
+@pytest.mark.parametrize("by_subwords", [False, True])
+@pytest.mark.parametrize("name", ["sinusoidal", "gru without attention"])
+def test_a_drop_is_what_scoring_by_hand_finds(name: str, by_subwords: bool):
+    inspection, model = inspected(name), make(name).model
+    table = occlusion(model, inspection, subwords=by_subwords)
+    source, target = ((s.tokens if by_subwords else s.words) for s in (inspection.source, inspection.target))
+    assert table.source == [word.label for word in source[:-1]]
+    assert table.target == [word.label for word in target]
+    assert table.drop.shape == (len(source) - 1, len(target))
+
+    def by_hand(left_out: Word | None) -> list[float]:
+        kept = [id for i, id in enumerate(inspection.source.ids) if left_out is None or i not in left_out.tokens]
+        with torch.no_grad():
+            log_p = model(torch.tensor([[*kept, EOS]]), model_input(inspection)[1])[0].log_softmax(-1)
+        tokens = [*inspection.target.ids, EOS]
+        return [math.prod(math.exp(log_p[i, tokens[i]]) for i in word.tokens) for word in target]
+
+    assert table.probability.tolist() == pytest.approx(by_hand(None), rel=1e-3)
+    for row, drop, word in zip(table.without.tolist(), table.drop, source, strict=False):
+        assert row == pytest.approx(by_hand(word), rel=1e-3)
+        assert torch.equal(drop, table.probability - torch.tensor(row))
+    assert (table.drop.abs() / table.probability).max() > 0.05  # the control: something depends on the source
+
+
+# The layout of others.
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "lstm, dot"])
+def test_the_layout_is_that_of_hugging_face(name: str):
+    inspection = inspected(name)
+    s, t, heads = len(inspection.source.ids) + 1, len(inspection.target.ids) + 1, inspection.cross.size(1)
+    shapes = [
+        [tuple(w.shape) for w in layers]
+        for layers in (inspection.encoder_attentions, inspection.decoder_attentions, inspection.cross_attentions)
+    ]
+    layers = (2, 3, 3) if name in TRANSFORMERS else (0, 0, 1)
+    assert shapes == [n * [(1, heads, *size)] for n, size in zip(layers, ((s, s), (t, t), (t, s)), strict=True)]
+    assert torch.equal(torch.cat(inspection.cross_attentions), inspection.cross)
+    assert (len(inspection.encoder_tokens), len(inspection.decoder_tokens)) == (s, t)
+    assert (inspection.encoder_tokens[-1], inspection.decoder_tokens[0]) == ("</s>", "<s>")
+
+
+@pytest.mark.parametrize("view", ["head_view", "model_view"])
+def test_bertviz_shows_the_same_numbers(view: str):
+    bertviz = pytest.importorskip("bertviz", reason="BertViz is not installed: pip install bertviz==1.4.1 ipython")
+    even = dataclasses.replace(DEEP, encoder_layers=3)  # BertViz shows as many layers of all kinds as the encoder has
+    model = Translator(build(even, len(small_tokenizer())).eval(), small_tokenizer())
+    inspection = inspect(model, TEXT, TRANSLATION)
+    page = getattr(bertviz, view)(
+        encoder_attention=inspection.encoder_attentions,
+        decoder_attention=inspection.decoder_attentions,
+        cross_attention=inspection.cross_attentions,
+        encoder_tokens=inspection.encoder_tokens,
+        decoder_tokens=inspection.decoder_tokens,
+        html_action="return",
+    ).data
+    shown = json.JSONDecoder().raw_decode(page, page.index('{"attention"'))[0]["attention"]
+    assert [table["name"] for table in shown] == ["Encoder", "Decoder", "Cross"]
+    sides = [
+        (inspection.encoder_tokens, inspection.encoder_tokens),
+        (inspection.decoder_tokens, inspection.decoder_tokens),
+        (inspection.decoder_tokens, inspection.encoder_tokens),
+    ]
+    for table, kind, side in zip(shown, KINDS, sides, strict=True):
+        assert torch.equal(torch.tensor(table["attn"]), inspection.maps(kind))
+        assert (table["left_text"], table["right_text"]) == side
+
+
+def test_a_trained_model_is_inspected_from_its_folder(trained: Path):
+    translator = dragoman.Translator.load(trained, SearchConfig(beam=2))
+    inspection = dragoman.inspect(translator, TEXT)
+    assert isinstance(inspection, dragoman.Inspection)
+    assert inspection.target.ids == translator.search_ids([inspection.source.ids])[0].tokens
+    assert inspection.tree is not None

@@ -241,7 +241,7 @@ def test_damaged_lines_are_told(plot: Callable[..., Ran]):
         ("first nowhere", 1, "nowhere: no such run folder"),
         ("first/metrics.jsonl", 1, "first/metrics.jsonl: no such run folder"),
         ("young", 1, "young/metrics.jsonl: no metrics yet"),
-        ("other", 1, "other: no run folder"),
+        ("other", 1, "other: not a run folder"),
         ("empty", 1, "empty/metrics.jsonl: no metrics yet"),
         ("first --out curves.jpg", 2, "curves.jpg: a figure's name ends in one of .svg"),
         ("first --out curves", 2, "curves: a figure's name ends in one of .svg"),

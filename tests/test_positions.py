@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from conftest import gap
-from dragoman.inspection.attention import attention_maps
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.packing import Packing
 from dragoman.model.positions import FIRST_PLACES, POSITIONS, Relative, sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
@@ -408,9 +408,9 @@ def across(positions: str, source: Tensor, target: Tensor) -> Tensor:
     """What attention over the source sees of a model whose words are all the same: (H, T, S)."""
     model = model_with(positions)
     model.encoder = torch.nn.ModuleList()  # what the source's words look like is the same at all its places
-    with attention_maps(model) as maps:
-        model(source, target)
-    return maps["decoder.0.cross_attention"][0][0]
+    capture = AttentionCapture(model)
+    capture.run(source, target)
+    return capture.weights["cross"][0][0]
 
 
 def test_attention_over_the_source_knows_distances_where_it_is_turned():

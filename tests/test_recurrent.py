@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import gap
-from dragoman.inspection.attention import attention_maps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dragoman.config import RecurrentConfig
 from dragoman.errors import UsageError
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.recurrent import ACTIVATIONS, PlainRNN, Recurrence, Recurrent
 
 PAD, WORDS = 0, 11
@@ -280,9 +280,9 @@ def context_and_weights(model: Recurrent) -> tuple[Tensor, Tensor, Tensor, Tenso
     """The decoder's states, its context, the encoder's states, and the weights."""
     asked: list[Tensor] = []
     model.attention.register_forward_hook(lambda module, given, context: asked.extend([given[0], context]))
-    with attention_maps(model) as maps:
-        model(SOURCE, TARGET)
-    return asked[0], asked[1], model.start(SOURCE).memory, maps["attention"][0][:, 0]
+    capture = AttentionCapture(model)
+    capture.run(SOURCE, TARGET)
+    return asked[0], asked[1], model.start(SOURCE).memory, capture.weights["cross"][0][:, 0]
 
 
 @pytest.mark.parametrize("cell", CELLS)

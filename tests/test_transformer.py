@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import gap
-from dragoman.inspection.attention import attention_maps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from dragoman.config.presets import BASE, BIG
 from dragoman.errors import UsageError
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
 from dragoman.model.attention import explicit, fused
+from dragoman.model.capture import AttentionCapture
 from dragoman.model.dropout import Dropout
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions, Relative, sinusoids
@@ -836,9 +836,9 @@ def test_the_weights_of_a_pool_sum_to_1_and_learn():
 
 def test_cross_attention_looks_at_the_source_without_its_padding():
     model = little()
-    with attention_maps(model) as maps:
-        model(SOURCE, TARGET)
-    weights = maps["decoder.1.cross_attention"][0]
+    capture = AttentionCapture(model)
+    capture.run(SOURCE, TARGET)
+    weights = capture.weights["cross"][1]
     real = (SOURCE != PAD)[:, None, None, :].expand(3, 2, 4, 5)
     assert weights.shape == (3, 2, 4, 5)
     assert torch.equal(weights > 0, real)
@@ -981,11 +981,11 @@ def restricted(model: Transformer, radius: int) -> None:
 
 def test_attention_may_be_restricted_to_neighbours():
     model = runs_and_differs(lambda model: restricted(model, 1))
-    with attention_maps(model) as maps:
-        model(SOURCE[:1], TARGET)
+    capture = AttentionCapture(model)
+    capture.run(SOURCE[:1], TARGET)
     places = torch.arange(5)
     near = ((places[:, None] - places).abs() <= 1).expand(1, 2, 5, 5)
-    assert torch.equal(maps["encoder.0.attention"][0] > 0, near)
+    assert torch.equal(capture.weights["encoder"][0] > 0, near)
     assert gap(step_by_step(model, SOURCE, TARGET, [1, 3]), model(SOURCE, TARGET)) <= 1e-12
 
 

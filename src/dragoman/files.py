@@ -59,6 +59,10 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
         sync(draft)
         draft.replace(path)
         sync(path.parent)
+    except OSError as error:
+        if error.errno and error.filename in (None, draft, str(draft)):  # a failed write names no file
+            error.filename = str(path)
+        raise
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

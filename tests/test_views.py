@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what was seen, and it can be told without colours."""
+"""Views: what is drawn is what was inspected, and it can be read without colours."""
 
 import dataclasses
 import io
@@ -15,39 +15,49 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from conftest import TINY
+from conftest import tiny_transformer
 from PIL import Image
 from torch import Tensor
 
 from dragoman.cli import main
-from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
+from dragoman.config import RecurrentConfig, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import UsageError
 from dragoman.files import new_folder
 from dragoman.inspection.figure import (
     FORMATS,
-    Picture,
+    Figure,
+    check_format,
     labelled_map,
     pyplot,
     save,
-    short_number,
-    signed,
     two_digits,
-    wrapped,
+    wrap_caption,
 )
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.plots import maps, positions, tables, trees
-from dragoman.inspection.views import STATISTICS, View, attention_grid, attention_map, head_table, picture
+from dragoman.inspection.plots.maps import tile
+from dragoman.inspection.plots.positions import added_positions, position_figure
+from dragoman.inspection.plots.tables import number_table
+from dragoman.inspection.plots.trees import FRAMES, MAX_ROWS, MAX_STEPS, shown_steps, tree_figure
+from dragoman.inspection.views import (
+    STATISTICS,
+    View,
+    attention_grid,
+    attention_map,
+    draw_cross_attention,
+    head_table,
+    view_figure,
+)
 from dragoman.model import Model, build
 from dragoman.model.positions import sinusoids
 from dragoman.model_folder import write_model
 from dragoman.translation.translator import Translator
 
 SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
-DEEP = dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2, attention=AttentionConfig(heads=2))
+DEEP = tiny_transformer(encoder_layers=2, decoder_layers=2)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 VIEWS: tuple[View, ...] = get_args(View)
 
@@ -74,7 +84,7 @@ def searched(translator: Translator) -> Inspection:
     return inspect(translator, SENTENCE, name="toy")
 
 
-def drawn(shown: Picture) -> Any:
+def drawn(shown: Figure) -> Any:
     """The figure, to be read back."""
     figure = pyplot().figure(figsize=shown.size, layout="constrained")
     shown.draw(figure)
@@ -93,10 +103,10 @@ def labels(axes: Any) -> tuple[list[str], list[str]]:
     ]
 
 
-def view(translator: Translator, inspection: Inspection, name: View, **changes: Any) -> Picture:
+def view(translator: Translator, inspection: Inspection, name: View, **changes: Any) -> Figure:
     if name == "map":
         return attention_map(inspection, "cross", **changes)
-    return picture(translator, inspection, name, "cross", pieces=False)
+    return view_figure(translator, inspection, name, "cross", subwords=False)
 
 
 # One map.
@@ -125,13 +135,12 @@ def with_patterns(model: Model) -> dict[tuple[int, int], Tensor]:
     return patterns
 
 
-@pytest.mark.parametrize("layer", [1, 2])
-@pytest.mark.parametrize("head", [1, 2])
+@pytest.mark.parametrize(("layer", "head"), [(1, 1), (1, 2), (2, 1)])
 def test_a_head_made_by_hand_is_drawn_and_labelled_right(tokenizer: Tokenizer, layer: int, head: int):
     translator = make(tokenizer)
     patterns = with_patterns(translator.model)
     inspection = inspect(translator, SENTENCE, TRANSLATION, name="toy")
-    figure = drawn(attention_map(inspection, "cross", layer, head, pieces=True))
+    figure = drawn(attention_map(inspection, "cross", layer, head, subwords=True))
     rows = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(TRANSLATION)] + ["</s>"]
     columns = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(SENTENCE)] + ["</s>"]
     wanted = patterns[layer - 1, head - 1][: len(rows), : len(columns)]
@@ -141,33 +150,16 @@ def test_a_head_made_by_hand_is_drawn_and_labelled_right(tokenizer: Tokenizer, l
     assert not torch.allclose(image(figure.axes[0]), other)  # the control
 
 
-def test_words_are_drawn_with_the_sum_of_their_columns_and_the_mean_of_their_rows(given: Inspection):
-    figure = drawn(attention_map(given, "cross", 2, 1))
-    rows, columns = labels(figure.axes[0])
-    assert rows == ["개가", "고양이", "12마리를", "봐요.", "</s>"]
-    assert columns == ["The", "dog", "sees", "12", "cats.", "</s>"]
-    weights = given.cross[1, 0]
-    for y, row in enumerate(given.target.words):
-        for x, column in enumerate(given.source.words):
-            part = weights[row.tokens.start : row.tokens.stop, column.tokens.start : column.tokens.stop]
-            assert float(image(figure.axes[0])[y, x]) == pytest.approx(float(part.sum(-1).mean()), abs=1e-6)
-
-
-def test_small_maps_tell_their_numbers(given: Inspection):
+def test_small_maps_show_their_numbers(given: Inspection):
     axes = drawn(attention_map(given, "cross", 1, 2)).axes[0]
-    values = image(axes)
-    told = {text.get_position(): text.get_text() for text in axes.texts}
-    assert told == {(x, y): short_number(v) for y, row in enumerate(values.tolist())
-                    for x, v in enumerate(row) if v >= 0.05}  # fmt: skip
-    assert short_number(0.714) == ".71"
-    assert short_number(0.999) == "1"
-    assert short_number(-0.3, with_sign=True) == "−0.30"
-    assert [two_digits(value) for value in (-0.001, -0.3, 2.0)] == ["0.00", "−0.30", "2.00"]
+    numbers = {text.get_position(): float(text.get_text()) for text in axes.texts}
+    cells = {(x, y): v for y, row in enumerate(image(axes).tolist()) for x, v in enumerate(row) if v >= 0.05}
+    assert numbers == {cell: pytest.approx(value, abs=0.00501) for cell, value in cells.items()}
 
 
 def test_without_a_layer_the_last_one_is_drawn_and_with_an_aggregate_all(given: Inspection):
     def shown(*which: Any) -> Tensor:
-        return image(drawn(attention_map(given, "cross", *which, pieces=True)).axes[0])
+        return image(drawn(attention_map(given, "cross", *which, subwords=True)).axes[0])
 
     torch.testing.assert_close(shown(), given.cross[1].mean(0))
     torch.testing.assert_close(shown(1), given.cross[0].mean(0))
@@ -179,11 +171,11 @@ def test_without_a_layer_the_last_one_is_drawn_and_with_an_aggregate_all(given: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_heads_are_drawn_each_in_its_place(given: Inspection, kind: Any):
-    figure = drawn(attention_grid(given, kind, pieces=True))
+def test_all_heads_are_drawn_each_in_its_cell(given: Inspection, kind: Any):
+    figure = drawn(attention_grid(given, kind, subwords=True))
     weights, mosaic = given.maps(kind), image(figure.axes[0])
     rows, columns = weights.shape[-2:]
-    high, wide = maps.tiled(weights)[1]
+    high, wide = tile(weights)[1]
     for layer in range(2):
         for head in range(2):
             corner = mosaic[layer * high : layer * high + rows, head * wide : head * wide + columns]
@@ -193,24 +185,9 @@ def test_all_heads_are_drawn_each_in_its_place(given: Inspection, kind: Any):
     assert figure.axes[0].images[0].get_clim() == (0, float(weights.max()))
 
 
-def test_the_words_stand_once_for_each_layer_and_head_of_a_grid(given: Inspection):
-    axes = drawn(attention_grid(given, "cross")).axes[0]
+def test_a_grid_is_labelled_by_its_words(given: Inspection):
     rows, columns = ["개가", "고양이", "12마리를", "봐요.", "</s>"], ["The", "dog", "sees", "12", "cats.", "</s>"]
-    assert labels(axes) == (rows * 2, columns * 2)
-    high, wide = maps.tiled(torch.zeros(2, 2, 5, 6))[1]
-    assert list(axes.get_yticks()) == [*range(5), *range(high, high + 5)]
-    assert list(axes.get_xticks()) == [*range(6), *range(wide, wide + 6)]
-    above, beside = axes.child_axes
-    assert labels(above)[1] == ["1", "2"]
-    assert labels(beside)[0] == ["1", "2"]
-    assert list(above.get_xticks()) == [2.5, wide + 2.5]
-
-
-def test_words_that_could_not_be_read_are_left_out_of_a_grid(given: Inspection):
-    words = [str(number) for number in range(60)]
-    axes = drawn(maps.grid(torch.rand(2, 2, 60, 60), words, words, "", "")).axes[0]
-    assert labels(axes) == ([], [])
-    assert labels(axes.child_axes[0])[1] == ["1", "2"]
+    assert labels(drawn(attention_grid(given, "cross")).axes[0]) == (rows * 2, columns * 2)
 
 
 # The search.
@@ -219,54 +196,44 @@ def test_words_that_could_not_be_read_are_left_out_of_a_grid(given: Inspection):
 def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
     tree = searched.tree
     assert tree
-    axes = drawn(trees.beam_tree(tree, "")).axes[0]
-    told = {(round(x), round(y)): text for text in axes.texts for x, y in [text.get_position()]}
-    path = set(tree.path)
-    rows: dict[int, int] = {}
-    seen, columns = set(), trees.shown_steps(tree.steps)
+    texts = [text.get_text().replace("−", "-").split("\n") for text in drawn(tree_figure(tree, "")).axes[0].texts]
+    shown, rows = shown_steps(tree.steps), dict.fromkeys(range(tree.steps + 1), 0)
     for number, node in enumerate(tree.nodes):
-        row = rows[node.step] = rows.get(node.step, -1) + 1
-        if node.step not in columns or row >= trees.MOST_ROWS:
-            continue
-        text = told[columns[node.step], row]
-        seen.add(node.fate)
-        assert (text.get_bbox_patch().get_linewidth() > 2) == (number in path)
-        if node.step:
-            _, numbers, fate = text.get_text().split("\n")
-            assert fate == node.fate
-            p, s = re.fullmatch(r"p (\S+)  s (\S+)", numbers.replace("−", "-")).groups()  # type: ignore[union-attr]
-            assert (float(p), float(s)) == (round(node.log_p, 2), round(node.normalised, 2))
-    assert {"kept", "pruned"} <= seen
+        rows[node.step] += 1
+        if node.step in shown and (rows[node.step] <= MAX_ROWS or number in tree.path) and node.step:
+            numbers = f"p {two_digits(node.log_p)}  s {two_digits(node.normalised)}".replace("−", "-")
+            assert [numbers, node.fate] in [text[1:] for text in texts]
+    assert {"kept", "pruned"} <= {text[-1] for text in texts}
 
 
 def test_the_fates_of_hypotheses_differ_without_colours():
-    frames = trees.FRAMES.values()
+    frames = FRAMES.values()
     shapes = {frame["boxstyle"].split(",")[0] for frame in frames}
-    assert len(shapes) == len(trees.FRAMES) == 3
-    assert trees.FRAMES["pruned"]["linestyle"] not in {trees.FRAMES[fate]["linestyle"] for fate in ("kept", "finished")}
+    assert len(shapes) == len(FRAMES) == 3
+    assert FRAMES["pruned"]["linestyle"] not in {FRAMES[fate]["linestyle"] for fate in ("kept", "finished")}
 
 
 def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
     wide = inspect(make(tokenizer, SearchConfig(beam=6, extra_length=20)), SENTENCE, name="toy").tree
     narrow = inspect(make(tokenizer, SearchConfig(beam=1, extra_length=1)), "a", name="toy").tree
     assert wide
-    assert wide.steps > trees.MOST_STEPS
-    assert f"the first and the last 7 of {wide.steps} steps" in trees.beam_tree(wide, "").caption
-    assert "the best 8 of up to 12 nodes" in trees.beam_tree(wide, "").caption
+    assert wide.steps > MAX_STEPS
+    assert f"the first and the last 7 of {wide.steps} steps" in tree_figure(wide, "").caption
+    assert "the best 8 of up to 12 nodes" in tree_figure(wide, "").caption
     assert narrow
-    assert "the first" not in trees.beam_tree(narrow, "").caption
-    assert "the best 8" not in trees.beam_tree(narrow, "").caption
+    assert "the first" not in tree_figure(narrow, "").caption
+    assert "the best 8" not in tree_figure(narrow, "").caption
 
 
 @pytest.mark.parametrize("steps", [1, 13, 14, 15, 16, 40])
 def test_of_a_long_search_its_beginning_and_its_end_are_shown(steps: int):
-    columns = trees.shown_steps(steps)
-    half = trees.MOST_STEPS // 2
+    columns = shown_steps(steps)
+    half = MAX_STEPS // 2
     assert set(columns) >= {0, min(half, steps), max(steps - half + 1, 0), steps}
-    assert len(columns) == min(steps, trees.MOST_STEPS) + 1
+    assert len(columns) == min(steps, MAX_STEPS) + 1
     assert list(columns.values()) == sorted(set(columns.values()))
     gaps = max(columns.values()) + 1 - len(columns)
-    assert gaps == (steps > trees.MOST_STEPS)
+    assert gaps == (steps > MAX_STEPS)
 
 
 def test_a_search_that_was_not_made_is_not_drawn(translator: Translator, given: Inspection):
@@ -279,7 +246,7 @@ def test_a_search_that_was_not_made_is_not_drawn(translator: Translator, given: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_heads_has_their_statistics(translator: Translator, given: Inspection, kind: Any):
-    (table,) = drawn(picture(translator, given, "heads", kind, pieces=False)).axes[0].tables
+    (table,) = drawn(view_figure(translator, given, "heads", kind, subwords=False)).axes[0].tables
     cells = {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
     heads = [head for head in head_statistics([given]) if head.kind == kind]
     for row, head in enumerate(heads, start=1):
@@ -292,44 +259,37 @@ def test_the_table_of_heads_has_their_statistics(translator: Translator, given: 
 
 def test_of_a_long_table_the_first_rows_are_drawn_and_the_caption_says_so():
     rows = [[float(n), 1.0] for n in range(70)]
-    shown = tables.table([str(n) for n in range(70)], ["a", "b"], rows, "", "caption")
+    shown = number_table([str(n) for n in range(70)], ["a", "b"], rows, "", "caption")
     assert shown.caption == "caption; the first 64 of 70 rows"
     (table,) = drawn(shown).axes[0].tables
     assert max(row for row, _ in table.get_celld()) == 64
 
 
-def test_in_each_column_the_greatest_number_is_darkest():
-    assert tables.shaded([3.0, 1.0, 2.0, float("nan")]) == [1.0, 0.0, 0.5, 0.0]
-    assert tables.shaded([2.0, 2.0]) == [0.0, 0.0]
-    assert tables.shaded([float("nan")]) == [0.0]
-
-
 def test_probabilities_are_drawn_as_long_as_they_are(translator: Translator, given: Inspection):
     chosen, others, entropy = drawn(view(translator, given, "probabilities")).axes
-    assert [bar.get_width() for bar in chosen.patches] == [place.probability for place in given.places]
-    assert [bar.get_width() for bar in entropy.patches] == [place.entropy for place in given.places]
-    assert labels(chosen)[0] == [f"{n + 1}  {place.piece}" for n, place in enumerate(given.places)]
-    told = {text.get_position(): text.get_text() for text in others.texts}
-    for row, place in enumerate(given.places):
-        for rank, other in enumerate(place.alternatives):
-            assert told[rank, row].lstrip("▶") == f"{other.piece} {other.probability:.2f}"
-            assert told[rank, row].startswith("▶") == (other.token == place.token)
+    assert [bar.get_width() for bar in chosen.patches] == [position.probability for position in given.positions]
+    assert [bar.get_width() for bar in entropy.patches] == [position.entropy for position in given.positions]
+    assert labels(chosen)[0] == [f"{n + 1}  {position.token}" for n, position in enumerate(given.positions)]
+    texts = {text.get_position(): text.get_text() for text in others.texts}
+    for row, position in enumerate(given.positions):
+        for rank, other in enumerate(position.alternatives):
+            assert texts[rank, row].lstrip("▶") == f"{other.token} {other.probability:.2f}"
+            assert texts[rank, row].startswith("▶") == (other.token_id == position.token_id)
 
 
 # What is lost without a word.
 
 
 def test_what_is_lost_is_drawn_with_its_sign(translator: Translator, given: Inspection):
-    found = occlusion(translator.model, given)
+    losses = occlusion(translator.model, given)
     figure = drawn(view(translator, given, "occlusion"))
     axes = figure.axes[0]
-    torch.testing.assert_close(image(axes), found.drop.T)
-    rows = [f"{word} {p:.2f}" for word, p in zip(found.target, found.probability.tolist(), strict=True)]
-    assert labels(axes) == (rows, found.source)
+    torch.testing.assert_close(image(axes), losses.drop.T)
+    rows = [f"{word} {p:.2f}" for word, p in zip(losses.target, losses.probability.tolist(), strict=True)]
+    assert labels(axes) == (rows, losses.source)
     low, high = axes.images[0].get_clim()
     assert low == -high
-    assert figure.axes[1].get_ylabel() == "probability lost; below 0: won"
-    assert high >= float(found.drop.abs().max())
+    assert high >= float(losses.drop.abs().max())
 
 
 # Positions and masks.
@@ -352,7 +312,7 @@ def test_sinusoids_are_drawn_as_the_formula_has_them(translator: Translator, giv
 @pytest.mark.parametrize("scheme", ["sinusoidal", "sinusoidal-halves", "learned"])
 def test_positions_are_those_that_the_model_adds(tokenizer: Tokenizer, scheme: str):
     model = make(tokenizer, positions=scheme, max_length=20).model
-    found = positions.added(model, 30)
+    found = added_positions(model, 30)
     assert found
     assert found.scheme == scheme
     assert found.table.shape == (20 if scheme == "learned" else 30, DEEP.d_model)
@@ -363,7 +323,7 @@ def test_positions_are_those_that_the_model_adds(tokenizer: Tokenizer, scheme: s
 def test_relative_positions_are_drawn_by_distance(tokenizer: Tokenizer):
     model = make(tokenizer, positions="relative").model
     torch.nn.init.normal_(model.encoder_positions.scores.weight)
-    (axes,) = drawn(positions.of_model(model, 50, "")).axes
+    (axes,) = drawn(position_figure(model, 50, "")).axes
     bias = model.encoder_positions.bias(0, 9, 9)
     for head, line in enumerate(axes.lines):
         told = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
@@ -372,12 +332,12 @@ def test_relative_positions_are_drawn_by_distance(tokenizer: Tokenizer):
 
 def test_rotary_positions_are_drawn_as_angles_and_no_positions_not_at_all(tokenizer: Tokenizer):
     rotary = make(tokenizer, positions="rotary").model
-    shown = positions.of_model(rotary, 50, "")
+    shown = position_figure(rotary, 50, "")
     torch.testing.assert_close(image(drawn(shown).axes[0]), sinusoids(50, 8))
-    assert positions.added(rotary, 50) is None
+    assert added_positions(rotary, 50) is None
     for config in (dataclasses.replace(DEEP, positions="none"), RecurrentConfig(d_model=16)):
-        with pytest.raises(UsageError, match="nothing about positions"):
-            positions.of_model(build(config, 300), 50, "")
+        with pytest.raises(UsageError, match="no positional encoding"):
+            position_figure(build(config, 300), 50, "")
 
 
 def test_the_number_beside_a_long_word_is_whole(tokenizer: Tokenizer):
@@ -403,7 +363,7 @@ def test_a_model_has_only_the_masks_of_its_attention(tokenizer: Tokenizer):
 
 def test_masks_hide_the_future_and_the_padding(translator: Translator, given: Inspection):
     encoder, decoder, cross = drawn(view(translator, given, "masks")).axes
-    source, target = len(given.source.pieces), len(given.target.pieces)
+    source, target = len(given.source.tokens), len(given.target.tokens)
     for axes, rows in ((encoder, source), (cross, target)):
         allowed = image(axes)[:rows]
         assert allowed[:, :source].all()
@@ -466,27 +426,10 @@ def test_the_caption_of_a_map_says_which_head(given: Inspection, which: tuple, s
 
 
 def test_a_caption_stays_within_its_figure():
-    latin, hangul = wrapped("word " * 60, 6.0), wrapped("단어를 " * 60, 6.0)
+    latin, hangul = wrap_caption("word " * 60, 6.0), wrap_caption("단어를 " * 60, 6.0)
     assert max(map(len, latin.splitlines())) <= 90
     assert max(map(len, hangul.splitlines())) < 60
     assert " ".join(latin.split()) == ("word " * 60).strip()  # nothing is lost
-
-
-def test_maps_can_be_read_in_black_and_white():
-    """The more, the darker; and for signed values, the further from 0."""
-    import matplotlib
-
-    def lightness(name: str) -> list[float]:
-        return [
-            0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in matplotlib.colormaps[name]([n / 20 for n in range(21)])
-        ]
-
-    weights, both = lightness("Blues"), lightness(signed("", 1.0).colours)
-    assert weights == sorted(weights, reverse=True)
-    assert both[:11] == sorted(both[:11])
-    assert both[10:] == sorted(both[10:], reverse=True)
-    rainbow = lightness("jet")  # the control
-    assert rainbow != sorted(rainbow, reverse=True)
 
 
 def test_a_saved_map_is_darkest_where_the_weight_is_greatest(tmp_path: Path, given: Inspection):
@@ -517,10 +460,10 @@ def test_the_command_draws_every_view(trained: Path, tmp_path: Path, capsys: pyt
     [
         ("--view grid --layer 1", "--layer does not go with --view grid"),
         ("--view tree --kind encoder", "--kind does not go with --view tree"),
-        ("--view masks --pieces", "--pieces does not go with --view masks"),
+        ("--view masks --subwords", "--subwords does not go with --view masks"),
         ("--head 1 --aggregate max", "give one of them"),
-        ("--view grid --sample dev.tsv", "--sample goes with --view heads"),
-        ("--json --view heads --sample dev.tsv", "--sample goes with --view heads"),
+        ("--view grid --sample dev.tsv", "--sample needs --view heads"),
+        ("--json --view heads --sample dev.tsv", "--sample needs --view heads"),
         ("--html page.html --layer 1", "--layer does not go with a page"),
         ("--json --view grid", "--view grid is for a figure"),
         ("--html page.pdf", "page.pdf: a page's name ends in .html"),
@@ -575,11 +518,11 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_looks_at_a_text_with_its_tag(tagged: Path, capsys: pytest.CaptureFixture[str]):
     flags = ["inspect", "-m", str(tagged), SENTENCE, "--translation", TRANSLATION, "--json"]
-    pieces = {}
+    tokens = {}
     for tag in ("formal", ""):
         assert main([*flags, "--tag", tag]) == 0
-        pieces[tag] = json.loads(capsys.readouterr().out)["source"]["pieces"]
-    assert pieces["formal"] == ["<tag:formal>", *pieces[""]]
+        tokens[tag] = json.loads(capsys.readouterr().out)["source"]["tokens"]
+    assert tokens["formal"] == ["<tag:formal>", *tokens[""]]
 
 
 def test_the_pairs_of_a_sample_keep_their_tags(tagged: Path, tmp_path: Path):
@@ -588,21 +531,21 @@ def test_the_pairs_of_a_sample_keep_their_tags(tagged: Path, tmp_path: Path):
     assert main(["inspect", "-m", str(tagged), "--view", "heads", "--out", str(out), "--sample", *sample]) == 0
     written = re.findall("<!-- (.*?) -->", out.read_text(encoding="utf-8"), re.DOTALL)
 
-    def ends(tag: str) -> set[str]:
+    def special(tag: str) -> set[str]:
         """What each head gives to tags and ends, as the table writes it."""
         seen = head_statistics([inspect(Translator.load(tagged), SENTENCE, TRANSLATION, tag=tag)])
-        return {f"{head.ends:.2f}" for head in seen if head.kind == "cross"}
+        return {f"{head.special:.2f}" for head in seen if head.kind == "cross"}
 
-    assert ends("formal") <= set(written)
-    assert not ends("") <= set(written)
+    assert special("formal") <= set(written)
+    assert not special("") <= set(written)
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
         ([SENTENCE], "leave out TEXT and --translation"),
-        (["--json"], "with nothing else to write"),
-        (["--html", "page.html"], "with nothing else to write"),
+        (["--json"], "and writes nothing else"),
+        (["--html", "page.html"], "and writes nothing else"),
     ],
 )
 def test_a_sample_is_all_that_is_looked_at(
@@ -628,10 +571,10 @@ def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixtur
     inspection = inspect(Translator.load(trained), SENTENCE)
     for name, maps_ in (("encoder", inspection.encoder), ("decoder", inspection.decoder), ("cross", inspection.cross)):
         assert torch.equal(torch.tensor(found[f"{name}_attention"]), maps_[:, None])
-    assert found["encoder_tokens"] == found["source"]["pieces"] == inspection.encoder_tokens
-    assert found["decoder_tokens"] == found["read"]["pieces"] == inspection.decoder_tokens
+    assert found["encoder_tokens"] == found["source"]["tokens"] == inspection.encoder_tokens
+    assert found["decoder_tokens"] == found["decoder_input"]["tokens"] == inspection.decoder_tokens
     assert found["target"]["text"] == inspection.target.text
-    assert [place["probability"] for place in found["places"]] == [place.probability for place in inspection.places]
+    assert [position["probability"] for position in found["positions"]] == [p.probability for p in inspection.positions]
     assert [head["entropy"] for head in found["heads"]] == [head.entropy for head in head_statistics([inspection])]
     assert inspection.tree
     assert len(found["tree"]["nodes"]) == len(inspection.tree.nodes)
@@ -650,30 +593,57 @@ def test_signs_that_svg_may_not_hold_are_replaced(tmp_path: Path):
     assert any(text.startswith("c�; ") for text in written)
 
 
-@pytest.mark.parametrize("name", ["map.svg", "map.png", "map.pdf", "page.html"])
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, name: str):
+@pytest.mark.parametrize("name", ["map", "map.jpg", "map.svg.txt", ".svg"])
+def test_a_figure_in_an_unknown_format_is_refused(name: str):
+    with pytest.raises(UsageError, match="a figure's name ends in one of"):
+        check_format(Path(name))
+    check_format(Path("map.SVG"))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_labels_that_do_not_fit_the_values_are_refused(rows: int):
+    with pytest.raises(ValueError, match="weights are"):
+        labelled_map(torch.eye(2), ["a"] * rows, ["a", "b"], "")
+
+
+@pytest.mark.parametrize(("size", "format"), [(1, "svg"), (1, "png"), (5, "pdf"), (50, "svg")])
+def test_a_figure_of_any_size_can_be_drawn(tmp_path: Path, size: int, format: str):
+    labels = ["a long label that has to be shortened " * 3] * size
+    save(labelled_map(torch.eye(size), labels, labels, "title", "caption"), tmp_path / f"map.{format}")
+    assert (tmp_path / f"map.{format}").stat().st_size > 1000
+
+
+def test_a_full_disk_leaves_the_old_figure(tmp_path: Path, trained: Path):
     """In a process of its own, since the limit stays."""
     code = f"""
-import resource, torch
-from pathlib import Path
-from dragoman.errors import DragomanError
-from dragoman.inspection.figures import labelled_map, save, write_whole
-def write():
-    if "{name}" == "page.html":
-        write_whole(Path("{name}"), 100_000 * "x")
-    else:
-        save(labelled_map(torch.eye(9), "abcdefghi", "abcdefghi", "t", "c"), Path("{name}"))
-write()
-before = Path("{name}").read_bytes()
+import resource
+from dragoman.cli import main
+assert main(["inspect", "-m", "{trained}", "The dog", "--out", "map.png"]) == 0
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-try:
-    write()
-except DragomanError as error:
-    assert str(error) == "{name}: could not be written: File too large", error
-else:
-    raise AssertionError("it was written")
-assert Path("{name}").read_bytes() == before
-assert [path.name for path in Path().iterdir()] == ["{name}"]
+assert main(["inspect", "-m", "{trained}", "The dog", "--out", "map.png"]) == 1
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    assert (ran.returncode, ran.stderr) == (0, "dragoman: map.png: File too large\n")
+    with Image.open(tmp_path / "map.png") as image:
+        image.load()
+    assert [path.name for path in tmp_path.iterdir()] == ["map.png"]
+
+
+# One call for a figure.
+
+
+@pytest.mark.parametrize("translation", [None, "개가 고양이를 봐요.", ""])
+def test_the_drawing_is_of_the_translation_that_is_returned(trained: Path, tmp_path: Path, translation: str | None):
+    translator = Translator.load(trained, SearchConfig(beam=1))
+    returned = draw_cross_attention(translator, SENTENCE, tmp_path / "map.svg", translation=translation, subwords=True)
+    assert returned == (translator.translate([SENTENCE])[0].text if translation is None else translation)
+    assert (tmp_path / "map.svg").is_file()
+
+
+def test_nothing_is_drawn_of_what_the_model_does_not_have(translator: Translator, tmp_path: Path):
+    with pytest.raises(UsageError, match="layer 3: the model has layers 1 to 2"):
+        draw_cross_attention(translator, SENTENCE, tmp_path / "map.svg", layer=3)
+    model = build(RecurrentConfig(d_model=16, attention="none"), len(translator.tokenizer)).eval()
+    with pytest.raises(UsageError, match="no cross-attention"):
+        draw_cross_attention(Translator(model, translator.tokenizer), "The dog", tmp_path / "map.svg", translation="개")
+    assert not list(tmp_path.iterdir())

@@ -4,36 +4,34 @@ import base64
 import dataclasses
 import io
 import json
-import os
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import TINY
-from dragoman.inspection.attention import by_word
+from conftest import tiny_transformer
 from PIL import Image
 from torch import Tensor
 
+from dragoman.alignment.words import by_word
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.inspection.inspection import KINDS, Inspection, Kind, inspect
+from dragoman.inspection.inspection import KINDS, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.page import MOST_SCORED, contents, fingerprint, page, read, script
-from dragoman.inspection.plots.positions import added
+from dragoman.inspection.page import MAX_SCORED, content_hash, contents, inspection_page, read, script
+from dragoman.inspection.plots.positions import added_positions
 from dragoman.model import build
+from dragoman.model.capture import AttentionKind
 from dragoman.translation.translator import Translator
 
 SENTENCE = "The dog sees 12 cats."
 HOSTILE = (
     """</script><script>alert(1)</script> "'` <img src=x onerror=alert(1)> &amp; \u2028 \u2029 ]]> {{ 7*7 }} -->"""
 )
-DEEP = dataclasses.replace(TINY, encoder_layers=3, decoder_layers=2, attention=AttentionConfig(heads=2))
+DEEP = tiny_transformer(encoder_layers=3, decoder_layers=2)
 ROUNDED = 0.005 + 1 / 510  # two digits, of weights in bytes
 
 
@@ -66,7 +64,7 @@ def data_of(document: str) -> dict[str, Any]:
 
 
 def unpacked(kind: dict[str, Any], data: dict[str, Any], name: str = "weights") -> Tensor:
-    sides = [len(data[kind[side]]["pieces"]) for side in ("rows", "columns")]
+    sides = [len(data[kind[side]]["tokens"]) for side in ("rows", "columns")]
     block = torch.frombuffer(bytearray(base64.b64decode(kind[name])), dtype=torch.uint8)
     return block.view(kind["layers"], -1, *sides) / 255
 
@@ -75,9 +73,9 @@ def unpacked(kind: dict[str, Any], data: dict[str, Any], name: str = "weights") 
 def test_weights_in_the_page_are_off_by_half_a_step_at_most(
     inspection: Inspection, translator: Translator, number: int
 ):
-    data = data_of(page(inspection, translator.model))
+    data = data_of(inspection_page(inspection, translator.model))
     kind = data["kinds"][number]
-    name: Kind = list(KINDS)[number]
+    name: AttentionKind = list(KINDS)[number]
     assert kind["name"] == name
     weights = unpacked(kind, data)
     assert weights.shape == inspection.maps(name).shape
@@ -90,8 +88,8 @@ def test_sides_of_maps_are_as_long_as_they(inspection: Inspection, translator: T
     data = contents(inspection, None, None)
     for kind, name in zip(data["kinds"], KINDS, strict=True):
         rows, columns = (data[kind[side]] for side in ("rows", "columns"))
-        assert (len(rows["pieces"]), len(columns["pieces"])) == inspection.maps(name).shape[-2:]
-        assert rows["words"][-1]["tokens"][1] == len(rows["pieces"])
+        assert (len(rows["tokens"]), len(columns["tokens"])) == inspection.maps(name).shape[-2:]
+        assert rows["words"][-1]["tokens"][1] == len(rows["tokens"])
 
 
 def test_links_are_those_of_the_alignment(inspection: Inspection):
@@ -102,16 +100,16 @@ def test_links_are_those_of_the_alignment(inspection: Inspection):
 
 
 def test_positions_in_bytes_are_off_by_half_a_step_at_most(inspection: Inspection, translator: Translator):
-    found = added(translator.model, 50)
-    data = contents(inspection, None, found)["positions"]
+    found = added_positions(translator.model, 50)
+    data = contents(inspection, None, found)["positional_encoding"]
     steps = torch.frombuffer(bytearray(base64.b64decode(data["table"])), dtype=torch.uint8).float()
-    table = ((steps - 127) / 127 * data["most"]).view(data["rows"], data["columns"])
+    table = ((steps - 127) / 127 * data["largest"]).view(data["rows"], data["columns"])
     assert found
-    assert float((table - found.table).abs().max()) <= data["most"] / 254 + 1e-6
+    assert float((table - found.table).abs().max()) <= data["largest"] / 254 + 1e-6
 
 
 def test_nothing_in_the_document_points_elsewhere(inspection: Inspection, translator: Translator):
-    document = page(inspection, translator.model)
+    document = inspection_page(inspection, translator.model)
     markup = document.replace(script(), "")
     assert re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)""", markup) == ["data:,"]
     assert "@import" not in document
@@ -122,11 +120,11 @@ def test_nothing_in_the_document_points_elsewhere(inspection: Inspection, transl
 
 
 def test_only_its_own_script_and_style_may_run(inspection: Inspection, translator: Translator):
-    document = page(inspection, translator.model)
+    document = inspection_page(inspection, translator.model)
     (policy,) = re.findall(r'content="(default-src[^"]*)"', document)
     assert policy.startswith("default-src &#39;none&#39;") or policy.startswith("default-src 'none'")
-    assert fingerprint(script()) in document
-    assert fingerprint(read("page.css")) in document
+    assert content_hash(script()) in document
+    assert content_hash(read("page.css")) in document
     assert "unsafe" not in policy
 
 
@@ -164,7 +162,7 @@ def large(tokenizer: Tokenizer) -> tuple[Inspection, str, float]:
     translator, text = make(tokenizer, base), of_127_tokens(tokenizer)
     began = time.process_time()
     found = inspect(translator, text, text)
-    document = page(found, translator.model)
+    document = inspection_page(found, translator.model)
     return found, document, time.process_time() - began
 
 
@@ -180,8 +178,11 @@ def test_a_long_sentence_in_a_large_model_makes_a_page_in_time(large: tuple[Insp
 
 
 def test_a_short_sentence_is_scored_without_each_of_its_words(inspection: Inspection, translator: Translator):
-    assert len(inspection.source.words) * (len(inspection.source.pieces) + len(inspection.target.pieces)) < MOST_SCORED
-    found, data = occlusion(translator.model, inspection), data_of(page(inspection, translator.model))["occlusion"]
+    assert len(inspection.source.words) * (len(inspection.source.tokens) + len(inspection.target.tokens)) < MAX_SCORED
+    found, data = (
+        occlusion(translator.model, inspection),
+        data_of(inspection_page(inspection, translator.model))["occlusion"],
+    )
     torch.testing.assert_close(torch.tensor(data["drops"]), found.drop.T)
     assert (data["rows"], data["columns"]) == (found.target, found.source)
 
@@ -190,50 +191,8 @@ def test_a_short_sentence_is_scored_without_each_of_its_words(inspection: Inspec
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-    program = os.environ.get("CHROMIUM") or next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None
-    )
-    if not program:
-        pytest.skip("no Chromium on this machine: install the package chromium")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens a document. No request but for the file itself, no error and no message may come of it."""
-    contexts, troubles, requests = [], [], []
-
-    def open(document: str, *, width: int = 1100, dark: bool = False, language: str = "en-US") -> Any:
-        file = tmp_path / f"page{len(contexts)}.html"
-        file.write_text(document, encoding="utf-8")
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", locale=language
-        )
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: troubles.append(message.text))
-        tab.on("pageerror", lambda error: troubles.append(str(error)))
-        tab.on("dialog", lambda dialog: (troubles.append("dialog"), dialog.dismiss()))
-        tab.on("request", lambda request: requests.append(request.url))
-        tab.goto(file.as_uri())
-        return tab
-
-    yield open
-    for context in contexts:
-        context.close()
-    assert troubles == []
-    assert {url.split(":")[0] for url in requests} <= {"file", "blob", "data"}
-    assert sum(url.startswith("file") for url in requests) == len(contexts)
-
-
-@pytest.fixture(scope="module")
 def document(inspection: Inspection, translator: Translator) -> str:
-    return page(inspection, translator.model)
+    return inspection_page(inspection, translator.model)
 
 
 CELL = re.compile(r"“(.*)” → “(.*)”: ([\d.]+), rank (\d+) of (\d+) \(row (\d+), column (\d+)\)( · pinned)?")
@@ -278,13 +237,13 @@ def agrees(tab: Any, expected: Tensor) -> None:
     )
 
 
-def words_of(inspection: Inspection, kind: Kind, weights: Tensor) -> Tensor:
-    rows, columns = inspection.sides(kind)
+def words_of(inspection: Inspection, kind: AttentionKind, weights: Tensor) -> Tensor:
+    rows, columns = inspection.queries_and_keys(kind)
     return by_word(weights, rows.words, columns.words)
 
 
-def test_a_cell_that_is_pointed_at_tells_its_weight(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_a_cell_that_is_pointed_at_tells_its_weight(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     canvas = tab.locator(MAP)
     left, top, cell = (float(canvas.get_attribute(f"data-{name}")) for name in ("left", "top", "cell"))
     expected = inspection.map("cross", 2, 1)
@@ -296,11 +255,11 @@ def test_a_cell_that_is_pointed_at_tells_its_weight(opened, document: str, inspe
         agrees(tab, expected.weights)
 
 
-def test_the_keyboard_reaches_every_cell_layer_and_head(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_the_keyboard_reaches_every_cell_layer_and_head(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     canvas = tab.locator(MAP)
     canvas.focus()
-    rows, columns = (len(side.words) for side in inspection.sides("cross"))
+    rows, columns = (len(side.words) for side in inspection.queries_and_keys("cross"))
     agrees(tab, inspection.map("cross", 2, 1).weights)
     assert told(tab)[-2:] == (0, 0)
     for key, place in (
@@ -327,8 +286,8 @@ def test_the_keyboard_reaches_every_cell_layer_and_head(opened, document: str, i
         assert f"layer {which[0]} of 2, head {which[1]} of 2" in tab.locator("#attention-map figcaption").inner_text()
 
 
-def test_a_pinned_cell_stays_until_it_is_let_go(opened, document: str):
-    tab = opened(document)
+def test_a_pinned_cell_stays_until_it_is_let_go(open_page, document: str):
+    tab = open_page(document)
     canvas = tab.locator(MAP)
     canvas.focus()
     canvas.press("Enter")
@@ -348,8 +307,8 @@ def test_a_pinned_cell_stays_until_it_is_let_go(opened, document: str):
 @pytest.mark.parametrize(
     ("kind", "tab_name"), [("encoder", "Encoder self"), ("decoder", "Decoder masked"), ("cross", "Cross")]
 )
-def test_each_tab_shows_its_kind(opened, document: str, inspection: Inspection, kind: Kind, tab_name: str):
-    tab = opened(document)
+def test_each_tab_shows_its_kind(open_page, document: str, inspection: Inspection, kind: AttentionKind, tab_name: str):
+    tab = open_page(document)
     tab.get_by_role("tab", name=tab_name).click()
     assert tab.locator('[role=tab][aria-selected="true"]').inner_text().startswith(tab_name)
     layers = len(inspection.maps(kind))
@@ -381,32 +340,32 @@ AGGREGATES: dict[str, tuple[int | None, int | None, Any]] = {
 }
 
 
-@pytest.mark.parametrize("hide", [(), ("ends",), ("ends", "punctuation")])
+@pytest.mark.parametrize("hide", [(), ("special",), ("special", "punctuation")])
 def test_aggregates_words_and_hidden_places_are_as_the_inspector_has_them(
-    opened, document: str, inspection: Inspection, hide: tuple
+    open_page, document: str, inspection: Inspection, hide: tuple
 ):
-    tab = opened(document)
+    tab = open_page(document)
     tab.locator(MAP).press("[")
     for name in hide:
         tab.locator(f"#hide-{name}").check()
     tab.locator("#attention-map details summary").click()
     tab.locator("#attention-map details table").wait_for()
-    for pieces in (False, True):
-        tab.locator("#pieces").set_checked(pieces)
+    for by_subwords in (False, True):
+        tab.locator("#subwords").set_checked(by_subwords)
         for show, which in AGGREGATES.items():
             tab.locator("#show").select_option(show)
-            expected = inspection.map("cross", *which, pieces=pieces, hide=hide)
+            expected = inspection.map("cross", *which, subwords=by_subwords, hide=hide)
             rows, columns, table = tab.evaluate(TABLE)
             assert (rows, columns) == (expected.rows, expected.columns)
             assert float((torch.tensor(table) - expected.weights).abs().max()) < 0.02
-    assert ("renormalised" in tab.locator("#attention-map figcaption").inner_text()) == bool(hide)
+    assert ("rescaled" in tab.locator("#attention-map figcaption").inner_text()) == bool(hide)
 
 
-def test_the_last_of_many_cells_can_be_reached(opened, large: tuple[Inspection, str, float]):
+def test_the_last_of_many_cells_can_be_reached(open_page, large: tuple[Inspection, str, float]):
     found, document, _ = large
-    tab = opened(document)
+    tab = open_page(document)
     canvas = tab.locator(MAP)
-    tab.locator("#pieces").check()
+    tab.locator("#subwords").check()
     canvas.press("Control+End")
     assert told(tab)[-3:] == (128, 127, 127)
     agrees(tab, found.cross[5, 0])
@@ -415,8 +374,8 @@ def test_the_last_of_many_cells_can_be_reached(opened, large: tuple[Inspection, 
     agrees(tab, found.cross[3, 4])
 
 
-def test_words_light_up_in_both_directions(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_words_light_up_in_both_directions(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     weights = inspection.map("cross", inspection.alignment.layer, inspection.alignment.head).weights[:-1, :-1]  # type: ignore[union-attr]
     shades = "[...document.querySelectorAll('#{} button')].map(word => Number(word.style.getPropertyValue('--weight')))"
     target, source = tab.locator("#target-words button"), tab.locator("#source-words button")
@@ -430,13 +389,13 @@ def test_words_light_up_in_both_directions(opened, document: str, inspection: In
     torch.testing.assert_close(found, weights[:, 1])
     assert not any(tab.evaluate(shades.format("source-words")))  # only the other side
     best = inspection.target.words[int(weights[:, 1].argmax())].label
-    assert tab.locator("#words-said").inner_text().startswith(f"“dog” was looked at by: {best} ")
+    assert tab.locator("#words-readout").inner_text().startswith(f"“dog” was looked at by: {best} ")
     source.nth(1).press("ArrowRight")
-    assert tab.locator("#words-said").inner_text().startswith("“sees”")
+    assert tab.locator("#words-readout").inner_text().startswith("“sees”")
 
 
-def test_heads_can_be_sorted_and_opened(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_heads_can_be_sorted_and_open_page(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     tab.locator("#heads-table button[data-column=entropy]").click()
     column = 2  # of the cells of a row, the name is the first
     texts = tab.locator(f"#heads-table tbody tr > :nth-child({column})").all_inner_texts()
@@ -452,30 +411,30 @@ def test_heads_can_be_sorted_and_opened(opened, document: str, inspection: Inspe
     agrees(tab, inspection.map("encoder", 3, 2).weights)
 
 
-def test_probabilities_are_those_of_the_model(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_probabilities_are_those_of_the_model(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     rows = tab.evaluate(
-        "[...document.querySelectorAll('#places-table tbody tr')]"
+        "[...document.querySelectorAll('#positions-table tbody tr')]"
         ".map(row => [...row.children].map(cell => cell.textContent))"
     )
-    assert len(rows) == len(inspection.places)
-    for row, place in zip(rows, inspection.places, strict=True):
-        assert row[1] == place.piece
+    assert len(rows) == len(inspection.positions)
+    for row, place in zip(rows, inspection.positions, strict=True):
+        assert row[1] == place.token
         assert float(row[2]) == pytest.approx(place.probability, abs=0.00501)
         assert int(row[3]) == place.rank
         assert float(row[4]) == pytest.approx(place.entropy, abs=0.00501)
         assert row[5].count(" · ") == 4
 
 
-def test_the_search_can_be_followed_step_by_step(opened, document: str, inspection: Inspection):
-    tab = opened(document)
+def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
     tree = inspection.tree
     assert tree
     frames = "[...document.querySelectorAll('#tree-picture rect')].length"
     slider = tab.locator("#step")
     slider.focus()
     slider.press("Home")
-    assert tab.locator("#step-said").inner_text() == f"1 of {tree.steps}"
+    assert tab.locator("#step-shown").inner_text() == f"1 of {tree.steps}"
 
     def wanted(step: int) -> int:
         nodes = [node for node in tree.nodes if node.step <= step]
@@ -497,8 +456,8 @@ def test_the_search_can_be_followed_step_by_step(opened, document: str, inspecti
     assert float(cells[5].replace("−", "-")) == pytest.approx(last.normalised, abs=0.00501)
 
 
-def test_what_is_lost_without_a_word_is_told(opened, document: str, inspection: Inspection, translator: Translator):
-    tab = opened(document)
+def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspection: Inspection, translator: Translator):
+    tab = open_page(document)
     found = occlusion(translator.model, inspection)
     canvas = tab.locator("#occlusion-map canvas.map")
     canvas.focus()
@@ -511,9 +470,9 @@ def test_what_is_lost_without_a_word_is_told(opened, document: str, inspection: 
     assert float(after) == pytest.approx(float(found.without[1, 1]), abs=0.00501)
 
 
-def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(opened, document: str, inspection: Inspection):
-    tab = opened(document)
-    tab.locator("#pieces").check()
+def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
+    tab.locator("#subwords").check()
     canvas = tab.locator(MAP)
     left, top, cell = (float(canvas.get_attribute(f"data-{name}")) for name in ("left", "top", "cell"))
     seen = pixels(tab, MAP).mean(-1)
@@ -524,11 +483,11 @@ def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(opened, docum
     order = torch.corrcoef(torch.stack([middle.flatten(), weights.flatten()]))[0, 1]
     assert float(order) < -0.9  # the more, the darker
     assert pixels(tab, "#thumbnails button:nth-of-type(2) canvas").std() > 5
-    assert pixels(tab, "#positions-map canvas.map").std() > 5
+    assert pixels(tab, "#encoding-map canvas.map").std() > 5
 
 
-def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(opened, document: str):
-    tab = opened(document)
+def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(open_page, document: str):
+    tab = open_page(document)
     assert tab.locator("h1").inner_text() == "What the model looked at"
     tab.get_by_role("button", name="한국어").click()
     assert tab.locator("h1").inner_text() == "모델이 무엇을 보았나"
@@ -543,13 +502,13 @@ def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(opene
     assert "위 (1행 1열)" in tab.locator(SAID).inner_text()
     tab.get_by_role("button", name="English").click()
     assert tab.locator("h1").inner_text() == "What the model looked at"
-    assert opened(document, language="ko-KR").locator("h1").inner_text() == "모델이 무엇을 보았나"
+    assert open_page(document, language="ko-KR").locator("h1").inner_text() == "모델이 무엇을 보았나"
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_and_ground_follow_the_system_and_differ_enough(opened, document: str, dark: bool):
+def test_text_and_ground_follow_the_system_and_differ_enough(open_page, document: str, dark: bool):
     """4.5 to 1, WCAG's contrast for text, of what is really painted."""
-    tab = opened(document, dark=dark)
+    tab = open_page(document, dark=dark)
     colours = "(name => getComputedStyle(document.querySelector(name)))"
     ground = luminance(tab.evaluate(f"{colours}('body').backgroundColor"))
     assert (ground < 0.1) == dark
@@ -566,8 +525,8 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_a_phone_scrolls_down_but_not_sideways(opened, document: str):
-    tab = opened(document, width=320)
+def test_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
+    tab = open_page(document, width=320)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     tab.locator(MAP).focus()
     tab.locator(MAP).press("Control+End")
@@ -575,11 +534,13 @@ def test_a_phone_scrolls_down_but_not_sideways(opened, document: str):
 
 
 @pytest.mark.parametrize("translation", [HOSTILE, None])
-def test_hostile_text_stays_text(opened, translator: Translator, translation: str | None):
+def test_hostile_text_stays_text(open_page, translator: Translator, translation: str | None):
     found = inspect(translator, HOSTILE, translation, name="<b>&\"'</script>")
-    document = page(found, translator.model)
-    assert document.count("</script>") == page(inspect(translator, "a", "b"), translator.model).count("</script>")
-    tab = opened(document)
+    document = inspection_page(found, translator.model)
+    assert document.count("</script>") == inspection_page(inspect(translator, "a", "b"), translator.model).count(
+        "</script>"
+    )
+    tab = open_page(document)
     assert tab.locator("img, iframe, object, embed").count() == 0
     assert tab.locator("script").count() == 3
     assert tab.locator("header b").inner_text() == "<b>&\"'</script>"
@@ -606,8 +567,8 @@ def well_formed(svg: str) -> list[str]:
     return [element.text or "" for element in root.iter() if element.tag.endswith("text")]
 
 
-def test_figures_leave_the_page_as_files(opened, document: str, inspection: Inspection):
-    tab = opened(document, dark=True)
+def test_figures_leave_the_page_as_files(open_page, document: str, inspection: Inspection):
+    tab = open_page(document, dark=True)
 
     def saved(place: str, format: str) -> Path:
         with tab.expect_download() as download:
@@ -618,7 +579,7 @@ def test_figures_leave_the_page_as_files(opened, document: str, inspection: Insp
     texts = well_formed(saved("#attention-map", "SVG").read_text(encoding="utf-8"))
     expected = inspection.map("cross", 2, 1)
     assert set(expected.columns) <= set(texts)
-    caption = " ".join(texts)
+    caption = " ".join(" ".join(texts).split())
     for part in ("Cross-attention", "layer 2 of 2, head 1 of 2", "model toy", "dragoman"):
         assert part in caption
     with Image.open(saved("#attention-map", "PNG")) as picture:
@@ -630,7 +591,7 @@ def test_figures_leave_the_page_as_files(opened, document: str, inspection: Insp
     nodes = well_formed(saved("#tree-save", "SVG").read_text(encoding="utf-8"))
     assert sum(text == "pruned" for text in nodes) == sum(node.fate == "pruned" for node in inspection.tree.nodes)  # type: ignore[union-attr]
     assert len(json.loads(saved("#heads-save", "JSON").read_text())["heads"]) == 14
-    assert len(json.loads(saved("#places-save", "JSON").read_text())["places"]) == len(inspection.places)
+    assert len(json.loads(saved("#positions-save", "JSON").read_text())["positions"]) == len(inspection.positions)
 
 
 @pytest.mark.parametrize(
@@ -642,11 +603,11 @@ def test_figures_leave_the_page_as_files(opened, document: str, inspection: Insp
         (dataclasses.replace(DEEP, positions="none", decoder_layers=1), "개가 봐요."),
     ],
 )
-def test_every_kind_of_model_has_a_page(opened, tokenizer: Tokenizer, config: Any, translation: str | None):
+def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config: Any, translation: str | None):
     translator = make(tokenizer, config)
     found = inspect(translator, SENTENCE, translation)
-    tab = opened(page(found, translator.model))
-    assert tab.locator("#places-table tbody tr").count() == len(found.places)
+    tab = open_page(inspection_page(found, translator.model))
+    assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
     assert tab.locator("#tree").is_visible() == (found.tree is not None)
     assert tab.locator("#attention").is_visible() == bool(len(found.cross))
     assert tab.locator('#kinds [role="tab"]').count() == sum(len(found.maps(kind)) > 0 for kind in KINDS)

@@ -1,0 +1,575 @@
+"""How a model learned: what is shown of each checkpoint is what that checkpoint does."""
+
+import base64
+import dataclasses
+import html
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY_RECURRENT, run_config, run_training, tiny_transformer, write_tsv
+from torch import Tensor
+
+from dragoman.alignment.heads import AlignmentHead
+from dragoman.alignment.words import by_word
+from dragoman.cli import main
+from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.data.batches import Batch
+from dragoman.data.corpus import Pair
+from dragoman.errors import DragomanError, UsageError
+from dragoman.inspection.figure import save
+from dragoman.inspection.gradients import (
+    layer_name,
+    loss_and_gradient_norms,
+    parameters_by_layer,
+    relative_updates,
+)
+from dragoman.inspection.heads import head_statistics, normalised_entropies
+from dragoman.inspection.history import MAX_LENGTH, History, batches_of, read_history
+from dragoman.inspection.history_page import LEVELS, history_page
+from dragoman.inspection.inspection import inspect
+from dragoman.inspection.plots.history import SHOWN, evenly_spaced, history_figure
+from dragoman.model import Model, build
+from dragoman.model.attention import masked_softmax
+from dragoman.model.capture import AttentionCapture, attention_layers
+from dragoman.model_folder import read_model
+from dragoman.training.loss import Objective
+from dragoman.translation.translator import Translator
+
+DEEP = tiny_transformer(encoder_layers=2, decoder_layers=2)
+MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
+    "transformer": DEEP,
+    "relative, pre-norm, untied": dataclasses.replace(DEEP, positions="relative", norm_first=True, share="none"),
+    "additive": dataclasses.replace(DEEP, attention=AttentionConfig(heads=2, score="additive")),
+    "lstm": RecurrentConfig(d_model=16, layers=2),
+    "rnn": RecurrentConfig(cell="rnn", d_model=16, layers=2, attention="additive"),
+}
+SAMPLE = [([5, 6, 7, 8], [9, 10]), ([5, 9], [11, 6, 7, 5, 8]), ([10, 11, 5], [6])]
+
+
+def make(name: str) -> Model:
+    torch.manual_seed(0)
+    return build(MODELS[name], 12).eval()
+
+
+# Gradients and updates.
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
+    model = make(name)
+    batches = batches_of(SAMPLE)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    loss, norms = loss_and_gradient_norms(model, batches, smoothing)
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    expected = sum(Objective(model, smoothing)(batch) for batch in batches) / sum(batch.tokens for batch in batches)
+    expected.backward()
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
+    parameters = [id(parameter) for layer in parameters_by_layer(model).values() for parameter in layer]
+    assert sorted(parameters) == sorted(map(id, model.parameters()))  # each belongs to one layer
+    for layer, own in parameters_by_layer(model).items():
+        squares = [float(p.grad.double().square().sum()) for p in own if p.grad is not None]
+        assert norms[layer] == pytest.approx(math.sqrt(math.fsum(squares)), rel=1e-4, abs=1e-8)
+    assert norms != pytest.approx(loss_and_gradient_norms(model, batches, 0.5)[1], rel=1e-2)  # the control
+
+
+def test_the_size_of_the_batches_does_not_matter():
+    model = make("transformer")
+    together, alone = batches_of(SAMPLE), [batch for pair in SAMPLE for batch in batches_of([pair])]
+    assert len(together) < len(alone) == 3
+    one, two = (loss_and_gradient_norms(model, batches, 0.1) for batches in (together, alone))
+    assert one[0] == pytest.approx(two[0], rel=1e-5)
+    assert one[1] == pytest.approx(two[1], rel=1e-4)
+
+
+def test_layers_count_from_1_and_both_directions_are_one_layer():
+    words = "source embedding = target embedding = output"
+    stacks = ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
+    lstm, rnn = make("lstm"), make("rnn")
+    assert list(parameters_by_layer(make("transformer"))) == [words, *stacks]
+    assert list(parameters_by_layer(lstm)) == [words, *stacks, "combine"]
+    assert list(parameters_by_layer(rnn)) == [words, *stacks, "attention", "combine"]
+    assert set(parameters_by_layer(make("relative, pre-norm, untied"))) == {
+        *("source embedding", "target embedding", "output", "encoder positions", "decoder positions"),
+        *(*stacks, "encoder norm", "decoder norm"),
+    }
+    assert layer_name(lstm, "encoder.cells.weight_ih_l1_reverse") == "encoder 2"
+    cells = [layer_name(rnn, f"encoder.cells.{cell}.input.weight") for cell in range(4)]
+    assert cells == ["encoder 1", "encoder 1", "encoder 2", "encoder 2"]
+    assert [layer_name(rnn, f"decoder.cells.{cell}.input.weight") for cell in range(2)] == stacks[2:]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_update_is_a_share_of_the_weights_of_its_layer(name: str):
+    before, after = make(name), make(name)
+    assert set(relative_updates(before, after).values()) == {0.0}
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter.mul_(4)
+    empty = {layer for layer, ps in parameters_by_layer(before).items() if not any(bool(p.any()) for p in ps)}
+    for layer, share in relative_updates(before, after).items():
+        assert share == pytest.approx(0.0 if layer in empty else 0.75)
+    if name == "transformer":
+        after = make(name)
+        with torch.no_grad():
+            after.decoder[1].feed_forward.out.bias.add_(1.0)
+        assert {layer for layer, share in relative_updates(before, after).items() if share} == {"decoder 2"}
+
+
+# Entropies.
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("first", "expected"), [(0.0, 1.0), (1000.0, 0.0)])
+def test_a_head_that_looks_everywhere_alike_has_one_and_a_head_that_looks_at_one_token_zero(
+    name: str, first: float, expected: float
+):
+    def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        scores = torch.zeros(*query.shape[:-1], key.size(-2))
+        scores[..., 0] = first
+        return masked_softmax(scores, mask) @ value
+
+    model = make(name)
+    for layers in attention_layers(model).values():
+        for layer in layers:
+            layer.kernel = kernel
+    entropies = normalised_entropies(model, batches_of(SAMPLE))
+    counts = [len(layers) for layers in entropies.values()]
+    assert counts == ([2, 2, 2] if isinstance(MODELS[name], TransformerConfig) else [0, 0, 1])
+    for layers in entropies.values():
+        for heads in layers:
+            assert heads == pytest.approx([expected] * len(heads), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_entropy_is_the_mean_over_all_tokens_that_have_a_choice(name: str):
+    """Recomputed sentence by sentence, without padding."""
+    model = make(name)
+    rows: dict[tuple[str, int], list[Tensor]] = {}
+    for source, target in SAMPLE:
+        batch, capture = Batch.of([source], [target]), AttentionCapture(model)
+        with torch.no_grad():
+            capture.run(batch.source, batch.target)
+        for kind, layers in capture.weights.items():
+            for index, weights in enumerate(layers):
+                for position in range(weights.size(2)):
+                    keys = position + 1 if kind == "decoder" else weights.size(3)
+                    if keys > 1:
+                        p = weights[0, :, position, :keys].double()
+                        rows.setdefault((kind, index), []).append(-(p * p.log()).sum(-1) / math.log(keys))
+    entropies = normalised_entropies(model, batches_of(SAMPLE))
+    assert {(kind, index) for kind, layers in entropies.items() for index in range(len(layers))} == set(rows)
+    for (kind, index), values in rows.items():
+        assert entropies[kind][index] == pytest.approx(torch.stack(values).mean(0).tolist(), abs=1e-6)
+
+
+def test_entropies_are_those_of_the_head_statistics(trained: Path, dev: list[Pair]):
+    """Those go through one sentence after the other, with a translator."""
+    translator = Translator.load(trained)
+    pairs = [(translator.tokenizer.encode(source), translator.tokenizer.encode(target)) for source, target in dev]
+    entropies = normalised_entropies(translator.model, batches_of(pairs))
+    statistics = head_statistics(inspect(translator, source, target) for source, target in dev)
+    assert len(statistics) == 6
+    for head in statistics:
+        assert entropies[head.kind][0][head.head - 1] == pytest.approx(head.normalised_entropy, abs=1e-5)
+
+
+# The history of a run.
+
+
+def checkpoints_of(run: Path) -> dict[int, Path]:
+    return {int(folder.name[5:13]): folder for folder in (run / "checkpoints").glob("step-*")}
+
+
+def history_of(run: Path, pairs: list[Pair], **changes: object) -> History:
+    return read_history("toy", checkpoints_of(run), pairs, [""] * len(pairs), **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def dev(pairs: list[Pair]) -> list[Pair]:
+    return pairs[190:]
+
+
+@pytest.fixture(scope="module")
+def history(trained: Path, dev: list[Pair]) -> History:
+    return history_of(trained, dev, sentence=3)
+
+
+def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Path, dev: list[Pair]):
+    assert [snapshot.step for snapshot in history.snapshots] == [40, 80]
+    assert history.pairs == len(dev) == 10
+    for snapshot in history.snapshots:
+        model, tokenizer = read_model(checkpoints_of(trained)[snapshot.step])
+        shown = inspect(Translator(model, tokenizer), *dev[2])
+        assert history.target == [word.label for word in shown.target.words]
+        assert history.source == [word.label for word in shown.source.words]
+        expected = by_word(shown.cross, shown.target.words, shown.source.words)
+        torch.testing.assert_close(snapshot.cross_attention, expected)
+        batches = batches_of([tuple(map(tokenizer.encode, pair)) for pair in dev])  # type: ignore[misc]
+        loss, gradients = loss_and_gradient_norms(model, batches, 0.1)
+        assert (snapshot.loss, snapshot.gradients) == (pytest.approx(loss), pytest.approx(gradients))
+        assert snapshot.entropies == normalised_entropies(model, batches)
+    first, last = history.snapshots
+    assert last.loss < first.loss
+    assert not torch.equal(first.cross_attention, last.cross_attention)
+    assert first.updates == {}
+    models = [read_model(folder)[0] for _, folder in sorted(checkpoints_of(trained).items())]
+    assert last.updates == pytest.approx(relative_updates(*models))
+    assert min(last.updates.values()) > 0
+
+
+def test_the_sentence_is_the_one_that_was_asked_for(trained: Path, history: History, dev: list[Pair]):
+    other = history_of(trained, dev, sentence=1)
+    assert other.target[:-1] == dev[0][1].split() != history.target[:-1]
+    assert len(history_of(trained, dev, by_subwords=True).target) > len(other.target)
+
+
+def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: Path):
+    assert history.head == AlignmentHead.load(trained / "last")
+    maps = history.snapshots[0].cross_attention
+    for head, expected in ((AlignmentHead(1, 2), maps[0, 1]), (AlignmentHead(1), maps[0].mean(0))):
+        changed = dataclasses.replace(history, head=head)
+        assert torch.equal(changed.map(changed.snapshots[0]), expected)
+        assert ("head 2 of 2" in changed.which) == (head.head == 2)
+
+
+@pytest.mark.parametrize("number", [0, -1, 11])
+def test_a_sentence_that_is_not_there_is_refused(trained: Path, dev: list[Pair], number: int):
+    with pytest.raises(UsageError, match=rf"sentence {number}: there are 10 pairs"):
+        history_of(trained, dev, sentence=number)
+
+
+def test_long_sentences_are_refused_or_left_out_of_the_sample(trained: Path, dev: list[Pair]):
+    with pytest.raises(UsageError, match=rf"tokens, and the limit is {MAX_LENGTH}"):
+        history_of(trained, [("dog " * 100, "개"), *dev])
+    assert history_of(trained, [*dev, ("dog " * 2000, "개")]).pairs == 10
+
+
+@pytest.mark.parametrize("record", [AlignmentHead(layer=99), AlignmentHead(layer=1, head=99)])
+def test_an_alignment_of_another_model_is_refused(
+    trained: Path, dev: list[Pair], monkeypatch: pytest.MonkeyPatch, record: AlignmentHead
+):
+    monkeypatch.setattr(AlignmentHead, "load", lambda _: record)
+    with pytest.raises(DragomanError, match=r"alignment\.json is of another model: layer"):
+        history_of(trained, dev)
+
+
+def test_a_missing_checkpoint_is_named(dev: list[Pair], tmp_path: Path):
+    with pytest.raises(DragomanError, match="nothing: no such model folder"):
+        read_history("toy", {1: tmp_path / "nothing"}, dev, [""] * 10)
+
+
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_recurrent_run_has_a_history_where_it_has_attention(
+    attention: str, dev: list[Pair], corpus: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = run_config(corpus, tmp_path / "run", max_steps=4, validate_every=2)
+    run_training(dataclasses.replace(config, model=dataclasses.replace(TINY_RECURRENT, attention=attention)))
+    if attention == "none":
+        assert main(["insight", str(tmp_path / "run")]) == 1
+        message = capsys.readouterr().err
+        assert "this model has no attention over the source: there is nothing to show" in message
+        assert message.count("\n") == 1
+    else:
+        recurrent = history_of(tmp_path / "run", dev)
+        assert [snapshot.step for snapshot in recurrent.snapshots] == [2, 4]
+        first = recurrent.snapshots[0]
+        assert first.cross_attention.shape == (1, 1, len(recurrent.target), len(recurrent.source))
+        assert [len(layers) for layers in first.entropies.values()] == [0, 0, 1]
+
+
+# The page.
+
+
+class Page(HTMLParser):
+    """What is in a page: texts of its cells by table, the spans of each language, addresses, JSON."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.languages: list[str] = []
+        self.addresses: list[str] = []
+        self.json = ""
+        self.tags: list[str] = []
+        self.scripts = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        self.tags.append(tag)
+        self.scripts += tag == "script"
+        self.addresses += [given[name] or "" for name in ("src", "href", "action", "srcset") if name in given]
+        if tag == "span" and "lang" in given:
+            self.languages.append(given["lang"] or "")
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.tags and self.tags.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+        if self.tags and self.tags[-1] == "script" and not self.json:
+            self.json = data
+
+
+@pytest.fixture(scope="module")
+def page(history: History) -> str:
+    return history_page(history)
+
+
+def test_the_page_holds_all_cross_attention(page: str, history: History):
+    data = json.loads(Page(page).json)
+    weights = np.frombuffer(base64.b64decode(data["weights"]), "<u2").reshape(data["shape"]) / LEVELS
+    expected = torch.stack([snapshot.cross_attention for snapshot in history.snapshots])
+    assert np.abs(weights - expected.double().numpy()).max() <= 0.5 / LEVELS + 1e-7
+    assert data["steps"] == [40, 80]
+    assert data["losses"] == [round(snapshot.loss, 3) for snapshot in history.snapshots]
+
+
+def test_the_tables_of_the_page_hold_the_numbers(page: str, history: History):
+    attention, gradients, updates, *heads = Page(page).tables
+    assert attention[0][1:] == history.source
+    assert [row[0] for row in attention[1:]] == history.target
+    last = history.map(history.snapshots[-1])
+    numbers = [[float(cell) for cell in row[1:]] for row in attention[1:]]
+    assert numbers == [pytest.approx(row, abs=0.0051) for row in last.tolist()]
+    for table, expected in ((gradients, history.gradients), (updates, history.updates)):
+        assert [row[0] for row in table[1:]] == list(expected)
+        for name, *cells in table[1:]:
+            assert table[0][1:] == ["40", "80"][-len(cells) :]
+            assert [float(cell) for cell in cells] == pytest.approx(expected[name], rel=6e-3)
+    for table, kind in zip(heads, ("encoder", "decoder", "cross"), strict=True):
+        expected = history.entropies(kind)  # type: ignore[arg-type]
+        assert [row[0] for row in table[1:]] == list(expected) == ["1.1", "1.2"]
+        for name, *cells in table[1:]:
+            assert [float(cell) for cell in cells] == pytest.approx(expected[name], abs=0.0051)
+
+
+def test_the_page_is_bilingual_and_asks_nothing_of_the_network(page: str):
+    parsed = Page(page)
+    assert parsed.addresses == ["data:,"]
+    assert "default-src 'none'" in page
+    assert not re.search(r"url\(|@import|fetch\(|https?:|XMLHttpRequest|innerHTML|eval\(", page)
+    assert parsed.languages.count("en") == parsed.languages.count("ko") >= 20
+    assert parsed.languages[::2] == ["en"] * (len(parsed.languages) // 2)  # side by side
+
+
+def test_hostile_text_stays_text_on_the_page(history: History, page: str):
+    wild = "</script><script>alert(1)</script><b onclick='x'>\"&"
+    changes = {"run": wild, "source": [wild, *history.source[1:]], "target": [wild, *history.target[1:]]}
+    parsed = Page(history_page(dataclasses.replace(history, **changes)))  # type: ignore[arg-type]
+    assert parsed.tables[0][0][1] == parsed.tables[0][1][0] == wild
+    assert parsed.scripts == Page(page).scripts == 2
+
+
+# The figure.
+
+
+def test_the_figure_has_all_panels(history: History, tmp_path: Path):
+    save(history_figure(history), tmp_path / "history.svg")
+    texts = [html.unescape(text) for text in re.findall(r"<!-- (.*) -->", (tmp_path / "history.svg").read_text())]
+    assert {"Norm of the gradient", "encoder 1", "1.2", *history.target, *history.source} <= set(texts)
+    assert len([text for text in texts if text.startswith("Normalised entropy, ")]) == 3
+    assert [text for text in texts if text.startswith("step ")] == ["step 40", "step 80"]
+    for value in history.snapshots[0].gradients.values():
+        assert f"{value:.2g}" in texts
+
+
+@pytest.mark.parametrize("count", [2, SHOWN, SHOWN + 1, 57])
+def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count: int):
+    first, last = history.snapshots
+    snapshots = [first, *(dataclasses.replace(last, step=100 * step) for step in range(1, count))]
+    shown = evenly_spaced(snapshots)
+    assert len(shown) == min(count, SHOWN)
+    assert (shown[0], shown[-1]) == (snapshots[0], snapshots[-1])
+    indices = [snapshots.index(snapshot) for snapshot in shown]
+    assert max(np.diff(indices)) - min(np.diff(indices)) <= 1
+    if count > SHOWN:  # and the figure of so many can be drawn
+        history_figure(dataclasses.replace(history, snapshots=snapshots))
+
+
+# The command.
+
+Ran = tuple[int, str, str]
+
+
+@pytest.fixture
+def insight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> Ran:
+        code = main(["insight", *map(str, words)])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.mark.parametrize("out", ["insight.html", "new/insight.svg", "insight.PDF"])
+def test_the_command_prints_the_name_of_its_file(
+    insight: Callable[..., Ran], trained: Path, corpus: tuple[str, str], out: str
+):
+    flags = ["--out", out] if out != "insight.html" else []
+    code, printed, message = insight(trained, "--pairs", corpus[1], *flags)
+    assert (code, printed) == (0, f"{out}\n")
+    assert message.startswith("2 checkpoints, steps 40 to 80; loss of 10 pairs ")
+    assert Path(out).stat().st_size > 10_000
+
+
+def test_without_pairs_it_takes_those_the_run_validates_on(
+    insight: Callable[..., Ran], trained: Path, corpus: tuple[str, str]
+):
+    pages = []
+    for flags in ([], ["--pairs", corpus[1]], ["--pairs", corpus[0]]):
+        assert insight(trained, *flags)[0] == 0
+        pages.append(Path("insight.html").read_bytes())
+    assert pages[0] == pages[1] != pages[2]
+
+
+@pytest.fixture
+def copied(trained: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(trained, tmp_path / "copy", symlinks=True)
+
+
+@pytest.mark.parametrize(("left", "problem"), [(0, "no checkpoints"), (1, "only one checkpoint")])
+def test_too_few_checkpoints_are_reported_with_what_to_do(
+    insight: Callable[..., Ran], copied: Path, left: int, problem: str
+):
+    for folder in sorted((copied / "checkpoints").glob("step-*"))[left:]:
+        shutil.rmtree(folder)
+    code, out, err = insight(copied)
+    assert (code, out) == (1, "")
+    assert f"{copied}: {problem}" in err
+    assert "--training.keep 20" in err
+    assert "--training.save-every 100" in err
+    assert err.count("\n") == 1
+    assert not Path("insight.html").exists()
+
+
+def test_a_step_that_was_saved_twice_counts_once(insight: Callable[..., Ran], copied: Path):
+    folder = copied / "checkpoints" / "step-00000080"
+    shutil.copytree(folder, folder.with_name(folder.name + "-again"))
+    (folder / "model.safetensors").write_bytes(b"")  # the older one is not read
+    assert insight(copied)[0] == 0
+    assert json.loads(Page(Path("insight.html").read_text()).json)["steps"] == [40, 80]
+
+
+def test_a_damaged_checkpoint_is_named(insight: Callable[..., Ran], copied: Path):
+    file = copied / "checkpoints" / "step-00000080" / "model.safetensors"
+    file.write_bytes(b"")
+    code, _, err = insight(copied)
+    assert code == 1
+    assert f"{file}: damaged" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("nowhere", 1, "nowhere: no such run folder"),
+        ("{run} --out insight.jpg", 2, "insight.jpg: the name ends in .html, .svg, .png, .pdf"),
+        ("{run} --out insight", 2, "insight: the name ends in .html"),
+        ("{run} --sentence 11", 2, "sentence 11: there are 10 pairs"),
+        ("{run} --pairs missing.tsv", 1, "missing.tsv"),
+        ("{run} --pairs empty.tsv", 1, "empty.tsv: no sentence pairs in it"),
+    ],
+)
+def test_a_wrong_request_gets_one_clear_line(
+    insight: Callable[..., Ran], trained: Path, line: str, code: int, message: str
+):
+    Path("empty.tsv").touch()
+    exit_code, out, err = insight(*line.format(run=trained).split())
+    assert (exit_code, out) == (code, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(Path().glob("insight*"))
+
+
+def test_tags_of_a_corpus_are_part_of_its_sources(insight: Callable[..., Ran], corpus: tuple[str, str], tmp_path: Path):
+    """As the model saw them in training."""
+    file = write_tsv(tmp_path / "few.tsv", [("The dog sees 2 red cats.", "개가 봐요.")] * 3)
+    config = run_config(corpus, tmp_path / "tagged", max_steps=2, validate_every=1)
+    run_training(dataclasses.replace(config, train=(corpus[0], "tag=news"), dev=(corpus[1], "tag=news")))
+    assert insight("tagged", "--pairs", file, "tag=news")[0] == 0
+    assert Page(Path("insight.html").read_text()).tables[0][0][1:] == [
+        *("<tag:news>", "The", "dog", "sees", "2", "red", "cats.", "</s>")
+    ]
+
+
+# In a browser.
+
+
+def shown_map(tab: Any) -> list[list[float]]:
+    """The numbers of the map as the page shows them."""
+    rows = tab.eval_on_selector_all(
+        "#map tbody tr", "rows => rows.map(row => [...row.cells].slice(1).map(c => c.innerText))"
+    )
+    return [[float(cell) for cell in row] for row in rows]
+
+
+def approximately(table: Tensor) -> list[Any]:
+    return [pytest.approx(row, abs=0.0052) for row in table.tolist()]
+
+
+def test_slider_heads_and_thumbnails_choose_the_map(open_page: Callable[..., Any], page: str, history: History):
+    tab = open_page(page)
+    first, last = history.snapshots
+    assert shown_map(tab) == approximately(history.map(last))
+    script = "rows => rows.map(row => [...row.cells].slice(1).findIndex(cell => cell.classList.contains('most')))"
+    assert tab.eval_on_selector_all("#map tbody tr", script) == history.map(last).argmax(-1).tolist()
+    tab.focus("#step")
+    for key, snapshot in (("Home", first), ("ArrowRight", last), ("ArrowLeft", first), ("End", last)):
+        tab.keyboard.press(key)
+        assert shown_map(tab) == approximately(history.map(snapshot))
+        readout = f"step {snapshot.step}, loss {snapshot.loss:.3f}"
+        assert tab.inner_text("#readout") == tab.get_attribute("#step", "aria-valuetext") == readout
+        pressed = tab.eval_on_selector_all("#snapshots button", "all => all.map(b => b.getAttribute('aria-pressed'))")
+        assert pressed == [str(snapshot is each).lower() for each in history.snapshots]
+    for choice in (2, 1, 0):
+        tab.select_option("#head", str(choice))
+        for number, snapshot in enumerate(history.snapshots, start=1):
+            tab.click(f"#snapshots li:nth-child({number}) button")
+            heads = snapshot.cross_attention[0]
+            assert shown_map(tab) == approximately(heads[choice - 1] if choice else heads.mean(0))
+
+
+def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page: Callable[..., Any], page: str):
+    tab = open_page(page)
+    tab.click("#play")
+    assert tab.inner_text("#readout").startswith("step 40,")
+    assert tab.get_attribute("#play", "aria-pressed") == "true"
+    tab.wait_for_selector("#play[aria-pressed=false]")
+    assert tab.inner_text("#readout").startswith("step 80,")
+    tab.click("#play")
+    tab.click("#snapshots li:nth-child(1) button")
+    assert tab.get_attribute("#play", "aria-pressed") == "false"
+    assert tab.inner_text("#readout").startswith("step 40,")
+
+
+def test_the_page_changes_its_language_and_colours_and_fits_a_phone(open_page: Callable[..., Any], page: str):
+    tab = open_page(page, width=320)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 320
+    assert "how it learned" in tab.inner_text("h1")
+    light = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    tab.click("[data-language=ko]")
+    assert "어떻게 배웠는가" in tab.inner_text("h1")
+    assert "how it learned" not in tab.inner_text("h1")
+    assert tab.inner_text("#readout").startswith("80단계, 손실")
+    tab.emulate_media(color_scheme="dark")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != light
