@@ -14,7 +14,7 @@ from conftest import TINY, TINY_RECURRENT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.alignment import Alignment
+from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import SearchConfig, TransformerConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
@@ -267,7 +267,7 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
 
 def test_a_replacement_shares_the_model_and_leaves_the_translator_as_it_is(trained: Path, pairs: list[Pair]):
     translator = Translator.load(trained, SHORT)
-    measured = Alignment(1, 2, 0.5, 10)
+    measured = AlignmentHead(1, 2, 0.5, 10)
     first = Translator(translator.model, translator.tokenizer, SHORT, alignment=measured, scripts=("HANGUL",))
     sources = [source for source, _ in pairs[:10]]
     before = first.translate(sources)
