@@ -16,11 +16,21 @@ from conftest import TINY, write_tsv
 from torch.nn.attention import SDPBackend
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.benchmarks import programs, training
-from dragoman.benchmarks.peers import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
-from dragoman.benchmarks.profile import operations, product_rate, shares
-from dragoman.benchmarks.programs import PROGRAMS, Task, Trainer
-from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, OURS_PLANNED, Shape, Work, fastest_step, grouped
+from dragoman.benchmarks import training
+from dragoman.benchmarks.peers import trainers
+from dragoman.benchmarks.peers.pytorch import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
+from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, TrainingTask
+from dragoman.benchmarks.profile import matmul_rate, operations, shares
+from dragoman.benchmarks.training import (
+    BATCH_TOKENS,
+    NAMES,
+    OURS,
+    OURS_PLANNED,
+    Shape,
+    TimedBatches,
+    fastest_step,
+    group_by_length,
+)
 from dragoman.config import read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import Tokenizer
@@ -53,7 +63,7 @@ def test_the_fastest_way_is_chosen():
 
 def test_groups_hold_every_pair_once_and_little_padding():
     lengths = np.random.default_rng(1).integers(1, 100, (3000, 2))
-    groups = grouped(lengths)
+    groups = group_by_length(lengths)
     assert sorted(np.concatenate(groups).tolist()) == list(range(3000))
     assert all(lengths[group, 1].max() * len(group) <= BATCH_TOKENS for group in groups)
     # None could have taken the first pair of the next one, too.
@@ -64,20 +74,20 @@ def test_groups_hold_every_pair_once_and_little_padding():
 
 
 def test_chosen_batches_are_spread_over_the_lengths():
-    work = Work(Shape(MODEL, VOCABULARY, batches=5), None)
+    work = TimedBatches(Shape(MODEL, VOCABULARY, batches=5), None)
     everything = np.mean([len(ids) for ids in work.targets])
-    means = [np.mean([len(work.targets[i]) for i in group]) for group in work.same]
-    assert len(work.same) == len(work.planned) == 5
+    means = [np.mean([len(work.targets[i]) for i in group]) for group in work.shared]
+    assert len(work.shared) == len(work.planned) == 5
     assert means == sorted(set(means))
     assert means[0] < everything < means[-1]
     tokens = work.task(1, "float32").tokens
-    assert tokens == sum(work.batch(group).tokens for group in work.same)
+    assert tokens == sum(work.batch(group).tokens for group in work.shared)
     assert 0.7 * 5 * BATCH_TOKENS < tokens <= 5 * BATCH_TOKENS
 
 
 def test_a_corpus_gives_its_own_sentences(tmp_path: Path, pairs):
     path = write_tsv(tmp_path / "pairs.tsv", pairs)
-    work = Work(Shape(MODEL, 400, batches=1), path)
+    work = TimedBatches(Shape(MODEL, 400, batches=1), path)
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=400)
     assert [tokenizer.decode(ids) for ids in work.sources] == [source for source, _ in pairs]
     assert [tokenizer.decode(ids) for ids in work.targets] == [target for _, target in pairs]
@@ -107,7 +117,7 @@ def test_operations_leave_padding_out():
 def test_products_run_at_a_rate_that_arithmetic_confirms():
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 300))
-    rate = product_rate(model, 500, torch.float32)
+    rate = matmul_rate(model, 500, torch.float32)
     x, weight = torch.randn(500, 300), torch.randn(300, 200)
     best = min(seconds_of(lambda: torch.mm(x, weight)) for _ in range(200))
     assert 0.2 < rate / (2 * 500 * 300 * 200 / best) < 5
@@ -123,7 +133,7 @@ def test_time_is_shared_out_among_parts():
     x = torch.randn(400, 400)
     found = shares(lambda: torch.mm(x, x))
     assert sum(found.values()) == pytest.approx(1)
-    assert found["products"] > 0.9
+    assert found["matmuls"] > 0.9
     assert shares(lambda: x.log_softmax(-1))["softmax, loss"] > 0.9
 
 
@@ -198,7 +208,7 @@ def test_a_peer_stands_still_at_rate_zero(peer: torch.nn.Module):
 
 # Programs
 
-TASK = Task(MODEL, VOCABULARY, LONG, LONG, BATCH_TOKENS, threads=1)
+TASK = TrainingTask(MODEL, VOCABULARY, LONG, LONG, BATCH_TOKENS, threads=1)
 LOGS = {
     "marian": (
         "[2026-11-21 13:28:05] Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : "
@@ -264,13 +274,13 @@ SAYER = f"while True: print({LOGS['marian'][0]!r}, flush=True)\n"
 
 @pytest.fixture
 def counting(tmp_path: Path):
-    trainer = Trainer("counter", [sys.executable, "-c", COUNTER], tmp_path, r"done (\d+) tokens", 1)
+    trainer = TrainerProcess("counter", [sys.executable, "-c", COUNTER], tmp_path, r"done (\d+) tokens", 1)
     yield trainer
     trainer.process.kill()
     trainer.process.communicate()
 
 
-def test_a_program_works_in_its_turn_and_not_between(counting: Trainer, tmp_path: Path):
+def test_a_program_works_in_its_turn_and_not_between(counting: TrainerProcess, tmp_path: Path):
     assert counting.advance(95) == 100
     time.sleep(0.05)  # a stop takes a moment to arrive
     before = (tmp_path / "count").read_text()
@@ -281,14 +291,15 @@ def test_a_program_works_in_its_turn_and_not_between(counting: Trainer, tmp_path
 
 
 def test_a_program_that_ends_is_an_error_with_its_last_words(tmp_path: Path):
-    trainer = Trainer("brief", [sys.executable, "-c", "print('no such flag')"], tmp_path, r"done (\d+)", 1)
+    trainer = TrainerProcess("brief", [sys.executable, "-c", "print('no such flag')"], tmp_path, r"done (\d+)", 1)
     with pytest.raises(DragomanError, match=r"^brief ended.*no such flag$"):
         trainer.advance(1)
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "LIMIT", 0.3)
-    trainer = Trainer("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, r"done (\d+)", 1)
+    monkeypatch.setattr(trainers, "LIMIT", 0.3)
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    trainer = TrainerProcess("sleeper", sleep, tmp_path, r"done (\d+)", 1)
     with pytest.raises(DragomanError, match=r"^sleeper ended, or was ended"):
         trainer.advance(1)
     assert trainer.process.wait() != 0
@@ -297,7 +308,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.fixture
 def marian_that_only_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where it leaves its process id."""
-    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
+    monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
     bin = tmp_path / "peers" / "marian" / "bin"
     bin.mkdir(parents=True)
     (bin / "pymarian").write_text(f"#!{sys.executable}\nimport os\nopen('pid', 'w').write(str(os.getpid()))\n{SAYER}")
@@ -306,7 +317,7 @@ def marian_that_only_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def test_a_program_is_gone_afterwards(tmp_path: Path, marian_that_only_talks: Path):
-    with programs.training("marian", TASK, tmp_path) as advance:
+    with trainers.train_in_turns("marian", TASK, tmp_path) as advance:
         assert advance() >= TASK.tokens
         process = Path("/proc") / marian_that_only_talks.read_text()
         assert process.exists()
@@ -315,7 +326,7 @@ def test_a_program_is_gone_afterwards(tmp_path: Path, marian_that_only_talks: Pa
 
 def test_a_program_is_gone_when_the_benchmark_is_ended(tmp_path: Path, marian_that_only_talks: Path):
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as end, programs.training("marian", TASK, tmp_path):
+    with pytest.raises(SystemExit) as end, trainers.train_in_turns("marian", TASK, tmp_path):
         signal.raise_signal(signal.SIGTERM)
     assert end.value.code == 143
     assert not (Path("/proc") / marian_that_only_talks.read_text()).exists()
@@ -323,8 +334,8 @@ def test_a_program_is_gone_when_the_benchmark_is_ended(tmp_path: Path, marian_th
 
 
 def test_a_missing_program_is_an_error_that_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
-    with pytest.raises(DragomanError, match="make peers"), programs.training("marian", TASK, tmp_path):
+    monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
+    with pytest.raises(DragomanError, match="make peers"), trainers.train_in_turns("marian", TASK, tmp_path):
         pass
 
 
@@ -335,14 +346,14 @@ def test_ratios_are_ours_to_the_fastest_of_the_others():
     rates = {OURS: 30.0, OURS_PLANNED: 40.0, NAMES["marianmt"]: 10.0, NAMES["torch"]: 15.0, NAMES["eole"]: 20.0}
     row = {name: Contender(name, int, [rate]) for name, rate in rates.items()}
     columns = [*rates, NAMES["marian"]]
-    assert training.line(row, columns)[-3:] == ["–", "2.00", "2.00"]
+    assert training.cells_of(row, columns)[-3:] == ["–", "2.00", "2.00"]
     row.pop(NAMES["eole"])
-    assert training.line(row, columns)[-2:] == ["2.00", "2.67"]
-    assert training.line({name: row[name] for name in (OURS, OURS_PLANNED)}, [OURS])[-2:] == ["–", "–"]
+    assert training.cells_of(row, columns)[-2:] == ["2.00", "2.67"]
+    assert training.cells_of({name: row[name] for name in (OURS, OURS_PLANNED)}, [OURS])[-2:] == ["–", "–"]
 
 
 def test_the_benchmark_gives_three_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(programs, "PEERS", tmp_path)
+    monkeypatch.setattr(trainers, "PEERS", tmp_path)
     monkeypatch.setattr(training, "RANDOM_PAIRS", 300)
     monkeypatch.setitem(training.SHAPES, "tiny", Shape(MODEL, VOCABULARY, batches=1))
     text = training.benchmark(1, 1, ["tiny"], None, ["torch", "marian"])
@@ -364,10 +375,10 @@ def test_translations_come_in_the_order_of_their_texts(tokenizer: Tokenizer, pai
     torch.manual_seed(1)
     model = MarianMT(TINY, len(tokenizer)).eval()
     monkeypatch.setattr(quality, "SENTENCES", 1)
-    monkeypatch.setattr(quality, "LONGEST", 20)
+    monkeypatch.setattr(quality, "MAX_TOKENS", 20)
     texts = [pairs[0][0], pairs[1][0][:8], pairs[2][0] + pairs[3][0]]
-    found = quality.translated(model, tokenizer, texts)
-    assert found == [quality.translated(model, tokenizer, [text])[0] for text in texts]
+    found = quality.translate_with_marianmt(model, tokenizer, texts)
+    assert found == [quality.translate_with_marianmt(model, tokenizer, [text])[0] for text in texts]
     assert len(set(found)) == 3
 
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from conftest import write_tsv
 
-from dragoman.benchmarks import decoders, decoding, programs
-from dragoman.benchmarks.decoders import Decode, parts
-from dragoman.benchmarks.decoding import MODEL, endless, native, over
-from dragoman.benchmarks.peers import padded_step
+from dragoman.benchmarks import decoding
+from dragoman.benchmarks.decoding import MODEL, endless, our_decoder, over
+from dragoman.benchmarks.peers import decoders, trainers
+from dragoman.benchmarks.peers.decoders import Decode, layer_weights
+from dragoman.benchmarks.peers.pytorch import padded_step
 from dragoman.config import FeedForwardConfig
 from dragoman.data.batches import Batch, Ids
 from dragoman.data.tokenizer import PAD
@@ -52,7 +53,7 @@ def opened(name: str, model: Transformer) -> Iterator[Decode]:
     """One of them, or a skipped test where it is not installed."""
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
-        found = next((decode for other, decode in decoding.opened(model, 1, stack, notes) if other == name), None)
+        found = dict(decoding.open_decoders(model, 1, stack, notes)).get(name)
         if found is None:
             pytest.skip(next(note for note in notes if "left out" in note))
         yield found
@@ -61,7 +62,7 @@ def opened(name: str, model: Transformer) -> Iterator[Decode]:
 @pytest.mark.parametrize("name", OTHERS)
 def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer):
     sources = texts(5, seed=1)
-    ours = {beam: native(model)(sources, beam) for beam in (1, 4)}
+    ours = {beam: our_decoder(model)(sources, beam) for beam in (1, 4)}
     assert ours[1] != ours[4]
     assert len({word for output in ours[1] for word in output}) > 8
     with opened(name, model) as decode:
@@ -73,14 +74,14 @@ def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer)
 def test_the_words_depend_on_every_matrix_and_norm(model: Transformer):
     """So no weight can be missing or in another's place where the words are the same."""
     sources = texts(8, seed=1)
-    ours = native(model)(sources, 1)
-    for part in {part for _, _, part, _, _ in parts(model)}:
+    ours = our_decoder(model)(sources, 1)
+    for part in {part for _, _, part, _, _ in layer_weights(model)}:
         for side in ("encoder", "decoder"):
             other = copy.deepcopy(model)
-            for where, _, name, _, value in parts(other):
+            for where, _, name, _, value in layer_weights(other):
                 if (where, name) == (side, part):
                     value.zero_()
-            same = native(other)(sources, 1) == ours
+            same = our_decoder(other)(sources, 1) == ours
             assert same == (side == "encoder" and "cross" in part), (side, part)
 
 
@@ -95,7 +96,7 @@ def test_work_that_is_not_the_same_is_not_counted():
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for Marian's interpreter, to be written."""
-    monkeypatch.setattr(programs, "PEERS", tmp_path / "peers")
+    monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
     file = tmp_path / "peers" / "marian" / "bin" / "python"
     file.parent.mkdir(parents=True)
     file.touch(0o755)
@@ -111,7 +112,7 @@ def test_a_decoder_that_ends_is_an_error_with_its_reason(script: str, model: Tra
     python.write_text(f"#!{sys.executable}\n{script}\n")
 
     def work() -> None:
-        with decoders.decoding("marian", model, 1, tmp_path) as decode:
+        with decoders.open_decoder("marian", model, 1, tmp_path) as decode:
             assert script != ENDS
             decode(texts(2, seed=1), 1)
 
@@ -123,7 +124,7 @@ def test_a_missing_decoder_is_left_out_and_said_so(model: Transformer, python: P
     python.unlink()
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
-        found = [name for name, _ in decoding.opened(model, 1, stack, notes)]
+        found = [name for name, _ in decoding.open_decoders(model, 1, stack, notes)]
     assert "Marian" not in found
     assert notes[-2:] == [f"{name} is left out: `make peers` installs it." for name in ("Marian", "JoeyNMT")]
 

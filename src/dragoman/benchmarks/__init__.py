@@ -1,1 +1,1 @@
-"""Measurements that anyone can rerun. Contenders take turns, so that a machine whose speed drifts is fair to all."""
+"""Measure speed, memory and quality, beside other toolkits: `benchmark` of each module returns tables in Markdown."""

@@ -1,7 +1,7 @@
-"""How fast translations are searched for: our search beside that of other toolkits, all with the same weights.
+"""Measure how fast decoding is: our search beside that of other toolkits, all with the same weights.
 
-Whoever decodes gets ids and gives ids. An output has as many tokens as its source with its end, so that all do the same
-work: none is counted that has not.
+All get ids and return ids. An output has as many tokens as its source with EOS, so that all do the same work; any other
+length is an error.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.benchmarks.decoders import Decode, decoding
-from dragoman.benchmarks.peers import MarianMT
+from dragoman.benchmarks.peers.decoders import Decode, open_decoder
+from dragoman.benchmarks.peers.pytorch import MarianMT
 from dragoman.config import SearchConfig
 from dragoman.config.presets import SMALL
 from dragoman.data.batches import Ids, source_batch
@@ -25,13 +25,13 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.model.transformer import Transformer
 
-VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, the end included
+VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, EOS included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
 CTRANSLATE2 = {"float32": "CTranslate2", "int8": "CTranslate2 int8"}
 PROGRAMS = {"marian": "Marian", "joeynmt": "JoeyNMT"}
 RATIOS = {"HF": HUGGING_FACE, "CTranslate2": CTRANSLATE2["float32"]} | {name: name for name in PROGRAMS.values()}
 
-# The form of model that all of them have.
+# A form of model that all of them have.
 MODEL = replace(
     SMALL.model,
     positions="sinusoidal-halves",
@@ -42,7 +42,7 @@ MODEL = replace(
 
 
 def benchmark(threads: int, rounds: int, sentences: int) -> str:
-    """A table in Markdown: target tokens per second, a row for each way of decoding."""
+    """Return a table in Markdown: target tokens per second, a row for each beam and batch."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = endless(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
@@ -51,7 +51,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
     notes: list[str] = []
     rows = []
     with contextlib.ExitStack() as stack:
-        contenders = dict(opened(model, threads, stack, notes))
+        contenders = dict(open_decoders(model, threads, stack, notes))
         others = {short: name for short, name in RATIOS.items() if name in contenders}
         for beam in (1, 4):
             for batch in (1, 32):
@@ -77,30 +77,32 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
 
 @torch.no_grad()
 def endless(model: Transformer) -> Transformer:
-    """Changed so that it never ends of its own, and begins with zeros as Marian does."""
+    """Change a model so that it never chooses EOS, and begins with zeros as Marian does."""
     special = [PAD, BOS, EOS]
     model.output.bias[special] = -1e9
-    model.source_embedding.weight[special] = 0  # where there is no bias, the least that can be done
+    model.source_embedding.weight[special] = 0  # for toolkits without that bias
     return model
 
 
 def over(decode: Decode, groups: list[list[Ids]], beam: int) -> Callable[[], int]:
-    """Decodes all groups and returns the tokens; raises DragomanError where an output has not as many as it should."""
+    """Return what decodes all groups and counts tokens; it raises DragomanError for an output of another length."""
 
     def run() -> int:
         outputs = [output for group in groups for output in decode(group, beam)]
         lengths = [len(ids) + 1 for group in groups for ids in group]
-        if (found := list(map(len, outputs))) != lengths:
-            raise DragomanError(f"not the same work: outputs have {sum(found)} tokens and should have {sum(lengths)}")
-        return sum(found)
+        counts = list(map(len, outputs))
+        if counts != lengths:
+            raise DragomanError(f"not the same work: outputs have {sum(counts)} tokens and should have {sum(lengths)}")
+        return sum(counts)
 
     return run
 
 
-def opened(
+def open_decoders(
     model: Transformer, threads: int, stack: contextlib.ExitStack, notes: list[str]
 ) -> Iterator[tuple[str, Decode]]:
-    yield OURS, native(model)
+    """Yield the decoders that are installed, by name; what is missing is added to `notes`."""
+    yield OURS, our_decoder(model)
     try:
         yield HUGGING_FACE, hugging_face(model)
     except ImportError:
@@ -114,17 +116,17 @@ def opened(
     for program, name in PROGRAMS.items():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
-            yield name, stack.enter_context(decoding(program, model, threads, folder))
+            yield name, stack.enter_context(open_decoder(program, model, threads, folder))
         except DragomanError as error:
             notes.append(f"{name} is left out: {error}.")
 
 
-def native(model: Transformer) -> Decode:
+def our_decoder(model: Transformer) -> Decode:
     engine = TorchEngine(model)
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         config = SearchConfig(beam=beam, extra_length=1)
-        return [found[0].tokens for found in engine.search(sources, config)]
+        return [hypotheses[0].tokens for hypotheses in engine.search(sources, config)]
 
     return decode
 
@@ -135,7 +137,7 @@ def hugging_face(model: Transformer) -> Decode:
     @torch.inference_mode()
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         source = source_batch(sources)
-        found = other.generate(
+        outputs = other.generate(
             input_ids=source,
             attention_mask=(source != PAD).long(),
             num_beams=beam,
@@ -143,7 +145,7 @@ def hugging_face(model: Transformer) -> Decode:
             max_new_tokens=source.size(1),
             min_new_tokens=source.size(1),
         )
-        return found[:, 1:].tolist()
+        return outputs[:, 1:].tolist()
 
     return decode
 
@@ -163,9 +165,9 @@ def ctranslate2(model: Transformer, compute_type: str, threads: int, folder: Pat
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         words = [[*(pieces[id] for id in ids), end] for ids in sources]
         length = len(words[0])
-        found = engine.translate_batch(
+        results = engine.translate_batch(
             words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=0
         )
-        return [[int(word[1:]) for word in one.hypotheses[0]] for one in found]
+        return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
 
     return decode

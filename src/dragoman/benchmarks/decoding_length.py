@@ -1,4 +1,4 @@
-"""Whether the cost of a token grows with how many came before it."""
+"""Measure whether the cost of a token grows with the number of tokens before it."""
 
 import time
 
@@ -11,11 +11,11 @@ from dragoman.model import build
 
 VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30
 LENGTHS = (25, 50, 100, 200)
-NEVER = -1  # an end that no token is, so that all outputs have the full length
+NO_EOS = -1  # no token has this id, so all outputs have the full length
 
 
 def benchmark(threads: int, rounds: int) -> str:
-    """A table in Markdown: milliseconds per output token of a whole batch, by output length."""
+    """Return a table in Markdown: milliseconds per output token of a whole batch, by output length."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = build(SMALL.model, VOCABULARY).eval()
@@ -23,7 +23,7 @@ def benchmark(threads: int, rounds: int) -> str:
     times: dict[tuple[int, int], list[float]] = {}
     for turn in range(rounds + 1):
         for length in LENGTHS:
-            output = OutputSpec(bos=1, eos=NEVER, max_lengths=torch.full((SENTENCES,), length), alpha=0.6)
+            output = OutputSpec(bos=1, eos=NO_EOS, max_lengths=torch.full((SENTENCES,), length), alpha=0.6)
             for beams in (1, 4):
                 began = time.perf_counter()
                 if beams == 1:

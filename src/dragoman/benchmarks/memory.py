@@ -1,4 +1,4 @@
-"""Whether training takes little memory however large the corpus, and preparing it takes time in proportion to it."""
+"""Measure whether training takes little memory however large the corpus is, and how long preparing it takes."""
 
 import os
 import subprocess
@@ -34,7 +34,9 @@ BYTES = 16  # of a parameter: weight, gradient and two moments, in float32
 
 
 @dataclass(frozen=True)
-class Row:
+class MemoryUse:
+    """Hold what was measured of one number of pairs."""
+
     pairs: int
     tokenise: float  # seconds
     plan: float
@@ -44,13 +46,13 @@ class Row:
 
 
 def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
-    """A table in Markdown: a row for each number of pairs."""
+    """Return a table in Markdown: a row for each number of pairs."""
     torch.set_num_threads(threads)
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     rows = []
     for count in pairs:
         with TemporaryDirectory() as folder:
-            rows.append(measured(count, threads, steps, Path(folder)))
+            rows.append(measure(count, threads, steps, Path(folder)))
     lines = [
         f"Made-up sentences of {LENGTH} words, {VOCABULARY:,} subwords, preset small; peak: the most memory that "
         f"`dragoman train` held, from reading the corpus over {steps} steps to the last checkpoint.",
@@ -61,22 +63,22 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
     return "\n".join(lines)
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: MemoryUse) -> list[str]:
     sizes = [f"{size / 1e6:,.0f}" for size in (row.file, row.peak, row.model, row.peak - row.model)]
     return [f"{row.pairs:,}", f"{row.tokenise:.1f}", f"{row.pairs / row.tokenise:,.0f}", f"{row.plan:.2f}", *sizes]
 
 
-def measured(count: int, threads: int, steps: int, folder: Path) -> Row:
+def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)
-    origin = CorpusSpec((str(train),))
-    tokenizer = Tokenizer.train((text for row in stream(origin) for text in row[1:]), VOCABULARY)
+    spec = CorpusSpec((str(train),))
+    tokenizer = Tokenizer.train((text for row in stream(spec) for text in row[1:]), VOCABULARY)
     began = time.perf_counter()
-    found, _ = tokenise((origin,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")
-    tokenised = time.perf_counter() - began
+    tokenised, _ = tokenise((spec,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")
+    tokenise_seconds = time.perf_counter() - began
     size = (folder / "train.arrow").stat().st_size
-    planned = planning_time(found)
+    plan_seconds = planning_time(tokenised)
     out = folder / "run"
     command = [sys.executable, "-m", "dragoman", "train", "--quiet", "--preset", "small", "--out", str(out)]
     command += ["--train", str(train), "--dev", str(dev), "--vocabulary", str(VOCABULARY)]
@@ -87,7 +89,7 @@ def measured(count: int, threads: int, steps: int, folder: Path) -> Row:
         raise DragomanError(f"training on {count:,} pairs failed; see its message above")
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     model = sum(parameter.numel() for parameter in read_model(out)[0].parameters())
-    return Row(count, tokenised, planned, size, peak, BYTES * model)
+    return MemoryUse(count, tokenise_seconds, plan_seconds, size, peak, BYTES * model)
 
 
 def planning_time(pairs: Pairs) -> float:
@@ -103,7 +105,7 @@ def write_corpus(path: Path, pairs: int, seed: int) -> None:
 
 
 def sentences(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Word for word from one made-up language to another; a few words are frequent, as in real text."""
+    """Yield pairs, word for word from one made-up language to another; a few words are frequent, as in real text."""
     source, target = lexicon(0), lexicon(1)
     random = np.random.default_rng(seed)
     share = 1 / np.arange(10, WORDS + 10)

@@ -1,7 +1,7 @@
-"""What text costs beside the search: the CTranslate2 engine in our translator, and CTranslate2 given ready subwords.
+"""Measure what handling text costs beside search: our translator on CTranslate2, and CTranslate2 given subwords.
 
-Both get all sentences at once, with the same beam and the same longest output. CTranslate2 is timed with those of
-BATCHES that are fastest for it; it ranks hypotheses in its own way.
+Both get all sentences at once, with the same beam and the same limit on output. CTranslate2 is timed with the size of
+BATCHES that is fastest for it; it ranks hypotheses in its own way.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,9 +32,9 @@ COLUMNS = [OURS, CARELESS, IDS, RAW, *(f"{name} / raw" for name in (OURS, CARELE
 
 
 def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
-    """A table in Markdown: sentences per second, a row for each search and kind of number.
+    """Return a table in Markdown: sentences per second, a row for each search and compute type.
 
-    Raises DragomanError where the model, the sentences or the engine cannot be used.
+    Raise DragomanError where the model, the sentences or the engine cannot be used.
     """
     torch.set_num_threads(threads)
     corpus = read_corpus([test])

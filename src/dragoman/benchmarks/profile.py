@@ -1,4 +1,4 @@
-"""What a step is made of: its matrix products, what this machine can do of those at most, and where the time goes."""
+"""Measure what a training step consists of: its matmuls, the rate of matmuls alone, and where the time goes."""
 
 import time
 from collections import Counter
@@ -13,27 +13,27 @@ from dragoman.data.tokenizer import PAD
 from dragoman.inspection.cost import cost
 from dragoman.model.transformer import Transformer
 
-TRIAL = 3e10  # operations that a product is tried for, but from 3 to 50 times
+TRIAL = 3e10  # operations for which a matmul is timed, but from 3 to 50 times
 
 
 def operations(model: Transformer, batch: Batch) -> float:
-    """Multiplications and additions in the matrix products of one update on `batch`, real tokens only.
+    """Return the multiplications and additions in the matmuls of one update on `batch`, real tokens only.
 
-    Forward, and twice as many on the way back. In attention each query meets the keys that it may look at.
+    The backward pass has twice as many as the forward pass. In attention each query meets the keys that it may see.
     """
     sources, targets = (batch.source != PAD).sum(1).double(), batch.real.sum(1).double()
-    per_token, width = cost(model), 4 * model.config.d_model  # scores and weighted values: 2 products of d_model each
+    per_token, width = cost(model), 4 * model.config.d_model  # scores and weighted values: 2 matmuls of d_model each
     linear = per_token.source_flops * sources.sum() + per_token.target_flops * targets.sum()
     encoder = model.config.encoder_layers * width * (sources * sources).sum()
-    back = width * (targets * (targets + 1) / 2).sum()
+    causal = width * (targets * (targets + 1) / 2).sum()
     across = width * (targets * sources).sum()
-    return 3 * float(linear + encoder + model.config.decoder_layers * (back + across))
+    return 3 * float(linear + encoder + model.config.decoder_layers * (causal + across))
 
 
-def product_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
-    """Operations per second in the matrix products of the model's layers alone, forward and back, for so many tokens.
+def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
+    """Return operations per second in the matmuls of a model's layers alone, forward and backward, for so many tokens.
 
-    The fastest of some trials, weighed by how often the model has each shape.
+    The fastest of some trials, weighted by how often the model has each shape.
     """
     shapes = Counter(tuple(m.weight.shape) for m in model.modules() if isinstance(m, nn.Linear))
     done = seconds = 0.0
@@ -53,12 +53,12 @@ def seconds_of(work: Callable[..., Tensor], *arguments: Tensor) -> float:
     return time.perf_counter() - began
 
 
-# PyTorch's operations, by what they are for. The first part that has a word of an operation's name has its time.
+# PyTorch's operations by purpose. An operation counts for the first part that has a word of its name.
 PARTS = {
     "optimizer": ("_fused_adam", "linalg_vector_norm", "_foreach", "aten::zero_"),
     "attention": ("scaled_dot_product", "aten::bmm", "aten::_softmax", "aten::masked_fill"),
     "softmax, loss": ("log_softmax", "aten::exp", "aten::gather", "aten::scatter", "aten::sum"),
-    "products": ("aten::mm", "aten::addmm", "linear"),
+    "matmuls": ("aten::mm", "aten::addmm", "linear"),
     "dropout": ("aten::random_", "aten::ge", "aten::mul"),
     "norms": ("layer_norm",),
     "copies": ("copy", "aten::fill_", "aten::index_select", "_Place", "_Pick"),
@@ -67,13 +67,13 @@ OTHER = "other"
 
 
 def shares(step: Callable[[], object]) -> dict[str, float]:
-    """The share of the processor's time in a step, from 0 to 1, that goes into each of PARTS, and into other things."""
+    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS takes, and all else."""
     step()
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
         step()
-    found = dict.fromkeys([*PARTS, OTHER], 0.0)
-    for event in seen.key_averages():
+    seconds = dict.fromkeys([*PARTS, OTHER], 0.0)
+    for event in recorded.key_averages():
         part = next((part for part, words in PARTS.items() if any(word in event.key for word in words)), OTHER)
-        found[part] += event.self_cpu_time_total
-    total = sum(found.values())
-    return {part: time / total for part, time in found.items()}
+        seconds[part] += event.self_cpu_time_total
+    total = sum(seconds.values())
+    return {part: time / total for part, time in seconds.items()}

@@ -1,4 +1,4 @@
-"""How good a translator is after the same minutes of training, beside a recurrent model and another toolkit."""
+"""Measure how good a translator is after the same minutes of training, beside a recurrent model and MarianMT."""
 
 import math
 import time
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from dragoman.benchmarks.peers import MarianMT, padded_step
-from dragoman.benchmarks.training import LONGEST, PRECISIONS, grouped
+from dragoman.benchmarks.peers.pytorch import MarianMT, padded_step
+from dragoman.benchmarks.training import MAX_TOKENS, PRECISIONS, group_by_length
 from dragoman.config import PresetName, RunConfig, TransformerConfig, read_toml
 from dragoman.config.presets import LSTM, run_of
 from dragoman.data.batches import Batch, Ids, source_batch
@@ -27,27 +27,27 @@ from dragoman.translation.translator import Translator
 
 HIGHEST_RATE, WARMUP = 1e-3, 800
 BEAM, SENTENCES = 4, 32
-TOLD_EVERY = 200  # steps
+LOG_EVERY = 200  # steps
 
 
 def benchmark(
     train: str, dev: str, test: str, minutes: float, preset: PresetName, recipe: str, out: str, threads: int
 ) -> str:
-    """A table in Markdown. Raises DragomanError where a file is missing, UsageError where ours is no Transformer."""
+    """Return a table in Markdown. Raise DragomanError for a missing file, UsageError for a model without attention."""
     settings = read_toml(Path(recipe)) if recipe else {}
     ours = run_of(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
         raise UsageError(f"{recipe or preset} is what the others are compared with: choose a Transformer")
     torch.set_num_threads(threads)
     pairs = read_corpus([train]).pairs
-    read_corpus([dev])  # a file that is missing is told before, not after, the first hour
+    read_corpus([dev])  # a missing file is reported before, not after, the first hour
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
     rows, notes, tokenizers = [], [], []
     training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
     lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
     for name, run in {Path(recipe).stem or preset: ours, "lstm": lstm}.items():
         run = replace(run, train=(train,), dev=(dev,), out=f"{out}/{name}", training=training)
-        steps, tokens, translator = trained(run)
+        steps, tokens, translator = train_and_load(run)
         translations = [translation.text for translation in translator.translate(sources)]
         rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
         tokenizers.append(translator.tokenizer)
@@ -75,8 +75,8 @@ def benchmark(
     )
 
 
-def trained(run: RunConfig) -> tuple[int, int, Translator]:
-    """Steps, target tokens, and the best checkpoint."""
+def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
+    """Return steps, target tokens, and the translator of the best checkpoint."""
     with Journal(Path(run.out), Console(stderr=True)) as journal:
         progress = train_run(run, journal)
     return progress.step, progress.target_tokens, Translator.load(Path(run.out) / "best")
@@ -85,13 +85,13 @@ def trained(run: RunConfig) -> tuple[int, int, Translator]:
 def marianmt(
     config: TransformerConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], sources: Sequence[str], minutes: float
 ) -> tuple[int, int, list[str]]:
-    """Steps, target tokens and translations of MarianMT, trained as is common for it, on the same subwords.
+    """Return steps, target tokens and translations of MarianMT, trained as is common for it, on the same subwords.
 
-    Batches grouped by length, AdamW, inverse square root schedule, label smoothing. Raises ImportError where the
+    Batches grouped by length, AdamW, inverse square root schedule, label smoothing. Raise ImportError where the
     transformers library is not installed.
     """
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
-    ids = [pair for pair in sides if max(map(len, pair)) < LONGEST]
+    ids = [pair for pair in sides if max(map(len, pair)) < MAX_TOKENS]
     lengths = np.array([[len(side) + 1 for side in pair] for pair in ids])
     precision = best_precision(torch.device("cpu"))
     torch.manual_seed(1)
@@ -106,22 +106,22 @@ def marianmt(
     began = time.monotonic()
     while True:
         order = random.permutation(len(ids))
-        groups = [order[group] for group in grouped(lengths[order])]
+        groups = [order[group] for group in group_by_length(lengths[order])]
         for number in random.permutation(len(groups)):
             tokens += step(Batch.of(*zip(*(ids[i] for i in groups[number]), strict=True)))
             steps += 1
             seconds = time.monotonic() - began
-            if steps % TOLD_EVERY == 0:
+            if steps % LOG_EVERY == 0:
                 console.print(f"MarianMT: step {steps:,}, {tokens / seconds:,.0f} target tokens/s", highlight=False)
             if seconds >= 60 * minutes:
-                return steps, tokens, translated(model.eval(), tokenizer, sources)
+                return steps, tokens, translate_with_marianmt(model.eval(), tokenizer, sources)
 
 
 @torch.inference_mode()
-def translated(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    ids: list[Ids] = [sentence[: LONGEST - 1] for sentence in tokenizer.encode_all(list(texts))]
+def translate_with_marianmt(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    ids: list[Ids] = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found: dict[int, str] = {}
+    translations: dict[int, str] = {}
     for start in range(0, len(order), SENTENCES):
         batch = order[start : start + SENTENCES]
         source = source_batch([ids[i] for i in batch])
@@ -129,8 +129,8 @@ def translated(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> l
             input_ids=source,
             attention_mask=(source != PAD).long(),
             num_beams=BEAM,
-            max_new_tokens=LONGEST + 50,
+            max_new_tokens=MAX_TOKENS + 50,
             length_penalty=1.0,
         )
-        found |= zip(batch, map(tokenizer.decode, outputs.tolist()), strict=True)
-    return [found[i] for i in range(len(ids))]
+        translations |= zip(batch, map(tokenizer.decode, outputs.tolist()), strict=True)
+    return [translations[i] for i in range(len(ids))]

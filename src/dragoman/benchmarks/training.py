@@ -1,7 +1,7 @@
-"""How fast training is: whole steps (forward, label-smoothed loss, backward, clipping, Adam), beside other toolkits.
+"""Measure how fast training is: whole steps (forward, label-smoothed loss, backward, clipping, Adam), beside others.
 
 All train the same architecture on the same sentences, each with the settings that are fastest for it. Target tokens
-include the end of each sentence and no padding.
+include EOS and no padding.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dragoman.benchmarks.peers import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
-from dragoman.benchmarks.profile import OTHER, PARTS, operations, product_rate, shares
-from dragoman.benchmarks.programs import PROGRAMS, Task, training
+from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
+from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainingTask, train_in_turns
+from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations, shares
 from dragoman.config import TrainingConfig, TransformerConfig
 from dragoman.config.presets import BASE, SMALL, TINY
 from dragoman.data.batches import Batch, Ids, plan
@@ -29,7 +29,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 
 BATCH_TOKENS = 2048  # padding included
-LONGEST = 128  # tokens of a sentence, its end included
+MAX_TOKENS = 128  # of a sentence, EOS included
 RANDOM_PAIRS = 20_000
 OURS, OURS_PLANNED = "dragoman", "dragoman, own batches"
 TORCH_STEPS = {"marianmt": marianmt_steps, "torch": torch_steps}
@@ -46,7 +46,7 @@ BEST = "each its best"
 
 @dataclass(frozen=True)
 class Shape:
-    """A model, of the form that all contenders have, and how many batches of it are timed at once."""
+    """Hold a model of the form that all contenders have, and how many batches are timed at once."""
 
     model: TransformerConfig
     vocabulary: int
@@ -60,22 +60,22 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """What was measured of one shape in one precision."""
+class Measured:
+    """Hold what was measured of one shape in one precision."""
 
     contenders: dict[str, Contender]  # by column
-    products: tuple[float, float]  # operations per second in matrix products: while training, and of the machine
+    matmuls: tuple[float, float]  # operations per second in matmuls: in training, and alone
     parts: dict[str, float]  # of our time
 
 
 def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | None, peers: Sequence[str]) -> str:
-    """Tables in Markdown: target tokens per second, the share of the machine's speed, and where our time goes."""
+    """Return tables in Markdown: target tokens per second, share of the machine's speed, and where our time goes."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     notes: list[str] = []
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], Measured] = {}
     for shape in shapes:
-        work = Work(SHAPES[shape], corpus)
+        work = TimedBatches(SHAPES[shape], corpus)
         for precision in PRECISIONS:
             print(f"{shape}, {precision} ...", file=sys.stderr)
             rows[shape, precision] = measure(work, precision, threads, rounds, peers, notes)
@@ -83,9 +83,9 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
     columns = [name for name in columns if any(name in row.contenders for row in rows.values())]
     speeds = []
     for shape in shapes:
-        found = {precision: rows[shape, precision].contenders for precision in PRECISIONS}
-        best = {name: max((c[name] for c in found.values() if name in c), key=lambda c: c.median) for name in columns}
-        speeds += [[shape, numbers, *line(row, columns)] for numbers, row in (*found.items(), (BEST, best))]
+        timed = {precision: rows[shape, precision].contenders for precision in PRECISIONS}
+        best = {name: max((c[name] for c in timed.values() if name in c), key=lambda c: c.median) for name in columns}
+        speeds += [[shape, label, *cells_of(row, columns)] for label, row in (*timed.items(), (BEST, best))]
     of = f"sentences of {Path(corpus).name}" if corpus else "random sentences, with lengths as real text has them"
     return "\n".join(
         [
@@ -93,16 +93,16 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             f"of {rounds} rounds in turn.",
             describe_machine() + ".",
             "",
-            markdown_table(["model", "numbers", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),
+            markdown_table(["model", "precision", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),
             "",
             *(f"- {note}" for note in dict.fromkeys(notes)),
             "",
-            "Matrix products of our own batches, real tokens only, and what the machine reaches in them alone.",
+            "Matmuls of our own batches, real tokens only, and what the machine reaches in matmuls alone.",
             "",
             markdown_table(
-                ["model", "numbers", "GFLOP/s in training", "GFLOP/s alone", "share"],
+                ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
                 [
-                    [*key, f"{row.products[0] / 1e9:,.0f}", f"{row.products[1] / 1e9:,.0f}", percent(share(row))]
+                    [*key, f"{row.matmuls[0] / 1e9:,.0f}", f"{row.matmuls[1] / 1e9:,.0f}", percent(share(row))]
                     for key, row in rows.items()
                 ],
             ),
@@ -110,17 +110,17 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             "Where our time goes.",
             "",
             markdown_table(
-                ["model", "numbers", *PARTS, OTHER],
+                ["model", "precision", *PARTS, OTHER],
                 [[*key, *map(percent, row.parts.values())] for key, row in rows.items()],
             ),
         ]
     )
 
 
-def line(row: dict[str, Contender], columns: list[str]) -> list[str]:
-    """The cells of one row: rates, then how many times the fastest peer's rate ours is, on the same and on own batches.
+def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
+    """Return the cells of a row: rates, and our rate divided by that of the fastest peer, on shared and on own batches.
 
-    MarianMT and torch.nn.Transformer have no batches of their own: the ones that all share are grouped by length.
+    MarianMT and torch.nn.Transformer have no batches of their own; those that all share are grouped by length.
     """
     cells = [str(row[name]) if name in row else "–" for name in columns]
     same = [row[NAMES[peer]].median for peer in TORCH_STEPS if NAMES[peer] in row]
@@ -130,27 +130,27 @@ def line(row: dict[str, Contender], columns: list[str]) -> list[str]:
     return cells
 
 
-def share(row: Row) -> float:
-    return row.products[0] / row.products[1]
+def share(row: Measured) -> float:
+    return row.matmuls[0] / row.matmuls[1]
 
 
 def percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-class Work:
-    """Sentences, and the batches of them that are timed: evenly chosen from short to long."""
+class TimedBatches:
+    """Hold sentences, and the batches of them that are timed: evenly chosen from short to long."""
 
     def __init__(self, shape: Shape, corpus: str | None):
         self.shape = shape
-        self.sources, self.targets = read(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
+        self.sources, self.targets = read_ids(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
         lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
         planned = plan(lengths, BATCH_TOKENS, seed=1, epoch=0)
-        self.same = self.chosen(grouped(lengths))
-        self.planned = [self.batch(group) for group in self.chosen([planned[n] for n in range(len(planned))])]
+        self.shared = self.choose(group_by_length(lengths))
+        self.planned = [self.batch(group) for group in self.choose([planned[n] for n in range(len(planned))])]
 
-    def chosen(self, groups: list[np.ndarray]) -> list[np.ndarray]:
-        """As many as are timed, evenly spread over the lengths."""
+    def choose(self, groups: list[np.ndarray]) -> list[np.ndarray]:
+        """Return as many groups as are timed, evenly spread over the lengths."""
         groups = sorted(groups, key=lambda group: np.mean([len(self.targets[i]) for i in group]))
         count = self.shape.batches
         return [groups[int((n + 0.5) * len(groups) / count)] for n in range(count)]
@@ -158,33 +158,35 @@ class Work:
     def batch(self, group: np.ndarray) -> Batch:
         return Batch.of([self.sources[i] for i in group], [self.targets[i] for i in group])
 
-    def task(self, threads: int, precision: str) -> Task:
-        """The sentences of the batches that all share, for programs that make their own."""
-        order = np.concatenate(self.same)
+    def task(self, threads: int, precision: str) -> TrainingTask:
+        """Return the sentences of the batches that all share, for programs that make their own."""
+        order = np.concatenate(self.shared)
         sources, targets = [self.sources[i] for i in order], [self.targets[i] for i in order]
         shape, bfloat16 = self.shape, precision == "bfloat16"
-        return Task(shape.model, shape.vocabulary, sources, targets, BATCH_TOKENS, threads, bfloat16)
+        return TrainingTask(shape.model, shape.vocabulary, sources, targets, BATCH_TOKENS, threads, bfloat16)
 
 
-def read(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
+def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
     pairs = read_corpus([corpus]).pairs
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=vocabulary)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
-    kept = [(source, target) for source, target in sides if max(len(source), len(target)) < LONGEST]
+    kept = [(source, target) for source, target in sides if max(len(source), len(target)) < MAX_TOKENS]
     return [source for source, _ in kept], [target for _, target in kept]
 
 
 def random_pairs(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
-    """Lengths vary as those of subwords in news and books do: log-normal, the target's around the source's."""
+    """Return random pairs with lengths like those of news and books: log-normal, the target's around the source's."""
     random = np.random.default_rng(1)
     source = random.lognormal(np.log(25), 0.5, RANDOM_PAIRS)
-    lengths = np.stack([source, source * random.lognormal(0, 0.15, RANDOM_PAIRS)], 1).clip(1, LONGEST - 1).astype(int)
+    lengths = (
+        np.stack([source, source * random.lognormal(0, 0.15, RANDOM_PAIRS)], 1).clip(1, MAX_TOKENS - 1).astype(int)
+    )
     sources, targets = ([random.integers(3, vocabulary, n).tolist() for n in side] for side in lengths.T)
     return sources, targets
 
 
-def grouped(lengths: np.ndarray) -> list[np.ndarray]:
-    """Pairs of similar length together, at most BATCH_TOKENS target tokens, padding included.
+def group_by_length(lengths: np.ndarray) -> list[np.ndarray]:
+    """Return groups of pairs of similar length, of at most BATCH_TOKENS target tokens, padding included.
 
     lengths (n, 2): tokens of each source and target.
     """
@@ -198,11 +200,13 @@ def grouped(lengths: np.ndarray) -> list[np.ndarray]:
     return [*groups, order[start:]]
 
 
-def measure(work: Work, precision: str, threads: int, rounds: int, peers: Sequence[str], notes: list[str]) -> Row:
-    """All contenders in one precision; what has to be said about them is added to `notes`."""
+def measure(
+    work: TimedBatches, precision: str, threads: int, rounds: int, peers: Sequence[str], notes: list[str]
+) -> Measured:
+    """Time all contenders in one precision; remarks about them are added to `notes`."""
     shape, dtype = work.shape, PRECISIONS[precision]
-    model, step = ours(shape, precision)
-    same = [work.batch(group) for group in work.same]
+    model, step = our_step(shape, precision)
+    same = [work.batch(group) for group in work.shared]
     row = {OURS: Contender(OURS, over(step, same)), OURS_PLANNED: Contender(OURS_PLANNED, over(step, work.planned))}
     with contextlib.ExitStack() as stack:
         for peer in peers:
@@ -210,13 +214,13 @@ def measure(work: Work, precision: str, threads: int, rounds: int, peers: Sequen
             try:
                 if peer in TORCH_STEPS:
                     ways = TORCH_STEPS[peer](shape.model, shape.vocabulary, dtype)
-                    kind, fastest = fastest_step(ways, work.batch(work.same[len(same) // 2][::4]))
-                    del ways  # models of which one is enough from here on
+                    kind, fastest = fastest_step(ways, work.batch(work.shared[len(same) // 2][::4]))
+                    del ways  # one model is enough from here on
                     notes.append(f"{name}, d_model {shape.model.d_model}, {precision}: attention '{kind}'.")
                     row[name] = Contender(name, over(fastest, same))
                 elif precision == "float32" or PROGRAMS[peer].bfloat16:
                     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                    run = stack.enter_context(training(peer, work.task(threads, precision), folder))
+                    run = stack.enter_context(train_in_turns(peer, work.task(threads, precision), folder))
                     row[name] = Contender(name, run)
             except ImportError:
                 notes.append(f"{name} is left out: pip install 'dragoman[benchmark]' installs it.")
@@ -224,12 +228,12 @@ def measure(work: Work, precision: str, threads: int, rounds: int, peers: Sequen
                 notes.append(f"{name} is left out: {error}.")
         time_in_turn(list(row.values()), rounds)
     done = sum(operations(model, batch) for batch in work.planned) / sum(batch.tokens for batch in work.planned)
-    machines = product_rate(model, same[0].tokens, dtype)
+    machines = matmul_rate(model, same[0].tokens, dtype)
     parts = shares(over(step, work.planned[len(work.planned) // 2 :][:1]))
-    return Row(row, (done * row[OURS_PLANNED].median, machines), parts)
+    return Measured(row, (done * row[OURS_PLANNED].median, machines), parts)
 
 
-def ours(shape: Shape, precision: str) -> tuple[Transformer, Step]:
+def our_step(shape: Shape, precision: str) -> tuple[Transformer, Step]:
     model = Transformer(shape.model, shape.vocabulary, pad=PAD)
     settings = TrainingConfig(label_smoothing=SMOOTHING, clip=CLIP, precision=precision)  # type: ignore[arg-type]
     learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))
@@ -242,6 +246,7 @@ def ours(shape: Shape, precision: str) -> tuple[Transformer, Step]:
 
 
 def over(step: Step, batches: list[Batch]) -> Callable[[], int]:
+    """Return what trains on the batches once and returns their target tokens."""
     return lambda: sum(step(batch) for batch in batches)
 
 

@@ -1,7 +1,7 @@
-"""Decodes in the interpreter of Marian or JoeyNMT, which has no dragoman: a job per line of stdin, an answer per job.
+"""Decode in the interpreter of Marian or JoeyNMT, which has no dragoman: a request per line of stdin, an answer each.
 
-A job is JSON: the beam, and sentences of one length as words. The answer: a translation of each in as many words as the
-sentence has with its end, which is how long each toolkit is made to go on.
+A request is JSON: the beam, and sentences of one length as words. The answer: a translation of each sentence in as many
+words as it has with EOS, which is the length that each toolkit is forced to.
 """
 
 import json
@@ -15,13 +15,13 @@ Decode = Callable[[int, list[str]], list[str]]
 
 
 def marian(threads: int, flags: list[str]) -> Decode:
-    """`flags` say what the model is. Its bias keeps the end from being best; the longest output is that of the source.
+    """Return the decoder of Marian. Its bias keeps EOS from being best; an output is as long as its source.
 
-    Threads share the sentences of a batch among them, as Marian has it: one sentence has one thread.
+    Threads share the sentences of a batch, as Marian does it: a sentence has one thread.
     """
     from pymarian import Translator  # type: ignore[import-not-found]
 
-    @lru_cache(maxsize=1)  # each has a work space of its own
+    @lru_cache(maxsize=1)  # each has a workspace of its own
     def translator(beam: int, sentences: int) -> Any:
         own = f"--beam-size {beam} --mini-batch {sentences} --maxi-batch {threads} --cpu-threads {threads}"
         fast = "--skip-cost" if beam == 1 else ""  # the best word needs no softmax
@@ -34,7 +34,7 @@ def marian(threads: int, flags: list[str]) -> Decode:
 
 
 def joeynmt(threads: int, flags: list[str]) -> Decode:
-    """The model of joeynmt.yaml with model.npz. Its own settings forbid an early end and a late one."""
+    """Return the decoder of JoeyNMT: joeynmt.yaml with model.npz. Its settings forbid an early EOS and a late one."""
     import numpy as np
     import torch
     from joeynmt.batch import Batch  # type: ignore[import-not-found]

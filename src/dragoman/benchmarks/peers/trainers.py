@@ -1,7 +1,7 @@
-"""Toolkits that are programs of their own: Marian, JoeyNMT and Eole.
+"""Train with toolkits that are programs of their own: Marian, JoeyNMT and Eole.
 
 Each has an environment of its own beside ours (`make peers`), trains the same model on the same ids, written as words,
-makes batches in its own way, and tells in its log how many target tokens it has done. Between its turns it is stopped.
+makes batches in its own way, and logs how many target tokens it has processed. Between its turns it is stopped.
 """
 
 import collections
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.benchmarks.peers import CLIP, RATE, SMOOTHING
+from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING
 from dragoman.config import TransformerConfig
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError
@@ -29,8 +29,8 @@ NEVER = 1_000_000  # updates
 
 
 @dataclass(frozen=True)
-class Task:
-    """What to train, on what, and how. The pairs come in groups of similar length."""
+class TrainingTask:
+    """Say what to train, on what, and how. The pairs are in groups of similar length."""
 
     model: TransformerConfig
     vocabulary: int
@@ -42,33 +42,33 @@ class Task:
 
     @property
     def tokens(self) -> int:
-        """Target tokens, ends included."""
+        """The number of target tokens, EOS included."""
         return sum(len(ids) + 1 for ids in self.targets)
 
-    def words(self) -> list[str]:
+    def vocabulary_words(self) -> list[str]:
         return [f"w{id}" for id in range(3, self.vocabulary)]
 
     def write(self, folder: Path) -> None:
-        """text.source and text.target, one sentence per line; dev.* with the first of them; words, one per line."""
+        """Write text.source and text.target, one sentence per line, dev.* with the first of them, and the words."""
         for side, rows in (("source", self.sources), ("target", self.targets)):
             lines = [" ".join(f"w{id}" for id in ids) + "\n" for ids in rows]
             (folder / f"text.{side}").write_text("".join(lines), encoding="ascii")
             (folder / f"dev.{side}").write_text(lines[0], encoding="ascii")
-        (folder / "words").write_text("".join(f"{word}\n" for word in self.words()), encoding="ascii")
+        (folder / "words").write_text("".join(f"{word}\n" for word in self.vocabulary_words()), encoding="ascii")
 
 
 @dataclass(frozen=True)
 class Program:
-    """`settings` writes what the program needs into a folder and returns its command; `tokens` finds them in a log."""
+    """Describe a toolkit: `settings` writes its files into a folder and returns its command; `tokens` reads its log."""
 
-    settings: Callable[[Task, Path], list[str]]
-    tokens: str  # a line of the log with the target tokens since the last such line
-    bfloat16: bool = False  # whether it can
+    settings: Callable[[TrainingTask, Path], list[str]]
+    tokens: str  # pattern of a line of the log with the target tokens since the last such line
+    bfloat16: bool = False  # whether it can train in it
 
 
-def marian_model(task: Task, folder: Path) -> dict[str, Any]:
-    """The flags that say what the model is; its vocabulary is written into the folder."""
-    words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.words(), start=2)}}
+def marian_model(task: TrainingTask, folder: Path) -> dict[str, Any]:
+    """Return the flags that describe the model, and write its vocabulary into the folder."""
+    words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.vocabulary_words(), start=2)}}
     (folder / "words.json").write_text(json.dumps(words), encoding="ascii")
     model = task.model
     return {
@@ -84,7 +84,7 @@ def marian_model(task: Task, folder: Path) -> dict[str, Any]:
     }
 
 
-def marian(task: Task, folder: Path) -> list[str]:
+def marian(task: TrainingTask, folder: Path) -> list[str]:
     flags = marian_model(task, folder) | {
         "model": "model.npz",
         "train-sets": ["text.source", "text.target"],
@@ -110,10 +110,10 @@ def marian(task: Task, folder: Path) -> list[str]:
     return ["pymarian", "train", *(word for flag in values for word in flag)]
 
 
-def joeynmt(task: Task, folder: Path) -> list[str]:
-    """It does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order."""
+def joeynmt(task: TrainingTask, folder: Path) -> list[str]:
+    """JoeyNMT does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order."""
     model = task.model
-    words = ["<unk>", "<pad>", "<s>", "</s>", *task.words()]
+    words = ["<unk>", "<pad>", "<s>", "</s>", *task.vocabulary_words()]
     (folder / "words.joeynmt").write_text("".join(f"{word}\n" for word in words), encoding="ascii")
     side = {"level": "word", "voc_file": "words.joeynmt", "max_length": 1000, "min_length": 1}
 
@@ -169,7 +169,7 @@ def joeynmt(task: Task, folder: Path) -> list[str]:
     return ["python", "-m", "joeynmt", "train", "joeynmt.yaml", "--skip-test"]
 
 
-def eole(task: Task, folder: Path) -> list[str]:
+def eole(task: TrainingTask, folder: Path) -> list[str]:
     model = task.model
     settings = {
         "save_data": "data",
@@ -226,15 +226,15 @@ PROGRAMS = {
 }
 
 
-def installed(name: str, command: str) -> str:
-    """Where a command of a toolkit lies. Raises DragomanError where the toolkit is not installed."""
+def find_command(name: str, command: str) -> str:
+    """Return the path of a command of a toolkit. Raise DragomanError where the toolkit is not installed."""
     if not (file := PEERS / name / "bin" / command).exists():
         raise DragomanError("`make peers` installs it")
     return str(file)
 
 
-class Trainer:
-    """A program at work, stopped while it is not its turn."""
+class TrainerProcess:
+    """Run a program that is stopped while it is not its turn."""
 
     def __init__(self, name: str, command: list[str], folder: Path, tokens: str, threads: int):
         self.name, self.tokens = name, re.compile(tokens)
@@ -252,9 +252,9 @@ class Trainer:
         )
 
     def advance(self, tokens: int) -> int:
-        """Let it go on until it has done so many more target tokens; returns how many it did.
+        """Let it run until it has processed so many more target tokens; return how many it did.
 
-        Raises DragomanError where it ends, or takes longer than LIMIT.
+        Raise DragomanError where it ends, or takes longer than LIMIT.
         """
         assert self.process.stdout
         done, last = 0, collections.deque([""], maxlen=1)
@@ -264,8 +264,8 @@ class Trainer:
         try:
             for line in self.process.stdout:
                 last.append(line.strip() or last[0])
-                if found := self.tokens.search(line):
-                    done += int(found[1].replace(",", ""))
+                if match := self.tokens.search(line):
+                    done += int(match[1].replace(",", ""))
                     if done >= tokens:
                         self.signal(signal.SIGSTOP)
                         return done
@@ -281,18 +281,18 @@ class Trainer:
 
 
 @contextlib.contextmanager
-def training(name: str, task: Task, folder: Path) -> Iterator[Callable[[], int]]:
-    """The program at work on `task`, after one pass over it; each call does one more and returns its target tokens.
+def train_in_turns(name: str, task: TrainingTask, folder: Path) -> Iterator[Callable[[], int]]:
+    """Yield what makes a program train one more pass over `task` and returns its target tokens; the first is done.
 
-    Raises DragomanError where the program is not installed or does not get through the first pass.
+    Raise DragomanError where the program is not installed or does not get through the first pass.
     """
     program = PROGRAMS[name]
     task.write(folder)
     command, *arguments = program.settings(task, folder)
-    command = installed(name, command)
-    # Whoever ends us ends the program, too: a stopped one would stay for ever.
+    command = find_command(name, command)
+    # A SIGTERM to us must end the program as well: a stopped one would stay for ever.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    trainer = Trainer(name, [command, *arguments], folder, program.tokens, task.threads)
+    trainer = TrainerProcess(name, [command, *arguments], folder, program.tokens, task.threads)
     try:
         trainer.advance(task.tokens)
         yield lambda: trainer.advance(task.tokens)

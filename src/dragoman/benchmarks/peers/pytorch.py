@@ -1,4 +1,4 @@
-"""The same Transformer as others implement it in PyTorch, trained as one writes it with PyTorch's own parts."""
+"""The same Transformer in other implementations in PyTorch, trained with PyTorch's own parts."""
 
 import contextlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dragoman.model.positions import sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
-LONGEST = 512  # places in the tables of positions
+MAX_POSITIONS = 512
 
 Step = Callable[[Batch], int]  # one update; returns the target tokens
 
@@ -27,7 +27,7 @@ def padded_step(
     kernel: SDPBackend | None = None,
     rate: Callable[[], float] = lambda: RATE,
 ) -> Step:
-    """Padded logits, F.cross_entropy, clipping, fused AdamW; under autocast where `dtype` is not float32."""
+    """Return a step: padded logits, F.cross_entropy, clipping, fused AdamW; autocast if not float32."""
     optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
     model.train()
 
@@ -49,7 +49,7 @@ def padded_step(
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """logits (B, T, V), labels (B, T) -> the mean over real tokens."""
+    """Return the mean over real tokens of the label-smoothed loss; logits (B, T, V), labels (B, T)."""
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
 
 
@@ -60,7 +60,7 @@ class TorchTransformer(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, config.d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = nn.Buffer(sinusoids(LONGEST, config.d_model))
+        self.positions = nn.Buffer(sinusoids(MAX_POSITIONS, config.d_model))
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(
             config.d_model,
@@ -71,7 +71,7 @@ class TorchTransformer(nn.Module):
             config.dropout,
             batch_first=True,
         )
-        for module in self.transformer.modules():  # dropout where the paper has it, as in ours, and nowhere else
+        for module in self.transformer.modules():  # dropout only where the paper has it, as in our model
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
             elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
@@ -82,7 +82,7 @@ class TorchTransformer(nn.Module):
         return self.dropout(x + self.positions[: tokens.size(1)])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """(B, S), (B, T) -> logits (B, T, V)."""
+        """Return logits (B, T, V) for source (B, S) and target (B, T)."""
         padding = source == PAD
         x = self.transformer(
             self.embed(source),
@@ -95,7 +95,7 @@ class TorchTransformer(nn.Module):
         return x @ self.embedding.weight.T
 
 
-# Beginnings of the names of weights in a layer of MarianMT, and in ours.
+# Prefixes of the names of weights in a layer of MarianMT, and in a layer of ours.
 NAMES = [
     (theirs + end, ours + own)
     for theirs, ours in (("self_attn", "attention"), ("encoder_attn", "cross_attention"))
@@ -110,7 +110,7 @@ NAMES = [
 
 
 class MarianMT(nn.Module):
-    """MarianMTModel of the transformers library. Raises ImportError where that is not installed."""
+    """MarianMTModel of the transformers library. Raise ImportError where that is not installed."""
 
     def __init__(self, config: TransformerConfig, vocabulary: int, attention: str = "sdpa"):
         super().__init__()
@@ -134,7 +134,7 @@ class MarianMT(nn.Module):
                 decoder_start_token_id=BOS,
                 forced_eos_token_id=None,
                 activation_function="relu",
-                max_position_embeddings=LONGEST,
+                max_position_embeddings=MAX_POSITIONS,
                 scale_embedding=True,
                 dropout=config.dropout,
             )
@@ -143,18 +143,17 @@ class MarianMT(nn.Module):
 
     @classmethod
     def of(cls, model: Transformer) -> "MarianMT":
-        """One with the weights of ours, which has the form of it: post-norm, biases, positions in halves."""
-        words = model.output.weight.size(0)
-        other = cls(model.config, words)
-        parts = {"encoder": model.encoder, "decoder": model.decoder}
+        """Return a MarianMT with the weights of our model: post-norm, with biases and with positions in halves."""
+        other = cls(model.config, model.output.weight.size(0))
+        stacks = {"encoder": model.encoder, "decoder": model.decoder}
         weights = {
             "model.shared.weight": model.source_embedding.weight,
             "final_logits_bias": model.output.bias[None],
             "lm_head.weight": model.output.weight,
         }
-        for side, layers in parts.items():
+        for side, layers in stacks.items():
             weights[f"model.{side}.embed_tokens.weight"] = model.source_embedding.weight
-            weights[f"model.{side}.embed_positions.weight"] = sinusoids_in_halves(LONGEST, model.config.d_model)
+            weights[f"model.{side}.embed_positions.weight"] = sinusoids_in_halves(MAX_POSITIONS, model.config.d_model)
             for number, layer in enumerate(layers):
                 for theirs, ours in NAMES:
                     for name, value in layer.state_dict().items():
@@ -164,13 +163,13 @@ class MarianMT(nn.Module):
         return other
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """(B, S), (B, T) -> logits (B, T, V)."""
+        """Return logits (B, T, V) for source (B, S) and target (B, T)."""
         mask = (source != PAD).long()
         return self.inner(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False).logits
 
 
 def float32_attention() -> str:
-    """Make attention in float32, inside autocast to bfloat16, known to the transformers library; returns its name."""
+    """Register attention in float32, inside autocast to bfloat16, with the transformers library; return its name."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
@@ -185,7 +184,7 @@ def float32_attention() -> str:
 
 
 def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Ways to train torch.nn.Transformer, by name."""
+    """Return ways to train torch.nn.Transformer, by the name of the attention kernel."""
     return {
         kernel.name.split("_")[0].lower(): padded_step(TorchTransformer(config, vocabulary), dtype, kernel)
         for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
@@ -193,6 +192,6 @@ def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) 
 
 
 def marianmt_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Ways to train MarianMT, by name. Raises ImportError where transformers is not installed."""
+    """Return ways to train MarianMT, by the name of the attention. Raise ImportError where transformers is missing."""
     kinds = ["sdpa", "eager", *["sdpa in float32"] * (dtype != torch.float32)]
     return {kind: padded_step(MarianMT(config, vocabulary, kind), dtype) for kind in kinds}

@@ -1,4 +1,4 @@
-"""Marian and JoeyNMT as decoders: our model in their formats, decoding in their own interpreters (`make peers`)."""
+"""Decode with Marian and JoeyNMT: our model in their formats, in their own interpreters (`make peers`)."""
 
 import contextlib
 import json
@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from dragoman.benchmarks import peer_decoder
-from dragoman.benchmarks.programs import Task, installed, joeynmt, marian_model
+from dragoman.benchmarks.peers import decoder_process
+from dragoman.benchmarks.peers.trainers import TrainingTask, find_command, joeynmt, marian_model
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model.positions import sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
-Decode = Callable[[Sequence[Ids], int], list[Ids]]  # sources of one length, beams -> outputs as long as these with ends
+# Sources of one length and the beam -> outputs as long as the sources with EOS.
+Decode = Callable[[Sequence[Ids], int], list[Ids]]
 
-# What the parts of a layer of ours are called in Marian ({}: the kind of weight) and on each side of JoeyNMT.
+# The names of the parts of our layers in Marian ({}: the kind of weight) and on each side of JoeyNMT.
 MARIAN = {
     f"{ours}.{part}": f"{theirs}_{{}}{part[0]}"
     for ours, theirs in (("attention", "self"), ("cross_attention", "context"))
@@ -48,29 +49,29 @@ JOEYNMT = {
     }
     for side, own, norm in (("encoder", "src", "layer_norm"), ("decoder", "trg", "x_layer_norm"))
 }
-JOEYNMT_PLACES = 5000  # of its table of positions
+JOEYNMT_POSITIONS = 5000
 
 
-def write(weights: dict[str, Tensor], folder: Path) -> None:
+def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
     arrays: dict[str, Any] = {name: value.detach().contiguous().numpy() for name, value in weights.items()}
     np.savez(folder / "model.npz", **arrays)
 
 
 def write_marian(model: Transformer, folder: Path) -> list[str]:
-    """Returns the flags that say what the model is. It begins with zeros instead of a start token."""
+    """Write the model for Marian; return the flags that describe it. It begins with zeros instead of BOS."""
     weights = marian_weights(model)
-    write(weights, folder)
+    write_npz(weights, folder)
     words = [len(weights["Wemb"])] * 2
-    shape = marian_model(task(model), folder)
-    shape |= {"dim-vocabs": words, "models": "model.npz", "ignore-model-config": []}
-    return [f"--{name} {' '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in shape.items()]
+    flags = marian_model(task_of(model), folder)
+    flags |= {"dim-vocabs": words, "models": "model.npz", "ignore-model-config": []}
+    return [f"--{name} {' '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in flags.items()]
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Matrices (inputs, outputs), all else (1, outputs); its words: the end, the unknown one, and those after ours."""
+    """Return matrices (inputs, outputs) and vectors (1, outputs); its words: EOS, the unknown word, our subwords."""
     words = [EOS, PAD, *range(3, model.output.out_features)]
     weights = {"Wemb": model.source_embedding.weight[words], "decoder_ff_logit_out_b": model.output.bias[None, words]}
-    for side, number, part, kind, value in parts(model):
+    for side, number, part, kind, value in layer_weights(model):
         kinds = ("scale", "bias") if part.endswith("norm") else ("W", "b")
         name = MARIAN[part].format(kinds[kind == "bias"])
         weights[f"{side}_l{number + 1}_{name}"] = value.T if value.dim() == 2 else value[None]
@@ -78,24 +79,25 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def write_joeynmt(model: Transformer, folder: Path) -> list[str]:
-    joeynmt(task(model), folder)
-    write(joeynmt_weights(model), folder)
+    """Write the model for JoeyNMT; it needs no flags."""
+    joeynmt(task_of(model), folder)
+    write_npz(joeynmt_weights(model), folder)
     return []
 
 
 def joeynmt_weights(model: Transformer) -> dict[str, Tensor]:
-    """Without the bias of the output, which it does not have; its words: the unknown one, zeros, and then ours."""
+    """Return the weights without the output bias, which it lacks; its words: the unknown word, zeros, then ours."""
     words = nn.functional.pad(model.source_embedding.weight, (0, 0, 1, 0))
-    positions = sinusoids_in_halves(JOEYNMT_PLACES, model.config.d_model)[None]
+    positions = sinusoids_in_halves(JOEYNMT_POSITIONS, model.config.d_model)[None]
     weights = dict.fromkeys(("src_embed.lut.weight", "trg_embed.lut.weight", "decoder.output_layer.weight"), words)
     weights |= {"encoder.pe.pe": positions, "decoder.pe.pe": positions}
-    for side, number, part, kind, value in parts(model):
+    for side, number, part, kind, value in layer_weights(model):
         weights[f"{side}.layers.{number}.{JOEYNMT[side][part]}.{kind}"] = value
     return weights
 
 
-def parts(model: Transformer) -> Iterator[tuple[str, int, str, str, Tensor]]:
-    """Side, number of the layer, part of the layer, 'weight' or 'bias', value."""
+def layer_weights(model: Transformer) -> Iterator[tuple[str, int, str, str, Tensor]]:
+    """Yield side, number of the layer, part of the layer, 'weight' or 'bias', and value."""
     for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
         for number, layer in enumerate(layers):
             for name, value in layer.state_dict().items():
@@ -103,26 +105,26 @@ def parts(model: Transformer) -> Iterator[tuple[str, int, str, str, Tensor]]:
                 yield side, number, part, kind, value
 
 
-def task(model: Transformer) -> Task:
-    """For what it says about the model."""
-    return Task(model.config, model.output.out_features, [], [], batch_tokens=1, threads=1)
+def task_of(model: Transformer) -> TrainingTask:
+    """Return a task without sentences, for what it says about the model."""
+    return TrainingTask(model.config, model.output.out_features, [], [], batch_tokens=1, threads=1)
 
 
 WRITERS = {"marian": write_marian, "joeynmt": write_joeynmt}
 
 
 @contextlib.contextmanager
-def decoding(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
-    """The toolkit at work with our model, which may have no bias but one that keeps an end from being chosen.
+def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
+    """Yield a decoder that runs a toolkit with our model, whose only bias may be one that keeps EOS from being chosen.
 
-    Raises DragomanError where the toolkit is not installed or cannot do it, and where it ends before its time.
+    Raise DragomanError where the toolkit is not installed or cannot do it, and where it ends too early.
     """
-    python = installed(name, "python")
+    python = find_command(name, "python")
     flags = WRITERS[name](model, folder)
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(
-            [python, "-I", peer_decoder.__file__, name, str(threads), *flags],
+            [python, "-I", decoder_process.__file__, name, str(threads), *flags],
             cwd=folder,
             env=os.environ | {"OMP_NUM_THREADS": str(threads)},
             stdin=subprocess.PIPE,
@@ -141,7 +143,7 @@ def decoding(name: str, model: Transformer, threads: int, folder: Path) -> Itera
                 print(json.dumps(job), file=process.stdin, flush=True)
             if not (answer := answers.readline()):
                 errors.seek(0)
-                reason = next((line.strip() for line in errors if "Error" in line), "it does not say why")
+                reason = next((line.strip() for line in errors if "Error" in line), "it gives no reason")
                 raise DragomanError(f"{name} ended: {reason[:200]}")
             return [[int(word[1:]) for word in sentence.split()] for sentence in json.loads(answer)]
 

@@ -1,0 +1,1 @@
+"""Other toolkits that the benchmarks measure us against."""
