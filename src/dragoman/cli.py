@@ -1,4 +1,4 @@
-"""The command line: one verb, one file in `commands/`, loaded when it is called."""
+"""Run the command line: each verb is a file in `commands/`, loaded when it is called."""
 
 import io
 import os
@@ -38,7 +38,7 @@ usage: dragoman COMMAND ...
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command. Returns 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
+    """Run a command. Return 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough; keep Python from complaining at exit
+    except BrokenPipeError:  # the reader of our output is gone; keep Python from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"dragoman: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a command shows on standard error while it works: a bar with figures on a terminal, plain lines in a log."""
+"""Show progress on standard error: a bar with figures on a terminal, plain lines in a log."""
 
 import math
 import sys
@@ -16,9 +16,9 @@ PROMPT = "> "
 
 
 class ProgressDisplay:
-    """A bar with figures that change in place on a terminal, and messages above it; in a log, the messages alone.
+    """Show a bar with figures that change in place on a terminal, and messages above it; in a log, the messages alone.
 
-    Use it as a context, or call `start` and `stop`. With `quiet` nothing is shown anywhere.
+    Use it as a context manager, or call `start` and `stop`. With `quiet` nothing is shown anywhere.
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False):
@@ -81,7 +81,7 @@ class _BarWithLines(Progress):
 
 
 class LineProgress(ProgressDisplay):
-    """How many lines `dragoman translate` has done, and how fast; with `interactive`, a prompt for the next instead."""
+    """Show how many lines are translated and how fast; with `interactive`, a prompt for the next line instead."""
 
     def __init__(self, quiet: bool, interactive: bool):
         super().__init__(quiet=quiet)

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Choose the device to compute on."""
 
 import os
 
@@ -9,9 +9,9 @@ from dragoman.errors import UsageError
 
 
 def device_of(wanted: Device) -> torch.device:
-    """auto: a GPU where there is one; torchrun gives each of its processes its own.
+    """Return the device for a setting: 'auto' is a GPU where there is one; torchrun gives each process its own.
 
-    Raises UsageError where a GPU is asked for and there is none.
+    Raise UsageError where a GPU is asked for and there is none.
     """
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

@@ -91,9 +91,9 @@ def row(
 
 
 def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
-    """What CTranslate2 finds in its own way; `subwords` with their ends."""
+    """Return what CTranslate2 finds in its own way; `subwords` include EOS."""
     longest = max(map(len, subwords)) + search.extra_length
-    found = engine.translator.translate_batch(
+    results = engine.translator.translate_batch(
         subwords,
         beam_size=search.beam,
         max_batch_size=batch,
@@ -101,7 +101,7 @@ def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, ba
         max_input_length=0,
         max_decoding_length=min(longest, engine.max_positions or longest),
     )
-    return [one.hypotheses[0] for one in found]
+    return [result.hypotheses[0] for result in results]
 
 
 def counted(work: Callable[[], Sequence]) -> Callable[[], int]:

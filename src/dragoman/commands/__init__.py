@@ -15,12 +15,12 @@ Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # its flags stand besi
 
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
-    """The flags of a command as an instance of `options`. Wrong ones end the program with exit code 2."""
+    """Return the flags of a command as an instance of `options`. Wrong flags end the program with exit code 2."""
     given = {} if default is None else {"default": default}
     return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
 
 
 def check_compute(engine: str, compute_type: str) -> None:
-    """Raises UsageError for numbers that only CTranslate2 computes in."""
+    """Raise UsageError for a data type that only CTranslate2 computes in."""
     if compute_type != "float32" and engine == "native":
         raise UsageError(f"--compute-type {compute_type} needs --engine ctranslate2")

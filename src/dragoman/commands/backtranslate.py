@@ -1,4 +1,4 @@
-"""dragoman backtranslate"""
+"""Make sentence pairs from text in the target language: `dragoman backtranslate`."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""dragoman benchmark"""
+"""Run a benchmark: `dragoman benchmark`."""
 
 from dataclasses import asdict, dataclass
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""dragoman check"""
+"""Check sentence pairs: `dragoman check`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""dragoman demo"""
+"""Run the demonstration: `dragoman demo`."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -35,6 +35,6 @@ def main(arguments: list[str]) -> None:
             raise DragomanError(f"the demo needs {name}: pip install 'dragoman[demo]'")
     if options.minutes <= 0:
         raise UsageError(f"minutes must be above 0, not {options.minutes}")
-    from dragoman.demo.run import walk
+    from dragoman.demo.run import run_demo
 
-    walk(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)
+    run_demo(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)

@@ -1,4 +1,4 @@
-"""dragoman distill"""
+"""Train a student on a teacher's translations: `dragoman distill`."""
 
 import json
 import os

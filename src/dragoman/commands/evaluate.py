@@ -1,4 +1,4 @@
-"""dragoman evaluate"""
+"""Measure a model on a test set: `dragoman evaluate`."""
 
 import json
 import sys

@@ -45,7 +45,7 @@ REASONS: dict[Kind, str] = {
 
 
 class Row(NamedTuple):
-    """The two sides of a line, a record or a translation unit, and its number in the file, from 1."""
+    """Hold the two sides of a line, a record or a translation unit, and its number in the file, from 1."""
 
     number: int
     source: str
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What a reader met in line `number` of a file, at `byte` of that line; both count from 1, 0 is unknown."""
+    """Describe what a reader met in line `number` of a file, at `byte` of that line; both from 1, 0 is unknown."""
 
     kind: Kind
     file: str
@@ -258,7 +258,7 @@ def shorten(line: str, length: int = 60) -> str:
 
 
 class LeftOut:
-    """What is left out of a corpus while it is read, and why: counts, and the first few line numbers."""
+    """Count what is left out of a corpus while it is read, by reason, with the first few line numbers."""
 
     def __init__(self, spec: CorpusSpec):
         self.name = spec.name

@@ -1,4 +1,4 @@
-"""A made corpus: sentence templates in four languages, with slots that the Unicode CLDR fills in each language's way.
+"""Make a corpus: sentence templates in four languages, with slots that the Unicode CLDR fills in each language's way.
 
 `templates/*.tsv` has the templates; Babel has the data: how a date, a price or a country is written in each locale.
 """
@@ -105,7 +105,7 @@ PARTICLE = re.compile(r"(\S)\((\w+)/(\w+)\)")  # after a slot: the form after a 
 
 @dataclass(frozen=True)
 class Phrasebook:
-    """Pairs to learn from, and pairs of the same templates with values that no pair to learn from has there."""
+    """Hold training pairs, and held-out pairs of the same templates with values that no training pair has there."""
 
     train: list[Pair]
     dev: list[Pair]
@@ -133,17 +133,17 @@ def phrasebook(source: str, target: str, *, per_template: int, seed: int) -> Phr
 
 
 def templates() -> list[dict[str, str]]:
-    """The phrasebook's lines: language -> template."""
-    found = []
+    """Return the lines of the phrasebook: language -> template."""
+    lines_by_language = []
     for file in sorted(resources.files("dragoman.demo").joinpath("templates").iterdir(), key=lambda f: f.name):
         header, *lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
         languages = header.split("\t")
-        found += [dict(zip(languages, line.split("\t"), strict=True)) for line in lines]
-    return found
+        lines_by_language += [dict(zip(languages, line.split("\t"), strict=True)) for line in lines]
+    return lines_by_language
 
 
 def fill(template: dict[str, str], source: str, target: str, chance: random.Random) -> Pair:
-    """One sentence and its translation, with values drawn by `chance`; slots of one kind get different values."""
+    """Return a sentence and its translation, with values drawn by `chance`; slots of one kind get different values."""
     values: dict[str, Write] = {}
     written: set[str] = set()
     for kind, number in SLOT.findall(template["en"]):
@@ -157,6 +157,7 @@ def fill(template: dict[str, str], source: str, target: str, chance: random.Rand
 
 
 def render(template: str, values: dict[str, Write], language: str) -> str:
+    """Return a template with its slots filled, and with Korean particles that fit."""
     text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
     text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type
     text = PARTICLE.sub(lambda match: match[1] + particle(match[1], match[2], match[3]), text)
@@ -164,7 +165,7 @@ def render(template: str, values: dict[str, Write], language: str) -> str:
 
 
 def particle(before: str, after_consonant: str, after_vowel: str) -> str:
-    """The form of a Korean particle that fits the syllable `before` it; 으로 is 로 after the consonant ㄹ, too."""
+    """Return the form of a Korean particle that fits the syllable `before` it; 으로 is 로 after the consonant ㄹ as well."""
     final = (ord(before) - 0xAC00) % 28 if "가" <= before <= "힣" else 0
     if final == 0 or (final == 8 and after_consonant == "으로"):
         return after_vowel

@@ -1,4 +1,4 @@
-"""The demonstration: corpus, training, scores, translations, pictures."""
+"""Run the demonstration: corpus, training, scores, translations, pictures."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,11 +25,11 @@ TYPED = (
     "There is an error of €64.50 on this invoice.",
     "We need 27 seats next to each other, if possible.",
 )
-# In English the verb stands second, in the other languages elsewhere: the picture shows the words change places.
+# In English the verb stands second, in the other languages elsewhere: the picture shows how the words change their order.
 DRAWN = TYPED[1]
 
 
-def walk(to: str, out: Path, minutes: float) -> None:
+def run_demo(to: str, out: Path, minutes: float) -> None:
     """Run the whole demonstration into the folder `out`; results go to standard output, progress to standard error."""
     language = LANGUAGES[to]
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)

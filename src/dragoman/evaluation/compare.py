@@ -100,7 +100,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
         no_repeat_ngram=search.no_repeat_ngram,
     )
     fewer = [replace(alike, beam=beam) for beam in SMALLER_BEAMS if beam < search.beam]
-    found: list[tuple[str, str, Translator, int]] = []
+    variants: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
         translator = Translator.load(folder, search)
         on_disk = sum((find_model(folder) / file).stat().st_size for file in FILES)
@@ -112,9 +112,9 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
                 notes.append(f"{name}: {error}")
         for one in (search, *fewer):
             for engine, opened, on_disk in engines:
-                found.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
+                variants.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
     contenders, scores = [], []
-    for name, engine, translator, _ in found:
+    for name, engine, translator, _ in variants:
         translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
         scores.append(evaluate(translations, references))
         ids = [
@@ -128,7 +128,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
         Measurement(
             name, engine, same.search.beam, score, timed.median, timed.spread, parameter_count(same.model), on_disk
         )
-        for (name, engine, same, on_disk), score, timed in zip(found, scores, contenders, strict=True)
+        for (name, engine, same, on_disk), score, timed in zip(variants, scores, contenders, strict=True)
     )
     return Comparison(tuple(test), len(sources), search, describe_machine(), rows, tuple(notes))
 

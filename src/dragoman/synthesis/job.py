@@ -23,7 +23,7 @@ Record = dict[str, Any]  # JSON: what a job makes, and from what
 
 
 class LocatedText(NamedTuple):
-    """A text to translate and where it was read: 'news.tsv:12'."""
+    """Hold a text to translate and where it was read: 'news.tsv:12'."""
 
     location: str
     text: str

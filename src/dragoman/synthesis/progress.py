@@ -1,4 +1,4 @@
-"""How many texts are translated, and how long the others will take."""
+"""Show how many texts are translated, and how long the others will take."""
 
 import time
 

@@ -56,8 +56,8 @@ def joeynmt(threads: int, flags: list[str]) -> Decode:
         rest = (torch.arange(len(ids)), source.device, words.pad_index, words.eos_index)
         batch = Batch(source, torch.tensor(lengths), None, None, None, *rest, is_train=False)
         length = source.size(1)
-        found, _, _ = search(model, batch, length, beam, 0.0, min_output_length=length)
-        return [" ".join(sentence) for sentence in words.arrays_to_sentences(found, cut_at_eos=False)]
+        outputs, _, _ = search(model, batch, length, beam, 0.0, min_output_length=length)
+        return [" ".join(sentence) for sentence in words.arrays_to_sentences(outputs, cut_at_eos=False)]
 
     return decode
 

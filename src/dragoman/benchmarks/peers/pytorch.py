@@ -1,4 +1,4 @@
-"""The same Transformer in other implementations in PyTorch, trained with PyTorch's own parts."""
+"""Build and train the same Transformer as other PyTorch code does, with PyTorch's own parts."""
 
 import contextlib
 from collections.abc import Callable

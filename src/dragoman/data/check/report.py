@@ -1,4 +1,4 @@
-"""What a check found: for each rule how often and where, for each corpus how many pairs are left."""
+"""Report what a check found: for each rule how often and where, for each corpus how many pairs are left."""
 
 from dataclasses import dataclass, field
 
@@ -30,20 +30,20 @@ class CheckedCorpus:
 
 @dataclass
 class CheckReport:
-    """Hold what was found, by the name of the rule."""
+    """Hold the occurrences of each rule, by its name, and the counts of each corpus."""
 
     corpora: list[CheckedCorpus] = field(default_factory=list)
     findings: dict[str, Occurrences] = field(default_factory=dict)
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
         """Count occurrences of a rule: as many as `count` says, or as there are locations."""
-        found = self.findings.setdefault(rule, Occurrences(example=example))
-        found.count += count or len(locations)
-        found.locations += locations[: MAX_LOCATIONS - len(found.locations)]
+        finding = self.findings.setdefault(rule, Occurrences(example=example))
+        finding.count += count or len(locations)
+        finding.locations += locations[: MAX_LOCATIONS - len(finding.locations)]
 
     def count(self, level: str) -> int:
         """Return how many errors, warnings or notes there are."""
-        return sum(found.count for rule, found in self.findings.items() if RULES[rule].level == level)
+        return sum(finding.count for rule, finding in self.findings.items() if RULES[rule].level == level)
 
     def kept(self, name: str = "train") -> int:
         """Return how many pairs of a set no rule drops."""

@@ -1,4 +1,4 @@
-"""What a check looks for. Each finding has a name that programs can rely on."""
+"""List the rules of `dragoman check`, by names that programs can rely on."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class CheckRule:
-    """error: training stops; warning: such pairs do harm, and `--write-clean` drops them; note: good to know."""
+    """Describe a rule: at an error training stops; a warning does harm, and `--write-clean` drops it; a note does not."""
 
     level: Level
     what: str
