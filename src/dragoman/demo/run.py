@@ -25,7 +25,7 @@ TYPED = (
     "There is an error of €64.50 on this invoice.",
     "We need 27 seats next to each other, if possible.",
 )
-# In English the verb stands second, in the other languages elsewhere: the picture shows how the words change their order.
+# In English the verb is second, in the other languages elsewhere: the picture shows how the order changes.
 DRAWN = TYPED[1]
 
 
