@@ -166,7 +166,7 @@ def with_training(config: RunConfig, **changes: Any) -> RunConfig:
 
 
 def state(out: Path) -> str:
-    """A fingerprint of weights and moments: two runs that have the same are at the same place, bit for bit."""
+    """A fingerprint of weights and moments: two runs that have the same are equal, bit for bit."""
     digest = hashlib.sha256()
     for name in ("model.safetensors", "state.safetensors"):
         for key, tensor in sorted(load_file(out / "last" / name).items()):

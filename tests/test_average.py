@@ -130,7 +130,7 @@ def test_models_that_differ_in_a_setting_are_refused_by_name(
 
 @pytest.mark.parametrize("part", ["pieces", "merges"])
 def test_models_with_other_subwords_are_refused(tmp_path: Path, tokenizer: Tokenizer, part: str):
-    """As many, and all but two in the same place."""
+    """As many, and all but two at the same index."""
     pieces, merges = list(tokenizer.pieces), list(tokenizer.merges)
     changed: list = pieces if part == "pieces" else merges
     changed[-2:] = reversed(changed[-2:])

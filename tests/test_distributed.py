@@ -379,7 +379,7 @@ def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: 
     finally:
         for command in (first, silent):
             command.send(signal.SIGKILL)
-    trained(config_of(corpus, out, save_every=2), 2)  # what was saved before goes on
+    trained(config_of(corpus, out, save_every=2), 2)  # resumed from what was saved before
 
 
 def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tmp_path: Path):

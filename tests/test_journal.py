@@ -26,7 +26,7 @@ STATEMENT = Path("/proc/self/statm")
 
 
 class Clock:
-    """Stands still until it is told to move."""
+    """Stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -196,7 +196,7 @@ def test_there_is_no_row_for_no_steps(tmp_path: Path, clock: Clock):
     assert [row["step"] for row in metrics(tmp_path / "run")] == [3]
 
 
-def test_time_and_tokens_go_on_over_sessions(tmp_path: Path, clock: Clock):
+def test_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
     """A pause of a day between them counts for nothing."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         journal.start_clock(0.0)

@@ -1,4 +1,4 @@
-"""One update: its parts, its precision, what it leaves out, and what it needs to go on."""
+"""One update: its parts, its precision, what it skips, and what it needs to be resumed."""
 
 import copy
 import math
@@ -121,7 +121,7 @@ def test_dropout_depends_on_the_numbers_and_on_the_part_and_on_nothing_else(ids:
     assert torch.equal(gradient(one, ids, 3)[0], first)
     assert not torch.equal(gradient(one, ids, 3, seed=2)[0], first)
     assert not torch.allclose(gradient(one, ids, 2)[0], first, rtol=1e-3)
-    parts, tokens = parts_of(ids[:8])  # twice the same part: other places are dropped
+    parts, tokens = parts_of(ids[:8])  # twice the same part: other positions are dropped
     losses = [one.compute_gradient([None] * number + parts, tokens, (1,)).loss for number in (0, 1)]
     assert losses[0] != losses[1]
 

@@ -100,9 +100,9 @@ def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
     verify(folder)
     file, chance = folder / name, random.Random(0)
     data = file.read_bytes()
-    places = {0, len(data) - 1, *(chance.randrange(len(data)) for _ in range(150))}
-    for place in places:
-        file.write_bytes(data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :])
+    offsets = {0, len(data) - 1, *(chance.randrange(len(data)) for _ in range(150))}
+    for offset in offsets:
+        file.write_bytes(data[:offset] + bytes([data[offset] ^ 1 << chance.randrange(8)]) + data[offset + 1 :])
         with pytest.raises(DragomanError) as error:
             verify(folder)
         assert name in str(error.value) or name == MANIFEST

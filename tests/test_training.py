@@ -1,4 +1,4 @@
-"""Training: a run that was stopped, however it was stopped, goes on as if nothing had happened."""
+"""Training: a run that was stopped, however it was stopped, is resumed as if nothing had happened."""
 
 import dataclasses
 import json
@@ -206,7 +206,7 @@ def test_a_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole
     assert [(whole.out / name).readlink() for name in ("best", "last")] == links
 
 
-# What a run refuses to go on with.
+# What a run refuses to be resumed with.
 
 
 @pytest.fixture
@@ -272,7 +272,7 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     with pytest.raises(DragomanError, match="not the text that") as error:
         run_training(with_training(config, max_steps=2))
     assert path in str(error.value)
-    write_tsv(Path(path), pairs[:190])  # the control: with the text back, it goes on
+    write_tsv(Path(path), pairs[:190])  # the control: with the text back, it is resumed
     assert len(run_training(with_training(config, max_steps=2)).losses) == 1
 
 
@@ -338,7 +338,7 @@ def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path
     assert any(text.startswith("1 of 10 dev pairs are in the training corpus, too") for text in said)
     assert any("of 182 pairs are repetitions" in text for text in said)
     again = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=2)).logged
-    assert not any("repetitions" in text or "too good" in text for text in again)  # it was told
+    assert not any("repetitions" in text or "too good" in text for text in again)  # it was logged before
 
 
 def test_pairs_that_are_too_long_are_left_out_and_counted(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
@@ -365,7 +365,7 @@ def test_a_run_that_cannot_start_leaves_nothing_but_its_lock(corpus: Corpus, tmp
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
-def test_time_and_tokens_go_on_over_sittings(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_time_and_tokens_add_up_over_sessions(corpus: Corpus, tmp_path: Path, whole: Whole):
     for last in (7, STEPS):
         run_training(run_config(corpus, tmp_path / "run", max_steps=last))
     found = events(tmp_path / "run", "step")
@@ -397,7 +397,7 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer:
 
 
 def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
-    """A run that goes on from before the damage comes past it again."""
+    """A run that is resumed from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
     for step, keep in ((2, 2), (4, 2), (3, 1)):
         save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=2), "", keep)
