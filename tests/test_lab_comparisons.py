@@ -95,59 +95,13 @@ def runs(scores: Mapping[str, float], losses: Mapping[str, float] = {}, kept: Ma
     return {label: run(label) for label in scores}
 
 
-RECURRENT = {f"{label}{suffix}": 10.0 for label in CELLS for suffix in ("", " with attention")}
-
-
-@pytest.mark.parametrize(
-    ("name", "scores", "seen"),
-    [
-        ("compare-positions", (20, 10, 10, 10, 10.5, 5), (True, True, True)),
-        ("compare-positions", (10, 10, 10, 10, 5, 9.5), (False, False, False)),
-        ("compare-norms", (10, 9.5, 10, 3), (True, True)),
-        ("compare-norms", (10, 3, 10, 9.5), (False, False)),
-        ("compare-heads", (5, 8, 9, 8, 7), (True, True)),
-        ("compare-heads", (9, 8, 7, 8, 8.5), (False, False)),
-        ("compare-scores", (10, 9, 10.5, 10, 2), (True, True)),
-        ("compare-scores", (10, 9, 6, 10, 9.5), (False, False)),
-        ("compare-smoothing", (12, 10), (True, False)),
-        ("compare-smoothing", (10, 10), (False, False)),
-        ("compare-tying", (10, 3, 10.5), (True,)),
-        ("compare-tying", (10, 3, 12), (False,)),
-        # Models that have learned nothing are alike, too: that says nothing.
-        ("compare-positions", (0, 0, 0, 0, 0, 0), (False, False, False)),
-        ("compare-norms", (0, 0, 0, 0), (False, False)),
-        ("compare-scores", (0, 0, 0, 0, 0), (False, False)),
-        ("compare-tying", (0, 0, 0), (False,)),
-    ],
-)
-def test_verdicts_turn_with_the_numbers(name: str, scores: Sequence[float], seen: Sequence[bool]):
-    comparison = comparisons.COMPARISONS[name]
-    verdicts = comparison.judge(runs(dict(zip(comparison.variants, scores, strict=True))))
-    assert tuple(verdict.seen for verdict in verdicts) == tuple(seen)
-    assert all(verdict.sentence.endswith(".") for verdict in verdicts)
-
-
-def test_smoothing_is_judged_by_the_dev_loss_too():
-    for losses, seen in (({"0.1": 3.0, "0": 2.5}, True), ({"0.1": 2.5, "0": 3.0}, False)):
-        assert comparisons.judge_smoothing(runs({"0.1": 10, "0": 10}, losses))[1].seen == seen
-
-
-def test_verdicts_on_recurrence_turn_with_the_numbers():
-    helped = {label: 15.0 if "attention" in label else 10.0 for label in RECURRENT}
-    forgets = {label: 1.0 if "attention" in label else 0.5 for label in RECURRENT}
-    seen = comparisons.judge_recurrence(runs({"Transformer": 17, **helped}, kept=forgets))
-    assert [verdict.seen for verdict in seen] == [True, True, True]
-    one_is_not = comparisons.judge_recurrence(runs({"Transformer": 15.5, **helped, "GRU": 15.0}))
-    assert [verdict.seen for verdict in one_is_not] == [False, False, False]
-
-
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_every_figure_draws(name: str):
     labels = comparisons.COMPARISONS[name].variants
     shown = runs({label: 10.0 + number for number, label in enumerate(labels)})
-    for draw in (comparisons.draw_scores, comparisons.draw_lengths, comparisons.draw_losses):
+    for one in comparisons.figures(shown):
         figure = pyplot().figure(layout="constrained")
-        draw(figure, shown)
+        one.draw(figure)
         figure.canvas.draw()
         texts = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
         legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
@@ -221,7 +175,7 @@ def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
     sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
     findings = load("compare-recurrence", sentences).run(Effort((1,), 0.25))
     assert len(findings.tables[0].rows) == 1 + 2 * len(CELLS)
-    assert len(findings.verdicts) == 3
+    assert len(load("compare-recurrence", sentences).verdicts(findings)) == 3
 
 
 def test_tags_of_the_test_set_go_into_its_translations(flags: list[str], monkeypatch: pytest.MonkeyPatch):

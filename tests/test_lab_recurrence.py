@@ -1,100 +1,35 @@
 """The lab's experiments on recurrence and on queries, keys and values: known numbers, theory, and honest verdicts."""
 
-import functools
-import importlib
-import io
 import math
-import re
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import gap
+from lab_findings import findings
 from torch import nn
 
 from dragoman.data.tokenizer import SPECIAL
-from dragoman.inspection.figure import pyplot
 from dragoman.lab import (
-    EXPERIMENTS,
     activations,
     long_range,
     parallel,
     recall,
     retrieval,
-    self_focus,
     shared_projections,
 )
 from dragoman.lab.activations import course, slope
-from dragoman.lab.experiment import Effort, Experiment, Findings
-from dragoman.lab.long_range import ATTENTION, BOTH, GRU, LAST, LAYERS, LENGTH, LSTM, OPEN, PLAIN, SIZE, Sides
-from dragoman.lab.parallel import growth, products_in_a_row
+from dragoman.lab.experiment import Effort
+from dragoman.lab.long_range import ATTENTION, BOTH, GRU, LAST, LAYERS, LENGTH, LSTM, OPEN, PLAIN, SIZE
+from dragoman.lab.parallel import growth, matmuls_in_a_row
 from dragoman.lab.retrieval import attend, kernel_regression, look_up, on_circle
 from dragoman.lab.self_focus import ALIKE, PROJECTED, RAW, SCALED, WAYS, own_weight
-from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TOYS, share
+from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TASKS, share
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.recurrent import PlainRNN
 from dragoman.model.transformer import Transformer
 
-NAMES = ("long-range", "recall", "activations", "parallel", "self-focus", "retrieval", "shared-projections")
-TINY = Effort((1,), 0.01)
-
-
-@functools.cache
-def experiment(name: str) -> Experiment:
-    return importlib.import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
-
-
-@functools.cache
-def findings(name: str) -> Findings:
-    return experiment(name).run(TINY)
-
-
-def seen(verdicts) -> list[bool]:
-    return [verdict.seen for verdict in verdicts]
-
-
 # All of them.
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_experiment_says_what_was_seen(name: str):
-    found = findings(name)
-    assert name in EXPERIMENTS
-    assert found.verdicts
-    assert all(re.search(r"\d", verdict.sentence) and verdict.sentence.endswith(".") for verdict in found.verdicts)
-    assert "requirement" not in experiment(name).source
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tables_hold_finite_numbers_under_as_many_columns(name: str):
-    for table in findings(name).tables:
-        assert table.rows
-        assert {len(row) for row in table.rows} == {len(table.columns)}
-        numbers = [cell for row in table.rows for cell in row if not isinstance(cell, str)]
-        assert numbers
-        assert all(isinstance(cell, int | float) and math.isfinite(cell) for cell in numbers)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_figure_can_be_drawn_and_names_its_axes(name: str):
-    figures = findings(name).figures
-    assert figures
-    for figure in figures:
-        assert re.fullmatch(r"[a-z0-9-]+", figure.name)
-        drawn = pyplot().figure(figsize=figure.size, layout="constrained")
-        figure.draw(drawn)
-        drawn.savefig(file := io.BytesIO(), format="png")
-        assert len(file.getvalue()) > 5000
-        assert any(axes.get_xlabel() for axes in drawn.axes)
-        assert any(axes.get_ylabel() for axes in drawn.axes)
-        pyplot().close(drawn)
-
-
-def test_a_run_repeats_itself():
-    again = experiment("retrieval").run(TINY)
-    assert again.tables == findings("retrieval").tables
-    other = experiment("retrieval").run(replace(TINY, seeds=(2,)))
-    assert other.tables != again.tables
 
 
 # The gradient of a far word. Some numbers are known of one draw of weights that nobody kept: ours have to allow them.
@@ -161,16 +96,6 @@ def test_the_bias_of_the_forget_gate_is_where_the_gate_is():
     """An open forget gate keeps the cell. The same bias at another gate would not."""
     keeping, forgetting = (gradients_of(name, range(4))[:, 0] for name in (OPEN, LSTM))
     assert (keeping > 1e3 * forgetting).all()
-
-
-def test_the_verdict_on_far_words_turns_with_the_numbers():
-    kept = {PLAIN: 1e-9, LSTM: 1e-12, OPEN: 1e-5, GRU: 1e-7, BOTH: 1e-9, ATTENTION: 0.8}
-    middle = {PLAIN: Sides(1e-5, 0.0), BOTH: Sides(1e-5, 1e-5)}
-    assert seen(long_range.judge(kept, middle)) == [True, True, True, True]
-    opposite = {PLAIN: 0.5, LSTM: 0.1, OPEN: 0.2, GRU: 0.3, BOTH: 0.5, ATTENTION: 1e-4}
-    lasting = {PLAIN: Sides(0.5, 0.5), BOTH: Sides(0.5, 0.5)}
-    assert seen(long_range.judge(opposite, lasting)) == [False, False, False, False]
-    assert "first word can still be learned from" in long_range.judge(opposite, lasting)[0].sentence
 
 
 # Activations.
@@ -245,23 +170,6 @@ def test_doubling_the_recurrent_weights_of_relu_doubles_the_state_at_each_step()
     torch.testing.assert_close(after, before * (2.0 ** torch.arange(12))[None, :, None], rtol=0, atol=0)
 
 
-def test_the_verdict_on_activations_turns_with_the_numbers():
-    def made(end: float, kept: float, largest: float) -> activations.Course:
-        return activations.Course(torch.tensor([1.0, end]), torch.tensor([kept, 1.0]), largest)
-
-    both = [("relu", gain) for gain in activations.GAINS] + [("gelu", gain) for gain in activations.GAINS]
-    tanh = {("tanh", gain): made(5.0, 1e-9, 0.9) for gain in activations.GAINS}
-    note = tanh | {key: made(1e6, 0.5, 1e6) for key in both}
-    assert seen(activations.judge(note)) == [True] * 6
-    opposite = {key: made(2.0, 1e-9 if key[0] == "relu" else 0.5, 1.5) for key in note}
-    assert seen(activations.judge(opposite)) == [True, False, False, False, False, False]
-    assert "it depends on the gain" in activations.judge(opposite)[3].sentence
-
-
-def test_divergence_depends_on_the_gain():
-    assert seen(findings("activations").verdicts) == [True, True, True, False, False, False]
-
-
 # Recall.
 
 
@@ -287,66 +195,36 @@ def test_what_is_measured_is_learned():
     assert before < 0.5 < 0.9 < after
 
 
-def test_the_verdict_on_recall_turns_with_the_numbers():
-    everywhere = {name: [1.0, 1.0, 1.0] for name in recall.KINDS}
-    shares = everywhere | {
-        recall.PLAIN: [1.0, 0.1, 0.1],
-        recall.LSTM: [1.0, 0.5, 0.1],
-        recall.GRU: [1.0, 1.0, 0.1],
-        recall.BOTH: [1.0, 1.0, 0.6],
-    }
-    assert seen(recall.judge(shares)) == [True] * 5
-    assert seen(recall.judge(everywhere)) == [False] * 5
-    assert "does not suffer" in recall.judge(everywhere)[4].sentence
-
-
 # Parallel.
 
 
-def test_products_in_a_row_are_counted_in_the_graph():
+def test_matmuls_in_a_row_are_counted_in_the_graph():
     a, b = torch.randn(2, 2, requires_grad=True), torch.randn(2, 2, requires_grad=True)
-    assert products_in_a_row(a + b) == 0
-    assert products_in_a_row(a @ b) == 1
-    assert products_in_a_row((a @ b) + (b @ a)) == 1  # beside each other
-    assert products_in_a_row((a @ b) @ (b @ a)) == 2
-    assert products_in_a_row(nn.Linear(2, 2)(a @ b)) == 2
+    assert matmuls_in_a_row(a + b) == 0
+    assert matmuls_in_a_row(a @ b) == 1
+    assert matmuls_in_a_row((a @ b) + (b @ a)) == 1  # beside each other
+    assert matmuls_in_a_row((a @ b) @ (b @ a)) == 2
+    assert matmuls_in_a_row(nn.Linear(2, 2)(a @ b)) == 2
 
 
 def test_an_rnn_waits_for_each_word_and_attention_for_none():
     for length in (3, 40, 1500):
         x = torch.randn(1, length, parallel.SIZE)
-        assert products_in_a_row(parallel.LAYERS[parallel.ATTENTION]()(x)) == 4  # projection, scores, values, output
+        assert matmuls_in_a_row(parallel.LAYERS[parallel.ATTENTION]()(x)) == 4  # projection, scores, values, output
         if length < 1500:
-            assert products_in_a_row(parallel.LAYERS[parallel.PLAIN]()(x)) == length
+            assert matmuls_in_a_row(parallel.LAYERS[parallel.PLAIN]()(x)) == length
 
 
 def test_a_fused_kernel_counts_as_the_two_products_it_makes():
     layer, x = parallel.LAYERS[parallel.ATTENTION](), torch.randn(1, 5, parallel.SIZE)
-    fused_count = products_in_a_row(layer(x))
+    fused_count = matmuls_in_a_row(layer(x))
     layer.attention.kernel = explicit
-    assert products_in_a_row(layer(x)) == fused_count
+    assert matmuls_in_a_row(layer(x)) == fused_count
 
 
 def test_growth_is_the_power_of_the_length():
     assert growth({8: 1.0, 16: 3.0, 64: 64.0}) == pytest.approx(2.0)
     assert growth({8: 5.0, 64: 5.0}) == 0
-
-
-def test_the_verdict_on_time_turns_with_the_numbers():
-    lengths = (8, 256)
-    steps = {parallel.ATTENTION: dict.fromkeys(lengths, 4), parallel.PLAIN: {n: n for n in lengths}}
-    times = {
-        parallel.ATTENTION: {8: 1.0, 256: 4.0},
-        parallel.PLAIN: {8: 2.0, 256: 64.0},
-        parallel.LSTM: {8: 2.0, 256: 32.0},
-    }
-    assert seen(parallel.judge(steps, times)) == [True, True, True]
-    turned = {parallel.ATTENTION: times[parallel.PLAIN], parallel.PLAIN: times[parallel.ATTENTION]}
-    opposite = parallel.judge(
-        {parallel.ATTENTION: steps[parallel.PLAIN], parallel.PLAIN: steps[parallel.ATTENTION]},
-        turned | {parallel.LSTM: times[parallel.LSTM]},
-    )
-    assert seen(opposite) == [False, False, False]
 
 
 # Looking at oneself.
@@ -391,12 +269,6 @@ def test_raw_attention_is_the_softmax_of_the_inner_products():
 def test_one_matrix_for_queries_and_keys_is_no_cure():
     assert own_weight(WAYS[ALIKE], 3, 64, 500, seed=1) > 0.9
     assert own_weight(WAYS[PROJECTED], 10, 64, 500, seed=1) == pytest.approx(0.1, abs=0.02)
-
-
-def test_the_verdict_on_self_focus_turns_with_the_numbers():
-    assert seen(self_focus.judge({RAW: 1.0, SCALED: 0.99, PROJECTED: 0.33, ALIKE: 0.98}, 3)) == [True] * 3
-    assert seen(self_focus.judge({RAW: 0.5, SCALED: 0.4, PROJECTED: 0.9, ALIKE: 0.33}, 3)) == [False] * 3
-    assert seen(findings("self-focus").verdicts) == [True] * 3
 
 
 # The soft dictionary.
@@ -460,22 +332,13 @@ def test_a_search_without_learning_is_worse_than_with():
     assert max(places.values()) <= retrieval.POSTS
 
 
-def test_the_verdict_on_retrieval_turns_with_the_numbers():
-    rows = [(0.0, 0.1, 2.3, 1.0), (64.0, 0.999, 0.0, 0.001)]
-    names = (retrieval.UNTRAINED, retrieval.QUERY, retrieval.LONGER, retrieval.BOTH)
-    places = dict(zip(names, (50.0, 5.0, 4.0, 2.0), strict=True))
-    assert seen(retrieval.judge(rows, places, 1e-15, {0.0: 1.0, 4.0: 0.1, 64.0: 0.3})) == [True] * 5
-    flat = dict(zip(names, (50.0, 45.0, 4.0, 4.0), strict=True))
-    assert seen(retrieval.judge([rows[0]] * 2, flat, 0.1, {0.0: 0.1, 4.0: 1.0, 64.0: 2.0})) == [False] * 5
-
-
 # One matrix or three.
 
 
 @pytest.mark.parametrize("way", SHARED)
 def test_shared_projections_are_one_matrix_also_while_learning(way: str):
     torch.manual_seed(0)
-    model = Transformer(shared_projections.CONFIG, shared_projections.WORDS)
+    model = Transformer(shared_projections.CONFIG, shared_projections.VOCABULARY)
     before = sum(parameter.numel() for parameter in model.parameters())
     share(model, SHARED[way])
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
@@ -511,21 +374,11 @@ def test_sharing_queries_and_keys_makes_scores_symmetric():
 
 def test_the_word_before_cannot_be_told_from_the_word_after_with_one_matrix_for_queries_and_keys():
     """Scores are then symmetric; the task is learned with two matrices and not even begun with one."""
-    toy = TOYS[1]
-    assert toy.config.decoder_layers == 0
-    learned = {way: shared_projections.measure(toy, SHARED[way], 1, steps=250)[1] for way in (SEPARATE, PAIR)}
-    chance = math.log(shared_projections.WORDS - len(SPECIAL))
+    task = TASKS[1]
+    assert task.config.decoder_layers == 0
+    learned = {way: shared_projections.measure(task, SHARED[way], 1, steps=250)[1] for way in (SEPARATE, PAIR)}
+    chance = math.log(shared_projections.VOCABULARY - len(SPECIAL))
     assert shared_projections.last(learned[SEPARATE]) < 0.5 * chance
     assert shared_projections.last(learned[PAIR]) > 0.95 * chance
     assert learned[SEPARATE].accuracy > 0.8
     assert learned[PAIR].accuracy < 0.2
-
-
-def test_the_verdict_on_sharing_turns_with_the_numbers():
-    fine = shared_projections.Check(0.0, {"W^Q": 1.0, "W^K": 1.0, "W^V": 1.0})
-    better = {(toy.name, way): [0.1 if way == SEPARATE else 0.5, 0.2] for toy in TOYS for way in SHARED}
-    better |= {(toy.name, ONE): [0.5, 0.6] for toy in TOYS}
-    assert seen(shared_projections.judge(better, fine)) == [True] * 4
-    worse = {key: [1.0, 1.0] if key[1] == SEPARATE else [0.5, 2.0] for key in better}
-    broken = shared_projections.Check(1.0, {"W^Q": 1.0, "W^K": 0.0, "W^V": 1.0})
-    assert seen(shared_projections.judge(worse, broken)) == [False] * 4

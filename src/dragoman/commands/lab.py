@@ -47,15 +47,15 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "lab", arguments)
     if not options.experiments:
-        listing = SECTIONS | {"On sentence pairs of yours (--train, --dev, --test)": COMPARISONS}
+        listing = SECTIONS | {"On your own sentence pairs (--train, --dev, --test)": COMPARISONS}
         blocks = (
             "\n".join([title, *(f"  {name:<19} {purpose}" for name, purpose in section.items())])
             for title, section in listing.items()
         )
         print("\n\n".join(blocks))
         return
-    names, purposes = chosen(options.experiments), EXPERIMENTS | COMPARISONS
-    sentences = files(options, names)
+    names, purposes = select(options.experiments), EXPERIMENTS | COMPARISONS
+    sentences = sentence_pairs(options, names)
     if any(seed < 0 for seed in options.seeds):
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.lab.report import perform, write_report
     from dragoman.training.checkpoint import only_one
 
-    pyplot()  # where it is missing, that is told at once, and once
+    pyplot()  # if matplotlib is missing, say so now, and once
     with only_one(options.out):
         results = []
         for number, name in enumerate(names, start=1):
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
             results.append(perform(name, effort, options.out, sentences))
             print(" ".join(str(results[-1]).split()), flush=True)
             print(f"{number}/{len(names)} {name}: {duration(results[-1].seconds)}", file=sys.stderr, flush=True)
-            # Whoever stops here keeps what there is.
+            # After each experiment, so that a run that is interrupted leaves a report.
             page = write_report(options.out, results, effort, options.quick, sentences)
     print(f"report: {page}", file=sys.stderr)
     failed = [result.name for result in results if result.error]
@@ -81,8 +81,8 @@ def main(arguments: list[str]) -> None:
         raise DragomanError(f"{len(failed)} of {len(names)} experiments failed: {', '.join(failed)}; see {page}")
 
 
-def chosen(wanted: tuple[str, ...]) -> list[str]:
-    """The names to run, each once. Raises UsageError, with the nearest name, for one that does not exist."""
+def select(wanted: tuple[str, ...]) -> list[str]:
+    """Return the names to run, each once. Raise UsageError, with the nearest name, for one that does not exist."""
     known = [*EXPERIMENTS, *COMPARISONS, *GROUPS]
     for name in wanted:
         if name not in known:
@@ -92,15 +92,15 @@ def chosen(wanted: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(name for group in wanted for name in GROUPS.get(group, (group,))))
 
 
-def files(options: Options, names: list[str]) -> Sentences | None:
-    """What the comparisons among `names` train on. Raises UsageError where that is missing, or not needed."""
+def sentence_pairs(options: Options, names: list[str]) -> Sentences | None:
+    """Return what the comparisons among `names` train on. Raise UsageError where that is missing, or not needed."""
     given = {"--train": options.train, "--dev": options.dev, "--test": options.test}
     compared = [name for name in names if name in COMPARISONS]
     missing = [flag for flag, paths in given.items() if not paths]
     if compared and missing:
-        raise UsageError(f"{compared[0]} trains on sentence pairs of yours: say which with {', '.join(missing)}")
+        raise UsageError(f"{compared[0]} trains on your own sentence pairs: say which with {', '.join(missing)}")
     if not compared and len(missing) < len(given):
-        raise UsageError("only comparisons train on sentence pairs of yours; 'dragoman lab' lists them")
+        raise UsageError("only comparisons train on your own sentence pairs; 'dragoman lab' lists them")
     if not compared:
         return None
     from dragoman.data.corpus import read_corpus
@@ -108,5 +108,5 @@ def files(options: Options, names: list[str]) -> Sentences | None:
 
     check_present(file for origin in parse_corpora(options.train) for file in origin.files)
     for paths in (options.dev, options.test):
-        read_corpus(paths)  # what is wrong with them is told before, not after, the first training
+        read_corpus(paths)  # so that errors in them are reported before the first training
     return Sentences(options.train, options.dev, options.test, options.out / "runs")

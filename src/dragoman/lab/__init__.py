@@ -1,7 +1,8 @@
-"""The lab: every claim of the study notes as a small program with a seed, numbers, pictures and a verdict.
+"""The lab: claims about Transformers, from the paper and from common teaching, each tested by a small program.
 
-Each experiment is a module of this package with an `EXPERIMENT`; it is loaded when it is run. Comparisons train on real
-sentence pairs, which the user names, and are together in comparisons.py.
+Each experiment is a module of this package with an `EXPERIMENT`, which is loaded when it is run. A claim is a condition
+on what was measured and a sentence that says whether it holds. To add an experiment, write the module and add its line
+here. Comparisons train on sentence pairs, which the user names; they share comparisons.py.
 """
 
 SECTIONS = {

@@ -1,16 +1,104 @@
-"""Figures that several experiments share. Axes are matplotlib's."""
+"""Draw figures from data: curves with their spread over seeds, bars, and heat maps. Axes are matplotlib's."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from dragoman.inspection.plots.training import style
+from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.experiment import Figure
 from dragoman.lab.tasks import Learned
+
+Draw = Callable[[Any], None]  # on a matplotlib figure
+Curve = tuple[Any, ...]  # (x, y), or (x, y, lowest, highest), each a sequence of numbers
+LOSS = "loss (nats per token)"
+
+
+def spread(x: Any, runs: Any) -> Curve:
+    """Return the curve of the mean of several runs (runs, points), from the lowest to the highest."""
+    values = np.asarray(runs, dtype=float)
+    return x, values.mean(0), values.min(0), values.max(0)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves in one pair of axes."""
+
+    curves: Mapping[str, Curve]  # by their names in the legend
+    x: str  # what the axes show
+    y: str = ""
+    title: str = ""
+    log: str = ""  # the axes that are logarithmic: "x", "y" or "xy"
+    ticks: Sequence[float] | Mapping[int, str] = ()  # of the x axis, with labels where numbers are not the labels
+    ylim: tuple[float | None, float | None] | None = None
+    band: bool = False  # shade between lowest and highest, instead of bars
+    also: Callable[[Any], object] = lambda axes: None  # what else is to be drawn on the axes
+
+    def draw(self, axes: Any) -> None:
+        for index, (name, (x, y, *ends)) in enumerate(self.curves.items()):
+            look, every = style(index), max(1, len(x) // 8 if len(x) > 16 else 1)
+            marks = (index % every, every)
+            if ends and not self.band:
+                low, high = (abs(np.asarray(end) - np.asarray(y)) for end in ends)
+                axes.errorbar(x, y, [low, high], errorevery=marks, markevery=marks, capsize=2, label=name, **look)
+                continue
+            axes.plot(x, y, label=name, markevery=marks, **look)
+            if ends:
+                axes.fill_between(x, *ends, color=look["color"], alpha=0.15, linewidth=0)
+        if "x" in self.log:
+            axes.set_xscale("log")
+        if "y" in self.log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:,g}")
+        if self.ticks:
+            labels = self.ticks if isinstance(self.ticks, Mapping) else {tick: f"{tick:,g}" for tick in self.ticks}
+            axes.set_xticks(list(labels), list(labels.values()))
+            axes.xaxis.minorticks_off()
+        axes.set(xlabel=self.x, ylabel=self.y, ylim=self.ylim)
+        axes.set_title(self.title, fontsize=10)
+        axes.grid(color="0.9", linewidth=0.6)
+        self.also(axes)
+
+
+def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | str = False, legend: str = "in") -> Draw:
+    """Draw panels in rows. legend: "in" the first panel, in "each", or "above" them all."""
+
+    def draw(figure: Any) -> None:
+        grid = figure.subplots(rows, len(panels) // rows, squeeze=False, sharex=sharex, sharey=sharey)
+        for axes, panel in zip(grid.flat, panels, strict=True):
+            panel.draw(axes)
+        if legend == "above":
+            handles = grid[0, 0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+            return
+        for axes in grid.flat if legend == "each" else grid.flat[:1]:
+            if len(axes.get_legend_handles_labels()[1]) > 1:
+                axes.legend(frameon=False, fontsize=8)
+
+    return draw
+
+
+def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
+    """Return steps, means over `width` steps and all runs, and the standard deviation between runs."""
+    width = min(width, len(runs[0]))
+    starts = range(0, len(runs[0]) - width + 1, width)
+    means = [[fmean(run[start : start + width]) for run in runs] for start in starts]
+    deviations = [stdev(values) if len(values) > 1 else 0.0 for values in means]
+    return [start + width / 2 for start in starts], [fmean(values) for values in means], deviations
+
+
+def learning(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Panel:
+    """Return a panel of losses: the mean of the runs of each name, and bars of a standard deviation if several."""
+    curves: dict[str, Curve] = {}
+    for name, learned in runs.items():
+        steps, means, deviations = smoothed([one.losses for one in learned])
+        bars = [np.subtract(means, deviations), np.add(means, deviations)] if any(deviations) else []
+        curves[name] = (steps, means, *bars)
+    return Panel(curves, "step", f"training {LOSS}", title, ylim=(0, None))
 
 
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
@@ -18,67 +106,72 @@ def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     return Figure(
         "losses",
         "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",
-        lambda figure: draw_losses(figure, runs),
+        lines(learning(runs)),
         (7.0, 4.0),
     )
 
 
-def draw_losses(figure: Any, runs: Mapping[str, Sequence[Learned]]) -> None:
-    axes = figure.subplots()
-    draw_learning(axes, {name: [learned.losses for learned in seeds] for name, seeds in runs.items()})
+def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "") -> Panel:
+    """Return a panel of some quantity by layer, counted from 1, one curve for each kind."""
+    numbered = {name: (range(1, len(values) + 1), values) for name, values in curves.items()}
+    layers = range(1, 1 + max(len(values) for values in curves.values()))
+    return Panel(numbered, "layer, from the bottom", quantity, log=log, ticks=layers[:: 1 + len(layers) // 8])
+
+
+def bars(axes: Any, labels: Sequence[str], series: Mapping[str, Sequence[float]], numbers: str = "") -> None:
+    """Draw a group of bars for each label, one of each series; numbers: the format of those above them."""
+    width = 0.8 / len(series)
+    for index, (name, values) in enumerate(series.items()):
+        positions = [group + width * index for group in range(len(labels))]
+        look = {"color": COLOURS[index], "edgecolor": "black", "hatch": ("", "//")[index % 2]}
+        drawn = axes.bar(positions, values, 0.9 * width, label=name, **look)
+        if numbers:
+            axes.bar_label(drawn, fmt=numbers, fontsize=7)
+    axes.set_xticks([group + width * (len(series) - 1) / 2 for group in range(len(labels))], labels)
     axes.legend(frameon=False, fontsize=8)
 
 
-def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
-    """Steps, means over `width` steps and all runs, and the standard deviation between runs."""
-    width = min(width, len(runs[0]))
-    starts = range(0, len(runs[0]) - width + 1, width)
-    means = [[fmean(run[start : start + width]) for run in runs] for start in starts]
-    spread = [stdev(values) if len(values) > 1 else 0.0 for values in means]
-    return [start + width / 2 for start in starts], [fmean(values) for values in means], spread
+@dataclass(frozen=True)
+class HeatMap:
+    """A matrix as coloured cells, which are the darker the further their numbers are from 0."""
+
+    values: Tensor
+    title: str = ""
+    rows: Sequence[Any] = ()  # labels
+    columns: Sequence[Any] = ()
+    numbers: str = ""  # the format of the numbers in the cells; empty: none
+    x: str = ""  # what the axes show
+    y: str = ""
+    most: float = 0.0  # the number that is darkest; 0: the largest
+    signed: bool = False  # two colours, for numbers below and above 0
+
+    def draw(self, axes: Any) -> Any:
+        values = np.ma.masked_invalid(self.values.detach().numpy())
+        most = self.most or float(abs(values).max()) or 1.0
+        axes.set_facecolor("0.85")  # of cells without a finite number
+        colours, lowest = ("PuOr", -most) if self.signed else ("Blues", 0)
+        image = axes.imshow(values, cmap=colours, vmin=lowest, vmax=most, aspect="auto", interpolation="nearest")
+        if self.columns or self.rows:
+            axes.set_xticks(range(len(self.columns)), self.columns, fontsize=8)
+            axes.set_yticks(range(len(self.rows)), self.rows, fontsize=8)
+            axes.tick_params(length=0)
+        axes.set(xlabel=self.x, ylabel=self.y)
+        axes.set_title(self.title, fontsize=9)
+        for y, row in enumerate(self.values.tolist() if self.numbers else ()):
+            for x, number in enumerate(row):
+                dark = math.isfinite(number) and abs(number) > 0.65 * most
+                text = "−∞" if number == -math.inf else format(number, self.numbers)
+                axes.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+        return image
 
 
-def draw_learning(axes: Any, losses: Mapping[str, Sequence[Sequence[float]]]) -> None:
-    """One curve for each name: the mean over its runs, and bars of a standard deviation where there are several."""
-    for number, (name, runs) in enumerate(losses.items()):
-        steps, means, spread = smoothed(runs)
-        every = max(1, len(steps) // 8)
-        axes.errorbar(steps, means, spread if any(spread) else None, errorevery=every, markevery=every, capsize=2,
-                      label=name, **style(number))  # fmt: skip
-    axes.set(xlabel="step", ylabel="training loss (nats per token)", ylim=(0, None))
-    axes.grid(color="0.9", linewidth=0.6)
+def heat_maps(*maps: HeatMap, colorbar: str = "", widths: Sequence[float] | None = None) -> Draw:
+    """Draw matrices side by side; colorbar: the label of one for all of them, if there is to be one."""
 
+    def draw(figure: Any) -> None:
+        grid = figure.subplots(1, len(maps), squeeze=False, width_ratios=widths)[0]
+        images = [one.draw(axes) for axes, one in zip(grid, maps, strict=True)]
+        if colorbar:
+            figure.colorbar(images[-1], ax=grid, shrink=0.8, label=colorbar)
 
-def draw_layers(figure: Any, panels: Mapping[str, Mapping[str, Sequence[float]]], logarithmic: bool = False) -> None:
-    """One panel for each quantity, one curve for each kind: the quantity by layer, counted from 1."""
-    from matplotlib.ticker import LogFormatter
-
-    for axes, (quantity, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for index, (name, values) in enumerate(curves.items()):
-            axes.plot(range(1, len(values) + 1), values, label=name, **style(index))
-        if logarithmic:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(LogFormatter())  # without markup, which our figures do not read
-            axes.yaxis.set_minor_formatter(LogFormatter())
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("layer, from the bottom")
-        axes.set_ylabel(quantity)
-        axes.grid(color="0.9", linewidth=0.6)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-
-
-def draw_matrix(axes: Any, matrix: Tensor, rows: Sequence[str], columns: Sequence[str], share: bool) -> None:
-    """Numbers in their cells, which are the darker the further they are from 0. share: they are from 0 to 1."""
-    shown = np.ma.masked_invalid(matrix.detach().numpy())
-    most = 1.0 if share else float(abs(shown).max()) or 1.0
-    axes.set_facecolor("0.85")  # of cells without a finite number
-    axes.imshow(shown, cmap="Blues" if share else "PuOr", vmin=0 if share else -most, vmax=most, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, fontsize=8)
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0)
-    for y, row in enumerate(matrix.tolist()):
-        for x, number in enumerate(row):
-            dark = math.isfinite(number) and abs(number) > 0.65 * most
-            text = "−∞" if number == -math.inf else f"{number:.4f}" if share else f"{number:.4g}"
-            axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+    return draw

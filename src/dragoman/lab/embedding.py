@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,45 +14,45 @@ from torch import Tensor
 
 from dragoman.config import TransformerConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.inspection.plots.training import style
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.model.embedding import embedding
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import Transformer
 
-WORDS, D_MODEL, PUPPY = 10_000, 512, 7_000  # note 004: "강아지" (puppy) is number 7,000 of 10,000 words
+WORDS, D_MODEL, PUPPY = 10_000, 512, 7_000  # "강아지" (puppy) is number 7,000 of 10,000 words
 VOCABULARIES = (64, 1_000, WORDS)
 TOKENS = 64
 
 
 def one_hot(ids: Tensor, words: int) -> Tensor:
-    """ids (...) -> (..., V): a 1 at the place of the word, zeros elsewhere."""
+    """Return one-hot vectors (..., V) of ids (...): a 1 at the index of the word, zeros elsewhere."""
     return F.one_hot(ids, words).to(torch.get_default_dtype())
 
 
 def stored(words: int, d_model: int) -> tuple[int, int]:
-    """How many numbers stand for all words: as one-hot vectors, and as rows of an embedding."""
+    """Return how many numbers stand for all words: as one-hot vectors, and as rows of an embedding."""
     return words * words, words * d_model
 
 
 def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
-    """The largest difference between one-hot vectors times a matrix and its rows: of results, and of its gradients."""
+    """Return the largest differences between one-hot vectors times a matrix and its rows: of results, of gradients."""
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(words, (tokens,), generator=random)
     slope = torch.randn(tokens, D_MODEL, generator=random)
     matrix = embedding(words, D_MODEL, PAD).weight.detach()
-    found = []
+    both = []
     for work in (lambda matrix: one_hot(ids, words) @ matrix, lambda matrix: F.embedding(ids, matrix)):
         leaf = matrix.clone().requires_grad_()
         result = work(leaf)
         (gradient,) = torch.autograd.grad(result, leaf, slope)
-        found.append((result.detach(), gradient))
-    product, look_up = found
+        both.append((result.detach(), gradient))
+    product, look_up = both
     return float((product[0] - look_up[0]).abs().max()), float((product[1] - look_up[1]).abs().max())
 
 
 def milliseconds(work: Callable[[], object], times: int = 5) -> float:
-    """The shortest of some runs."""
+    """Return the time of the shortest of some runs."""
 
     def once() -> float:
         began = time.perf_counter()
@@ -64,7 +63,7 @@ def milliseconds(work: Callable[[], object], times: int = 5) -> float:
 
 
 def times(words: int, tokens: int) -> tuple[float, float]:
-    """Milliseconds for the vectors of some tokens: by a product with one-hot vectors, and by looking up."""
+    """Return the milliseconds for the vectors of some tokens: by a product with one-hot vectors, and by look-up."""
     ids, matrix = torch.arange(tokens) % words, embedding(words, D_MODEL, PAD).weight.detach()
     return milliseconds(lambda: one_hot(ids, words) @ matrix), milliseconds(lambda: F.embedding(ids, matrix))
 
@@ -76,164 +75,137 @@ class Scaling:
     factor: float
     row: float  # of the embedding
     word: float  # a row times the factor
-    place: float  # what is added for the position
+    position: float  # what is added for it
 
 
 def scaling(d_model: int, seed: int) -> Scaling:
-    """Seen from outside: an encoder without layers puts out what it takes in, W[id] sqrt(M) + PE."""
+    """Measure from outside: an encoder without layers returns its input, W[id] sqrt(M) + PE."""
     torch.manual_seed(seed)
     config = TransformerConfig(d_model=d_model, encoder_layers=0, decoder_layers=0, dropout=0.0)
     model, ids = Transformer(config, vocabulary=200), torch.arange(3, 103)[None]
     with torch.no_grad():
-        rows, places, entering = (
-            model.source_embedding(ids)[0],
-            sinusoids(ids.size(1), d_model),
-            model.start(ids).memory,
-        )
+        rows, positions = model.source_embedding(ids)[0], sinusoids(ids.size(1), d_model)
+        entering = model.start(ids).memory
         assert entering is not None
-        words = entering - places
-    row, word, place = (float(x.norm(dim=-1).mean()) for x in (rows, words, places))
-    return Scaling(float((words * rows).sum() / rows.square().sum()), row, word, place)
+        words = entering - positions
+    norms = (float(x.norm(dim=-1).mean()) for x in (rows, words, positions))
+    return Scaling(float((words * rows).sum() / rows.square().sum()), *norms)
 
 
-def judge_product(gaps: list[tuple[float, float]]) -> Verdict:
-    results, gradients = (max(side) for side in zip(*gaps, strict=True))
-    seen = results == 0 and gradients < 1e-5
-    return Verdict(
-        seen,
-        f"One-hot vectors times a matrix and a look-up of its rows {'are the same' if seen else 'differ'}, for as many "
-        f"words as tokens and for more: results differ by at most {results:.1g}, gradients by at most {gradients:.1g}.",
+def results(
+    gaps: list[tuple[float, float]],
+    hot: int,
+    dense: int,
+    one_hot_distances: Tensor,
+    embedded_distances: Tensor,
+    found: Scaling,
+) -> Results:
+    """gaps: of results and gradients; hot, dense: how many numbers stand for all words."""
+    forward, gradients = (max(side) for side in zip(*gaps, strict=True))
+    hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
+    return Results(
+        forward=forward,
+        gradients=gradients,
+        hot=hot,
+        dense=dense,
+        ratio=hot / dense,
+        hot_range=hot_range,
+        row_range=row_range,
+        scaling=found,
     )
 
 
-def judge_similarity(one_hot_distances: Tensor, embedded_distances: Tensor) -> Verdict:
-    spread, embedded = (float(x.max() - x.min()) for x in (one_hot_distances, embedded_distances))
-    seen = spread < 1e-6 < embedded
-    return Verdict(
-        seen,
-        f"One-hot vectors of different words are {'all equally far apart' if seen else 'not all equally far apart'}: "
-        f"{float(one_hot_distances.min()):.4f} to {float(one_hot_distances.max()):.4f}. Rows of an embedding, here as "
-        f"drawn at the start, lie {float(embedded_distances.min()):.4f} to {float(embedded_distances.max()):.4f} apart "
-        "and can move.",
-    )
-
-
-def judge_scaling(found: Scaling, d_model: int) -> Verdict:
-    seen = math.isclose(found.factor, math.sqrt(d_model), rel_tol=1e-4)
-    return Verdict(
-        seen,
-        f"The Transformer multiplies its embeddings by {found.factor:.3f}, which is {'' if seen else 'not '}the root "
-        f"of {d_model}, before it adds positions: a word has norm {found.word:.1f}, its position {found.place:.1f}.",
-    )
-
-
-def draw_product(figure: Any, ids: list[int], matrix: Tensor) -> None:
-    hot = one_hot(torch.tensor(ids), len(matrix))
-    limit = float(matrix.abs().max())
-    panels = [
-        ("one-hot vectors", hot, {"cmap": "Blues", "vmin": 0, "vmax": 1.5}, "word", "token", ids),
-        ("the matrix", matrix, {"cmap": "PuOr", "vmin": -limit, "vmax": limit}, "number", "word", range(len(matrix))),
-        ("their product", hot @ matrix, {"cmap": "PuOr", "vmin": -limit, "vmax": limit}, "number", "token", ids),
-    ]
-    for axes, (title, values, colours, across, down, labels) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.imshow(values.numpy(), **colours)
-        for y, row in enumerate(values.tolist()):
-            for x, value in enumerate(row):
-                text = f"{value:.0f}" if values is hot else f"{value:.1f}"
-                axes.text(x, y, text, ha="center", va="center", fontsize=7,
-                          color="white" if values is not hot and abs(value) > 0.7 * limit else "black")  # fmt: skip
-        axes.set_title(title, fontsize=10)
-        axes.set_xticks(range(values.size(1)))
-        axes.set_yticks(range(len(values)), [f"word {id}" for id in labels] if down == "token" else list(labels))
-        axes.set_xlabel(across, fontsize=9)
-        axes.set_ylabel(down, fontsize=9)
-        axes.tick_params(length=0, labelsize=8)
-
-
-def draw_stored(figure: Any) -> None:
-    axes = figure.subplots()
-    vocabularies = [100, D_MODEL, 1_000, 3_000, WORDS, 37_000, 100_000]
-    for index, (name, numbers) in enumerate(
-        zip(["one-hot", f"embedding of size {D_MODEL}"], zip(*(stored(v, D_MODEL) for v in vocabularies), strict=True),
-            strict=True)
-    ):  # fmt: skip
-        axes.loglog(vocabularies, numbers, label=name, **style(index))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:,.0f}")
-    axes.set_xlabel("words in the dictionary")
-    axes.set_ylabel("numbers for all words")
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False)
+CLAIMS = (
+    Claim(
+        "One-hot vectors times a matrix and a look-up of its rows [are the same|differ], for as many words as tokens "
+        "and for more: results differ by at most {forward:.1g}, gradients by at most {gradients:.1g}.",
+        holds=lambda r: r.forward == 0 and r.gradients < 1e-5,
+    ),
+    Claim(
+        "An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: {hot:,} numbers "
+        "stand for 10,000 words as one-hot vectors, {dense:,} as rows, {ratio:.1f} times fewer.",
+        holds=lambda r: r.dense < r.hot,
+    ),
+    Claim(
+        "One-hot vectors of different words are [all|not all] equally far apart: {hot_range[0]:.4f} to "
+        "{hot_range[1]:.4f}. Rows of an embedding, here as drawn at the start, lie {row_range[0]:.4f} to "
+        "{row_range[1]:.4f} apart and can move.",
+        holds=lambda r: r.hot_range[1] - r.hot_range[0] < 1e-6 < r.row_range[1] - r.row_range[0],
+    ),
+    Claim(
+        "The Transformer multiplies its embeddings by {scaling.factor:.3f}, which is [the root|not the root] of 512, "
+        "before it adds positions: a word has norm {scaling.word:.1f}, its position {scaling.position:.1f}.",
+        holds=lambda r: math.isclose(r.scaling.factor, math.sqrt(D_MODEL), rel_tol=1e-4),
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
     torch.manual_seed(seed)
-    puppy = one_hot(torch.tensor(PUPPY), WORDS)
     gaps = [differences(words, TOKENS, seed) for words in VOCABULARIES]
     measured = [times(words, TOKENS) for words in VOCABULARIES]
     apart = torch.pdist(one_hot(torch.arange(100), 100)), torch.pdist(embedding(101, D_MODEL, PAD).weight[1:].detach())
     scaled = scaling(D_MODEL, seed)
-    hot, dense = stored(WORDS, D_MODEL)
-    small = torch.randn(7, 4, generator=torch.Generator().manual_seed(seed))
-    zeros, ones = int((puppy == 0).sum()), int((puppy == 1).sum())
+    matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(seed))
+    sizes = [100, D_MODEL, 1_000, 3_000, WORDS, 37_000, 100_000]
+    curves = {"one-hot": (sizes, [stored(v, D_MODEL)[0] for v in sizes]),
+              f"embedding of size {D_MODEL}": (sizes, [stored(v, D_MODEL)[1] for v in sizes])}  # fmt: skip
     return Findings(
-        setting=f"{WORDS:,} words, d_model {D_MODEL}; {TOKENS} tokens are turned into vectors with the matrix that a "
+        f"{WORDS:,} words, d_model {D_MODEL}; {TOKENS} tokens are turned into vectors with the matrix that a "
         f"Transformer begins with; seed {seed}. Times are the shortest of five on one machine.",
-        verdicts=(
-            judge_product(gaps),
-            Verdict(
-                dense < hot,
-                f"{WORDS:,} one-hot vectors are {hot:,} numbers (word {PUPPY:,} is {zeros:,} zeros and "
-                f"{ones} one), an embedding of size {D_MODEL} has {dense:,}: {hot / dense:.1f} times "
-                f"{'fewer' if dense < hot else 'as many'}.",
-            ),
-            judge_similarity(*apart),
-            judge_scaling(scaled, D_MODEL),
-        ),
-        tables=(
+        results(gaps, *stored(WORDS, D_MODEL), *apart, scaled),
+        [
             Table(
                 "The same vectors in two ways",
-                ("words", "tokens", "largest difference", "of gradients", "product (ms)", "look-up (ms)"),
-                tuple(
-                    (words, TOKENS, *gap, *both) for words, gap, both in zip(VOCABULARIES, gaps, measured, strict=True)
-                ),
+                "words | tokens | largest difference | of gradients | product (ms) | look-up (ms)",
+                [(words, TOKENS, *gap, *both) for words, gap, both in zip(VOCABULARIES, gaps, measured, strict=True)],
             ),
             Table(
                 "Numbers that stand for all words",
-                ("words", "as one-hot vectors", f"as rows of {D_MODEL}"),
-                tuple((words, *stored(words, D_MODEL)) for words in (D_MODEL, 1_000, WORDS, 37_000)),
+                f"words | as one-hot vectors | as rows of {D_MODEL}",
+                [(words, *stored(words, D_MODEL)) for words in (D_MODEL, 1_000, WORDS, 37_000)],
             ),
             Table(
                 "The factor in front of an embedding",
-                ("d_model", "sqrt(d_model)", "measured", "norm of a row", "times the factor", "of a position"),
-                ((D_MODEL, math.sqrt(D_MODEL), scaled.factor, scaled.row, scaled.word, scaled.place),),
+                "d_model | sqrt(d_model) | measured | norm of a row | times the factor | of a position",
+                [(D_MODEL, math.sqrt(D_MODEL), *vars(scaled).values())],
             ),
-        ),
-        figures=(
+        ],
+        [
             Figure(
                 "one-hot-product",
                 "Four tokens as one-hot vectors (left) times a matrix with a row for each of seven words (middle) are "
                 "four rows of that matrix (right).",
-                lambda figure: draw_product(figure, [2, 5, 0, 2], small),
+                heat_maps(*product_maps([2, 5, 0, 2], matrix)),
                 (9.0, 3.4),
             ),
             Figure(
                 "numbers-stored",
                 f"How many numbers stand for all words of a dictionary, by its size. Below {D_MODEL} words one-hot "
                 "vectors would be the shorter ones.",
-                draw_stored,
+                lines(Panel(curves, "words in the dictionary", "numbers for all words", log="xy")),
                 (6.0, 4.0),
             ),
-        ),
+        ],
     )
+
+
+def product_maps(ids: list[int], matrix: Tensor) -> list[HeatMap]:
+    hot, most = one_hot(torch.tensor(ids), len(matrix)), float(matrix.abs().max())
+    words, numbers, tokens = range(len(matrix)), range(matrix.size(1)), [f"word {id}" for id in ids]
+    return [
+        HeatMap(hot, "one-hot vectors", tokens, words, ".0f", "word", "token", 1.6),
+        HeatMap(matrix, "the matrix", words, numbers, ".1f", "number", "word", most, signed=True),
+        HeatMap(hot @ matrix, "their product", tokens, numbers, ".1f", "number", "token", most, signed=True),
+    ]
 
 
 EXPERIMENT = Experiment(
     title="One-hot vectors or a look-up",
-    source="notes 001 (input embedding) and 004 (word embedding); section 3.4",
-    claim="A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
-    "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model. (Note 001 allows the "
-    "linear layer only where there are as many words as tokens.)",
+    source="section 3.4",
+    thesis="A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
+    "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
+    claims=CLAIMS,
     run=run,
 )

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import OutputSpec, beam_search, length_penalty
-from dragoman.inspection.plots.training import style
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.tasks import Pair, Task, copying, learn, words
+from dragoman.lab.drawing import Panel, lines
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.tasks import Pair, Task, copying, learn, small, words
 from dragoman.model import Model, build
 
 PAPER = 0.6
@@ -21,16 +20,9 @@ ALPHAS = (0.0, 0.3, 0.6, 1.0, 1.5)
 BEAMS = (1, 2, 4, 8)
 LENGTHS = (5, 10, 20)
 FILLERS, OFTEN, VOCABULARY = (3, 4), 0.6, 15  # words that may follow any other, how often one does
-CONFIG = TransformerConfig(
-    d_model=64,
-    encoder_layers=1,
-    decoder_layers=1,
-    attention=AttentionConfig(heads=4),
-    feed_forward=FeedForwardConfig(d_ff=128),
-    dropout=0.0,
-)
-TRIED, LONGEST = 5, 4  # a vocabulary so small that every output of so many tokens can be tried
-OUTPUTS = sum((TRIED - 1) ** n for n in range(LONGEST)) + (TRIED - 1) ** LONGEST  # those that end, those cut off
+CONFIG = small(64)
+TRIED, MAX_LENGTH = 5, 4  # a vocabulary so small that every output of so many tokens can be tried
+OUTPUTS = sum((TRIED - 1) ** n for n in range(MAX_LENGTH)) + (TRIED - 1) ** MAX_LENGTH  # that end, that are cut off
 
 
 def chatting() -> Task:
@@ -50,22 +42,22 @@ def chatting() -> Task:
 
 
 def every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...], float]:
-    """All outputs of at most LONGEST tokens, the end included, with their scores: an exhaustive search."""
+    """Return all outputs of at most MAX_LENGTH tokens, EOS included, with their scores: an exhaustive search."""
     others = [word for word in range(TRIED) if word != EOS]
-    found: dict[tuple[int, ...], float] = {}
-    for length in range(LONGEST + 1):
+    scores: dict[tuple[int, ...], float] = {}
+    for length in range(MAX_LENGTH + 1):
         outputs = list(itertools.product(others, repeat=length))
-        labels = torch.tensor([[*output, EOS][:LONGEST] for output in outputs])
+        labels = torch.tensor([[*output, EOS][:MAX_LENGTH] for output in outputs])
         target = torch.cat([torch.full((len(outputs), 1), BOS), labels[:, :-1]], 1)
         with torch.inference_mode():
             log_p = model(source_batch([source] * len(outputs)), target).log_softmax(-1)
         totals = log_p.gather(2, labels[:, :, None]).sum((1, 2)) / length_penalty(labels.size(1), alpha)
-        found |= dict(zip(outputs, totals.tolist(), strict=True))
-    return found
+        scores |= dict(zip(outputs, totals.tolist(), strict=True))
+    return scores
 
 
 def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
-    """How often the widest beam finds the best of all outputs, of how many, and by how much scores differ at most."""
+    """Return how often the widest beam finds the best of all outputs, of how many, and how much scores differ."""
     task = copying(vocabulary=TRIED, shortest=1, longest=3)
     torch.manual_seed(seed)
     model = build(replace(CONFIG, d_model=16, share="none"), task.vocabulary)
@@ -76,17 +68,17 @@ def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
         for alpha in (0.0, PAPER, 1.5):
             everything = every_output(model, source, alpha)
             best = max(everything, key=lambda output: everything[output])
-            found = beams_of(model, [source], OUTPUTS, alpha, LONGEST)[0]
-            agreed, tried = agreed + (tuple(found.tokens) == best), tried + 1
-            gap = max(gap, abs(found.score - everything[best]))
+            widest = beams_of(model, [source], OUTPUTS, alpha, MAX_LENGTH)[0]
+            agreed, tried = agreed + (tuple(widest.tokens) == best), tried + 1
+            gap = max(gap, abs(widest.score - everything[best]))
     return agreed, tried, gap
 
 
-def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, longest: int) -> list[Any]:
-    """The best hypothesis of each source."""
-    output = OutputSpec(BOS, EOS, torch.full((len(sources),), longest), alpha)
-    found = beam_search(model, source_batch(sources), output, beams=beams, n_best=1)
-    return [hypotheses[0] for hypotheses in found]
+def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, max_length: int) -> list[Any]:
+    """Return the best hypothesis of each source."""
+    output = OutputSpec(BOS, EOS, torch.full((len(sources),), max_length), alpha)
+    hypotheses = beam_search(model, source_batch(sources), output, beams=beams, n_best=1)
+    return [n_best[0] for n_best in hypotheses]
 
 
 @dataclass(frozen=True)
@@ -101,48 +93,61 @@ class Searched:
 
 
 def searched(models: dict[int, Model], sources: list[Ids], beams: int, alpha: float) -> Searched:
-    found = [beams_of(model, sources, beams, alpha, 3 * 6) for model in models.values()]
-    lengths = tuple(float(np.mean([len(one.tokens) for one in some])) for some in found)
+    hypotheses = [beams_of(model, sources, beams, alpha, 3 * 6) for model in models.values()]
+    lengths = tuple(float(np.mean([len(one.tokens) for one in some])) for some in hypotheses)
+    penalties = [[length_penalty(len(one.tokens) + one.finished, alpha) for one in some] for some in hypotheses]
     totals = [
-        one.score * length_penalty(len(one.tokens) + one.finished, alpha) for some in found for one in some
-    ]  # the penalty taken off again
+        one.score * penalty  # the penalty taken off again
+        for some, each in zip(hypotheses, penalties, strict=True)
+        for one, penalty in zip(some, each, strict=True)
+    ]
     return Searched(beams, alpha, float(np.mean(lengths)), float(np.mean(totals)), lengths)
 
 
-def judge_length(by_alpha: list[Searched], reference: float) -> Verdict:
-    """Without a penalty outputs are too short, and they grow with alpha."""
+def results(
+    by_alpha: list[Searched], by_beams: list[Searched], reference: float, agreed: int, tried: int, gap: float
+) -> Results:
+    """reference: mean length; agreed, tried, gap: of `exhaustive_gap`."""
     lengths = [row.length for row in by_alpha]
-    grows = all(a <= b for a, b in itertools.pairwise(lengths)) and lengths[0] < lengths[-1]
-    seen = grows and lengths[0] < reference
-    nearest = min(by_alpha, key=lambda row: abs(row.length - reference))
-    return Verdict(
-        seen,
-        f"References have {reference:.2f} words on average; a beam of {by_alpha[0].beams} gives {lengths[0]:.2f} "
-        f"without a penalty and {', '.join(f'{row.length:.2f} at alpha {row.alpha:g}' for row in by_alpha[1:])}: "
-        + ("too short without, longer with it" if seen else "alpha does not lengthen what is too short")
-        + f"; alpha {nearest.alpha:g} comes nearest.",
+    return Results(
+        penalty=[length_penalty(length, PAPER) for length in LENGTHS],
+        reference=reference,
+        without=lengths[0],
+        lengths=", ".join(f"{row.length:.2f} at alpha {row.alpha:g}" for row in by_alpha[1:]),
+        grows=all(a <= b for a, b in itertools.pairwise(lengths)) and lengths[0] < lengths[-1],
+        nearest=min(by_alpha, key=lambda row: abs(row.length - reference)).alpha,
+        greedy=by_beams[0],
+        widest=by_beams[-1],
+        agreed=agreed,
+        tried=tried,
+        gap=gap,
     )
 
 
-def judge_width(by_beams: list[Searched]) -> Verdict:
-    """Without a penalty wider beams find what is more probable, and that is shorter."""
-    first, last = by_beams[0], by_beams[-1]
-    seen = last.log_p > first.log_p and last.length < first.length
-    return Verdict(
-        seen,
-        f"Without a penalty a beam of {last.beams} finds outputs of log-probability {last.log_p:.3f} and "
-        f"{last.length:.2f} words, greedy search {first.log_p:.3f} and {first.length:.2f}: "
-        + ("more probable is shorter." if seen else "what is more probable is not shorter here."),
-    )
-
-
-def judge_exhaustive(agreed: int, tried: int, gap: float) -> Verdict:
-    seen = agreed == tried and gap < 1e-4
-    return Verdict(
-        seen,
-        f"A beam of {OUTPUTS}, as wide as there are outputs, finds the best of them in {agreed} of {tried} searches; "
-        f"scores differ by at most {gap:.1g}.",
-    )
+CLAIMS = (
+    Claim(
+        "Longer outputs are [divided by more|not divided by more]: ((5 + n) / 6)^0.6 is {penalty[0]:.4f} at 5 tokens, "
+        "{penalty[1]:.4f} at 10 and {penalty[2]:.4f} at 20.",
+        holds=lambda r: r.penalty[0] < r.penalty[1] < r.penalty[2],
+    ),
+    Claim(
+        "References have {reference:.2f} words on average; a beam of 4 gives {without:.2f} without a penalty and "
+        "{lengths}: [too short without, longer with it|alpha does not lengthen what is too short]; alpha {nearest:g} "
+        "comes nearest.",
+        holds=lambda r: r.grows and r.without < r.reference,
+    ),
+    Claim(
+        "Without a penalty a beam of {widest.beams} finds outputs of log-probability {widest.log_p:.3f} and "
+        "{widest.length:.2f} words, greedy search {greedy.log_p:.3f} and {greedy.length:.2f}: what is more probable is "
+        "[shorter|not shorter here].",
+        holds=lambda r: r.widest.log_p > r.greedy.log_p and r.widest.length < r.greedy.length,
+    ),
+    Claim(
+        "A beam as wide as there are outputs [always finds|does not always find] the best of them: in {agreed} of "
+        "{tried} searches; scores differ by at most {gap:.1g}.",
+        holds=lambda r: r.agreed == r.tried and r.gap < 1e-4,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
@@ -158,87 +163,70 @@ def run(effort: Effort) -> Findings:
     reference = float(np.mean([len(target) for _, target in pairs]))
     by_alpha = [searched(models, sources, 4, alpha) for alpha in ALPHAS]
     by_beams = [searched(models, sources, beams, 0.0) for beams in BEAMS]
-    outcome = exhaustive_gap(effort.of(200), effort.seeds[0])
-    five, ten, twenty = (length_penalty(length, PAPER) for length in LENGTHS)
+    agreed, tried, gap = exhaustive_gap(effort.of(200), effort.seeds[0])
+    columns = "words per output | standard deviation | log-probability (nats)"
+    lengths = range(1, 51)
+    penalties = {f"alpha {alpha:g}": (lengths, [length_penalty(n, alpha) for n in lengths]) for alpha in ALPHAS}
     return Findings(
-        setting=f"Copying 3 to 6 words, each followed by one of {len(FILLERS)} fillers in {OFTEN:.0%} of the cases, so "
-        f"that a long target is likely and no single long one is; {steps} steps of 64 sentences, d_model "
-        f"{CONFIG.d_model}, one layer on each side, seeds {', '.join(map(str, effort.seeds))}; {len(pairs)} sentences "
-        f"are searched. For the exhaustive search {TRIED} words and outputs of at most {LONGEST} tokens: {OUTPUTS}.",
-        verdicts=(
-            Verdict(
-                five < ten < twenty,
-                f"Dividing by ((5 + n) / 6)^{PAPER:g} means by {five:.4f} at 5 tokens, {ten:.4f} at 10 and "
-                f"{twenty:.4f} at 20.",
-            ),
-            judge_length(by_alpha, reference),
-            judge_width(by_beams),
-            judge_exhaustive(*outcome),
-        ),
-        tables=(
+        f"Copying 3 to 6 words, each followed by one of {len(FILLERS)} fillers in {OFTEN:.0%} of the cases, so that a "
+        f"long target is likely and no single long one is; {steps} steps of 64 sentences, d_model {CONFIG.d_model}, "
+        f"one layer on each side, {effort}; {len(pairs)} sentences are searched. For the exhaustive search {TRIED} "
+        f"words and outputs of at most {MAX_LENGTH} tokens: {OUTPUTS}.",
+        results(by_alpha, by_beams, reference, agreed, tried, gap),
+        [
             Table(
                 "The length penalty",
-                ("tokens", *(f"alpha {alpha:g}" for alpha in ALPHAS)),
-                tuple((n, *(length_penalty(n, alpha) for alpha in ALPHAS)) for n in (1, 2, *LENGTHS, 50)),
+                " | ".join(["tokens", *penalties]),
+                [(n, *(length_penalty(n, alpha) for alpha in ALPHAS)) for n in (1, 2, *LENGTHS, 50)],
             ),
-            Table("Beam 4, by penalty", ("alpha", *COLUMNS), tuple((row.alpha, *cells(row)) for row in by_alpha)),
-            Table("No penalty, by beam", ("beams", *COLUMNS), tuple((row.beams, *cells(row)) for row in by_beams)),
+            Table("Beam 4, by penalty", f"alpha | {columns}", [(row.alpha, *cells(row)) for row in by_alpha]),
+            Table("No penalty, by beam", f"beams | {columns}", [(row.beams, *cells(row)) for row in by_beams]),
             Table(
                 "The widest beam and all outputs",
-                ("searches", "same best output", "largest difference of scores"),
-                ((outcome[1], outcome[0], outcome[2]),),
+                "searches | same best output | largest difference of scores",
+                [(tried, agreed, gap)],
             ),
-        ),
-        figures=(
-            Figure("penalty", "What log-probabilities are divided by, by the length of the output.", draw_penalty),
+        ],
+        [
+            Figure(
+                "penalty",
+                "What log-probabilities are divided by, by the length of the output.",
+                lines(Panel(penalties, "tokens of the output", "length penalty")),
+            ),
             Figure(
                 "length",
                 "The mean length of outputs: on the left by alpha with a beam of 4, on the right by the width of the "
                 "beam without a penalty. The dotted line is the mean length of the references.",
-                lambda figure: draw_lengths(figure, by_alpha, by_beams, reference),
+                lines(
+                    length_panel("alpha", by_alpha, reference), length_panel("beams", by_beams, reference), sharey=True
+                ),
             ),
-        ),
+        ],
     )
-
-
-COLUMNS = ("words per output", "standard deviation", "log-probability (nats)")
 
 
 def cells(row: Searched) -> tuple[float, ...]:
     return row.length, float(np.std(row.lengths)), row.log_p
 
 
-def draw_penalty(figure: Any) -> None:
-    axes = figure.subplots()
-    lengths = range(1, 51)
-    for index, alpha in enumerate(ALPHAS):
-        penalties = [length_penalty(length, alpha) for length in lengths]
-        axes.plot(lengths, penalties, label=f"alpha {alpha:g}", markevery=(index, 7), **style(index))
-    axes.set_xlabel("tokens of the output")
-    axes.set_ylabel("length penalty")
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False)
-
-
-def draw_lengths(figure: Any, by_alpha: list[Searched], by_beams: list[Searched], reference: float) -> None:
-    left, right = figure.subplots(1, 2, sharey=True)
-    left.plot([row.alpha for row in by_alpha], [row.length for row in by_alpha], **style(0))
-    left.set_xlabel("alpha")
-    left.set_ylabel("words per output")
-    right.plot([row.beams for row in by_beams], [row.length for row in by_beams], **style(1))
-    right.set_xscale("log", base=2)
-    right.set_xticks(BEAMS, [str(beams) for beams in BEAMS])
-    right.set_xlabel("beams")
-    for axes in (left, right):
-        axes.axhline(reference, color="0.4", linestyle=":", linewidth=1)
-        axes.grid(color="0.9", linewidth=0.6)
+def length_panel(x: str, rows: list[Searched], reference: float) -> Panel:
+    values = [getattr(row, x) for row in rows]
+    return Panel(
+        {"": (values, [row.length for row in rows])},
+        x,
+        "words per output",
+        log="x" if x == "beams" else "",
+        ticks=values,
+        also=lambda axes: axes.axhline(reference, color="0.4", linestyle=":", linewidth=1),
+    )
 
 
 EXPERIMENT = Experiment(
     title="Beam search and the length penalty",
-    source="the paper, section 6.1; Wu et al. 2016, equation 14",
-    claim="Log-probabilities fall with every token, so that a search for the most probable output prefers short ones; "
+    source="section 6.1; Wu et al. 2016, equation 14",
+    thesis="Log-probabilities fall with every token, so that a search for the most probable output prefers short ones; "
     "dividing by ((5 + n) / 6)^0.6 makes up for it. A beam of 4 is used; a beam that keeps everything is an exhaustive "
     "search.",
+    claims=CLAIMS,
     run=run,
 )

@@ -5,15 +5,14 @@ Shapes: B sentences, D draws of weights, S words, M size of a vector and of a st
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, RecurrentConfig
-from dragoman.inspection.plots.training import style
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import Panel, lines
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.recurrent import PlainRNN, Recurrence
@@ -26,14 +25,14 @@ Layer = Callable[[Tensor], Tensor]  # (B, S, M) -> (B, S, M)
 
 
 def even_start(cell: PlainRNN, gain: float) -> None:
-    """Weights that keep the size of what they are given; the recurrent ones multiply it by `gain`."""
+    """Draw weights that keep the size of their input; the recurrent ones multiply it by `gain`."""
     nn.init.normal_(cell.input.weight, std=cell.input.in_features**-0.5)
     nn.init.zeros_(cell.input.bias)
     nn.init.normal_(cell.recurrent.weight, std=gain * cell.recurrent.in_features**-0.5)
 
 
 def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: float | None = None) -> Layer:
-    """A recurrent layer of ours; two directions have half of the numbers each. forget: the LSTM's bias of that gate."""
+    """Return a recurrent layer; two directions have half the numbers each. forget: bias of an LSTM's forget gate."""
     layer = Recurrence(RecurrentConfig(cell=cell, d_model=SIZE, dropout=0.0), directions)
     for module in layer.modules():
         if isinstance(module, PlainRNN):
@@ -73,22 +72,22 @@ LAYERS: dict[str, Callable[[], Layer]] = {
 }
 
 
-def gradients(layer: Layer, x: Tensor, place: int) -> Tensor:
-    """The norm of the gradient of the output at `place`, summed up, by each word of x (B, S, M): (B, S)."""
+def gradients(layer: Layer, x: Tensor, position: int) -> Tensor:
+    """Return the norms (B, S) of the gradient of the summed output at a position by each word of x (B, S, M)."""
     x = x.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(layer(x)[:, place].sum(), x)
+    (gradient,) = torch.autograd.grad(layer(x)[:, position].sum(), x)
     return gradient.norm(dim=-1)
 
 
-def drawn(make: Callable[[], Layer], place: int, effort: Effort) -> Tensor:
-    """The gradients at `place` by each word, the median of a few sentences, for several draws of weights: (D, S)."""
-    found = []
+def draw_gradients(make: Callable[[], Layer], position: int, effort: Effort) -> Tensor:
+    """Return gradients (D, S) at a position by each word, medians of a few sentences, for several draws of weights."""
+    draws = []
     for seed in effort.seeds:
         for draw in range(effort.of(16)):
             torch.manual_seed(1000 * seed + draw)
             layer = make()
-            found.append(gradients(layer, torch.randn(SENTENCES, LENGTH, SIZE), place).median(0).values)
-    return torch.stack(found)
+            draws.append(gradients(layer, torch.randn(SENTENCES, LENGTH, SIZE), position).median(0).values)
+    return torch.stack(draws)
 
 
 @dataclass(frozen=True)
@@ -99,122 +98,98 @@ class Sides:
     right: float  # of the last word
 
 
-def judge(kept: dict[str, float], middle: dict[str, Sides]) -> tuple[Verdict, ...]:
+def results(kept: dict[str, float], middle: dict[str, Sides]) -> Results:
     """kept: what is left of the gradient over the whole sentence, as a share of the last word's own, by layer."""
-    faded, lasting = kept[PLAIN] < 1e-6, kept[ATTENTION] > 1e-2
     best = max((LSTM, OPEN, GRU), key=kept.__getitem__)
-    relieved = kept[PLAIN] < kept[best] < kept[ATTENTION]
-    blind, both = middle[PLAIN].right == 0, middle[BOTH]
-    fades = 0 < both.left < 1e-2 and 0 < both.right < 1e-2
-    return (
-        Verdict(
-            faded,
-            f"Over {LAST} words {kept[PLAIN]:.1e} of the gradient is left in a plain RNN: "
-            + ("the first word has practically no say." if faded else "the first word can still be learned from."),
-        ),
-        Verdict(
-            lasting,
-            f"In self-attention {kept[ATTENTION]:.2g} of it is left: "
-            + ("any two words are one step apart, however far." if lasting else "it, too, loses the far word."),
-        ),
-        Verdict(
-            relieved,
-            f"Of the gated cells, {best} keeps the most, {kept[best]:.1e}: "
-            + ("more than the plain RNN and less than self-attention. " if relieved else "not between the two. ")
-            + f"As PyTorch starts it, an LSTM forgets about half of its cell at each word and keeps {kept[LSTM]:.1e}.",
-        ),
-        Verdict(
-            blind and fades,
-            "Read in one direction, the word in the middle is "
-            + ("blind to all words after it. " if blind else "not blind to the words after it. ")
-            + f"Read in both, {both.left:.1e} of the gradient is left at the first word and {both.right:.1e} at the "
-            + ("last: it sees both sides, and still fades." if fades else "last."),
-        ),
-    )
+    return Results(kept=kept, best=best, most=kept[best], blind=middle[PLAIN].right == 0, both=middle[BOTH])
+
+
+CLAIMS = (
+    Claim(
+        "Over 49 words {kept[plain RNN]:.1e} of the gradient is left in a plain RNN: the first word [has practically "
+        "no say|can still be learned from].",
+        holds=lambda r: r.kept[PLAIN] < 1e-6,
+    ),
+    Claim(
+        "In self-attention {kept[self-attention]:.2g} of it is left: [any two words are one step apart, however "
+        "far|it, too, loses the far word].",
+        holds=lambda r: r.kept[ATTENTION] > 1e-2,
+    ),
+    Claim(
+        "Of the gated cells, {best} keeps the most, {most:.1e}: [more than the plain RNN and less than "
+        "self-attention|not between these two]. As PyTorch initialises it, an LSTM forgets about half of its cell at "
+        "each word and keeps {kept[LSTM]:.1e}.",
+        holds=lambda r: r.kept[PLAIN] < r.most < r.kept[ATTENTION],
+    ),
+    Claim(
+        "Reading in one direction [leaves the word in the middle blind to all words after it; reading in both, it sees "
+        "both sides, and still fades|and in both does not differ as claimed]: in both, {both.left:.1e} of the gradient "
+        "is left at the first word and {both.right:.1e} at the last.",
+        holds=lambda r: r.blind and 0 < r.both.left < 1e-2 and 0 < r.both.right < 1e-2,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
-    last = {name: drawn(make, LAST, effort).flip(1) for name, make in LAYERS.items()}  # by distance
-    middle = {name: drawn(make, MIDDLE, effort) for name, make in LAYERS.items()}  # by place
-    curves = {name: found.median(0).values for name, found in last.items()}
-    sides = {name: found.median(0).values for name, found in middle.items()}
+    last = {name: draw_gradients(make, LAST, effort).flip(1) for name, make in LAYERS.items()}  # by distance
+    middle = {name: draw_gradients(make, MIDDLE, effort) for name, make in LAYERS.items()}  # by position
+    curves = {name: draws.median(0).values for name, draws in last.items()}
+    sides = {name: draws.median(0).values for name, draws in middle.items()}
     kept = {name: float(curve[LAST] / curve[0]) for name, curve in curves.items()}
-    shares = {
-        name: Sides(float(curve[0] / curve[MIDDLE]), float(curve[LAST] / curve[MIDDLE]))
-        for name, curve in sides.items()
-    }
-    draws = len(next(iter(last.values())))
+    shares = {name: Sides(*(float(curve[i] / curve[MIDDLE]) for i in (0, LAST))) for name, curve in sides.items()}
+    tenths = torch.tensor([0.5, 0.1, 0.9])
+    bands = {name: (range(LENGTH), *draws.quantile(tenths, dim=0)) for name, draws in last.items()}
+    seen = {name: (sides[name] > 0, sides[name]) for name in (PLAIN, BOTH, ATTENTION)}
+    reach = {name: (torch.arange(LENGTH)[where], curve[where]) for name, (where, curve) in seen.items()}
     return Findings(
         f"Layers as they are before any training, vectors and states of {SIZE} numbers, sentences of {LENGTH} random "
-        f"words. Measured: how much the output at one place, summed up, changes with each input; medians of {draws} "
-        f"draws of weights with {SENTENCES} sentences each. Plain RNNs start with recurrent weights that keep the size "
-        "of a state (gain 1), LSTM and GRU as PyTorch starts them.",
-        judge(kept, shares),
-        (
+        "words. Measured: how much the output at one position, summed up, changes with each input; medians of "
+        f"{len(last[PLAIN])} draws of weights with {SENTENCES} sentences each. Plain RNNs start with recurrent weights "
+        "that keep the size of a state (gain 1), LSTM and GRU as PyTorch initialises them.",
+        results(kept, shares),
+        [
             Table(
                 "Gradient of the last output by distance",
-                ("layer", *(f"{distance} words away" for distance in SHOWN), "left of it at the first word"),
-                tuple(
-                    (name, *(float(curve[distance]) for distance in SHOWN), kept[name])
-                    for name, curve in curves.items()
-                ),
+                " | ".join(["layer", *(f"{d} words away" for d in SHOWN), "left of it at the first word"]),
+                [(name, *(float(curve[d]) for d in SHOWN), kept[name]) for name, curve in curves.items()],
             ),
             Table(
                 f"Gradient of the output at place {MIDDLE}",
-                ("layer", "first word", "own word", "last word"),
-                tuple((name, *(float(curve[at]) for at in (0, MIDDLE, LAST))) for name, curve in sides.items()),
+                "layer | first word | own word | last word",
+                [(name, *(float(curve[i]) for i in (0, MIDDLE, LAST))) for name, curve in sides.items()],
             ),
-        ),
-        (
+        ],
+        [
             Figure(
                 "gradient-by-distance",
                 "How much the last output changes with each word before it, on a logarithmic axis. Lines are medians, "
                 "bands hold 80 % of the draws of weights.",
-                partial(draw_distances, last=last),
+                lines(Panel(bands, "distance from the last word (words)", "norm of the gradient", log="y", band=True)),
             ),
             Figure(
                 "gradient-from-the-middle",
-                f"How much the output at place {MIDDLE} changes with each word. A line ends where the gradient is "
+                f"How much the output at position {MIDDLE} changes with each word. A line ends where the gradient is "
                 "exactly zero: what reads in one direction never sees the words after it.",
-                partial(draw_middle, sides=sides),
+                lines(
+                    Panel(
+                        reach,
+                        f"position of the word (the output is at position {MIDDLE})",
+                        "norm of the gradient",
+                        log="y",
+                        also=lambda axes: (axes.axvline(MIDDLE, color="0.5", linewidth=0.8), axes.set_xlim(0, LAST)),
+                    )
+                ),
             ),
-        ),
+        ],
     )
-
-
-def draw_distances(figure: Any, last: dict[str, Tensor]) -> None:
-    axes = figure.add_subplot()
-    for index, (name, found) in enumerate(last.items()):
-        look, (low, middle, high) = style(index), found.quantile(torch.tensor([0.1, 0.5, 0.9]), dim=0)
-        axes.plot(range(LENGTH), middle, label=name, markevery=(index, 8), **look)
-        axes.fill_between(range(LENGTH), low, high, color=look["color"], alpha=0.15, linewidth=0)
-    finish(axes, "distance from the last word (words)")
-
-
-def draw_middle(figure: Any, sides: dict[str, Tensor]) -> None:
-    axes = figure.add_subplot()
-    for index, name in enumerate((PLAIN, BOTH, ATTENTION)):
-        seen = sides[name] > 0
-        axes.plot(torch.arange(LENGTH)[seen], sides[name][seen], label=name, markevery=(index, 8), **style(index))
-    axes.axvline(MIDDLE, color="0.5", linewidth=0.8)
-    axes.set_xlim(0, LAST)
-    finish(axes, f"place of the word (the output is at place {MIDDLE})")
-
-
-def finish(axes: Any, label: str) -> None:
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel(label)
-    axes.set_ylabel("norm of the gradient")
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(fontsize=8)
 
 
 EXPERIMENT = Experiment(
     title="A far word's gradient",
-    source="notes 000, 001, 002 and 004; the paper, section 4",
-    claim="In an RNN a word reaches another one only through as many steps as lie between them, and its gradient "
+    source="section 4",
+    thesis="In an RNN a word reaches another one only through as many steps as lie between them, and its gradient "
     "shrinks with each; LSTM and GRU relieve this, reading in both directions does not cure it. Self-attention joins "
     "any two words in one step.",
+    claims=CLAIMS,
     run=run,
 )

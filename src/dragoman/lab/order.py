@@ -3,18 +3,16 @@
 Shapes: S words, M d_model.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.inspection.plots.training import COLOURS
-from dragoman.lab.drawing import draw_matrix
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import HeatMap, heat_maps
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.tasks import small
 from dragoman.model.positions import Relative
 from dragoman.model.transformer import Transformer
 
@@ -29,17 +27,9 @@ LENGTH, VOCABULARY = 10, 40  # of random sentences
 
 
 def transformer(positions: Scheme, seed: int) -> Transformer:
-    """A fresh model, whose relative scores are drawn, too: they would begin as zeros."""
+    """Return a fresh model, whose relative scores are drawn, too: they would begin as zeros."""
     torch.manual_seed(seed)
-    config = TransformerConfig(
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        attention=AttentionConfig(heads=4),
-        feed_forward=FeedForwardConfig(d_ff=64),
-        dropout=0.0,
-        positions=positions,
-    )
+    config = replace(small(32, layers=2), positions=positions)
     model = Transformer(config, VOCABULARY).eval()
     for module in model.modules():
         if isinstance(module, Relative):
@@ -49,7 +39,7 @@ def transformer(positions: Scheme, seed: int) -> Transformer:
 
 @torch.no_grad()
 def encoded(model: Transformer, ids: Tensor) -> Tensor:
-    """The encoder's vectors (S, M) of the words ids (S,)."""
+    """Return the encoder's vectors (S, M) of the words ids (S,)."""
     memory = model.start(ids[None]).memory
     assert memory is not None
     return memory
@@ -57,12 +47,12 @@ def encoded(model: Transformer, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def decoded(model: Transformer, ids: Tensor) -> Tensor:
-    """The decoder's vectors (S, M): each word sees the ones before it, and always the same source."""
+    """Return the decoder's vectors (S, M): each word sees the ones before it, and always the same source."""
     return model.vectors(ids[None], model.start(torch.tensor([[3, 4, 5]])))
 
 
 def moved(model: Transformer, ids: Tensor, order: Tensor, looking_back: bool = False) -> float:
-    """The largest number of f(P x) - P f(x): 0 where the order of words makes no difference to any of them."""
+    """Return the largest number of f(P x) - P f(x): 0 if the order of words makes no difference to any of them."""
     vectors = decoded if looking_back else encoded
     return float((vectors(model, ids[order]) - vectors(model, ids)[order]).abs().max())
 
@@ -95,28 +85,52 @@ def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Or
     return Order(max(gaps), min(gaps), max(bags))
 
 
+def results(orders: dict[str, Order]) -> Results:
+    least = min(orders[name].smallest for name in SCHEMES if name != "none")
+    return Results(none=orders["none"], least=least, back=orders[LOOKING_BACK])
+
+
+CLAIMS = (
+    Claim(
+        "Without positions a permuted sentence gives [the same vectors, permuted: it is a bag of words|other vectors] "
+        "(largest difference {none.largest:.1e}).",
+        holds=lambda r: max(r.none.largest, r.none.bags) < 1e-4,
+    ),
+    Claim(
+        "With positions of [every|not every] kind order makes a difference: in the sentence that changes least, a "
+        "number of its vectors still changes by {least:.2g}.",
+        holds=lambda r: r.least > 1e-2,
+    ),
+    Claim(
+        "What is seldom said: the look-ahead mask alone [tells|does not tell] a decoder the order, also without "
+        "positions (the difference is at least {back.smallest:.2g}).",
+        holds=lambda r: r.back.smallest > 1e-2,
+    ),
+)
+
+
 def run(effort: Effort) -> Findings:
-    found: dict[str, Order] = {name: measure(name, effort) for name in SCHEMES}
-    found[LOOKING_BACK] = measure("none", effort, looking_back=True)
+    orders: dict[str, Order] = {name: measure(name, effort) for name in SCHEMES}
+    orders[LOOKING_BACK] = measure("none", effort, looking_back=True)
     return Findings(
         f"Fresh Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of {LENGTH} "
-        f"words in random order for each seed of {effort.seeds}. Relative scores are drawn at random: untrained they "
-        "are zero, and know no order.",
-        (judge_none(found["none"]), judge_positions(found), judge_looking_back(found[LOOKING_BACK])),
-        (
+        f"words in random order for each seed; {effort}. Relative scores are drawn at random: untrained they are zero, "
+        "and know no order.",
+        results(orders),
+        [
             Table(
                 "How much the vectors of a permuted sentence differ from the permuted vectors of the sentence",
-                ("positions", "largest difference", "smallest, over sentences", "difference of the means of "
-                 "철수는 영희를 좋아한다 and 영희는 철수를 좋아한다"),
-                tuple((name, order.largest, order.smallest, order.bags) for name, order in found.items()),
-            ),
-        ),
-        (
+                "positions | largest difference | smallest, over sentences | difference of the means of "
+                "철수는 영희를 좋아한다 and 영희는 철수를 좋아한다",
+                [(name, *vars(order).values()) for name, order in orders.items()],
+            )
+        ],
+        [
             Figure(
                 "order-of-words",
                 "The largest number of f(P x) - P f(x), over random sentences x and orders P, on a logarithmic axis: "
                 "without positions nothing but rounding is left.",
-                partial(draw_gaps, found=found),
+                lambda figure: draw_gaps(figure, orders),
                 (8.0, 3.4),
             ),
             Figure(
@@ -124,73 +138,36 @@ def run(effort: Effort) -> Findings:
                 "Cosine of the vectors of 철수는 영희를 좋아한다 (rows) and 영희는 철수를 좋아한다 (columns) after two "
                 "layers: without positions each word has the same vector in both sentences, though they say the "
                 "opposite; with sinusoidal positions it does not.",
-                partial(draw_sentences, seed=effort.seeds[0]),
+                heat_maps(cosines("none", effort.seeds[0]), cosines("sinusoidal", effort.seeds[0])),
                 (9.0, 3.6),
             ),
-        ),
-    )  # fmt: skip
-
-
-# What follows from the numbers.
-
-
-def judge_none(none: Order) -> Verdict:
-    seen = max(none.largest, none.bags) < 1e-4
-    return Verdict(
-        seen,
-        "Without positions a permuted sentence "
-        + ("gives the same vectors, permuted: it is a bag of words" if seen else "gives other vectors")
-        + f" (largest difference {none.largest:.1e}).",
+        ],
     )
 
 
-def judge_positions(found: Mapping[str, Order]) -> Verdict:
-    least = min(found[name].smallest for name in SCHEMES if name != "none")
-    seen = least > 1e-2
-    return Verdict(
-        seen,
-        f"With positions of {'every' if seen else 'not every'} kind order makes a difference: in the sentence that "
-        f"changes least, a number of its vectors still changes by {least:.2g}.",
-    )
-
-
-def judge_looking_back(order: Order) -> Verdict:
-    seen = order.smallest > 1e-2
-    return Verdict(
-        seen,
-        f"The notes do not say so, but the look-ahead mask alone {'tells' if seen else 'does not tell'} a decoder the "
-        f"order, also without positions: the difference is at least {order.smallest:.2g}.",
-    )
-
-
-# Figures.
-
-
-def draw_gaps(figure: Any, found: Mapping[str, Order]) -> None:
+def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
     axes = figure.subplots()
-    gaps = [order.largest for order in found.values()]
-    bars = axes.barh(range(len(found)), gaps, color=COLOURS[0], edgecolor="black")
+    gaps = [order.largest for order in orders.values()]
+    bars = axes.barh(range(len(orders)), gaps, color=COLOURS[0], edgecolor="black")
     axes.bar_label(bars, [f"{gap:.2g}" for gap in gaps], fontsize=8, padding=3)
-    axes.set_yticks(range(len(found)), list(found))
+    axes.set_yticks(range(len(orders)), list(orders))
     axes.invert_yaxis()
     axes.set(xscale="log", xlim=(1e-8, 1e3), xlabel="largest difference")
     axes.xaxis.set_major_formatter("{x:g}")
 
 
-def draw_sentences(figure: Any, seed: int) -> None:
-    kinds: tuple[Scheme, ...] = ("none", "sinusoidal")
-    for axes, positions in zip(figure.subplots(1, 2), kinds, strict=True):
-        model = transformer(positions, seed)
-        one, other = (nn.functional.normalize(encoded(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
-        draw_matrix(axes, one @ other.T, LIKES, LIKED, share=False)
-        axes.set_title(f"positions: {positions}", fontsize=10)
+def cosines(positions: Scheme, seed: int) -> HeatMap:
+    model = transformer(positions, seed)
+    one, other = (nn.functional.normalize(encoded(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
+    return HeatMap(one @ other.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)
 
 
 EXPERIMENT = Experiment(
     title="Without positions a sentence is a bag of words",
-    source="notes 001, 004; section 3.5",
-    claim="Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
-    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). So "
-    "positions must be added.",
+    source="section 3.5",
+    thesis="Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
+    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). "
+    "So positions must be added.",
+    claims=CLAIMS,
     run=run,
 )

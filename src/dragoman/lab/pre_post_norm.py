@@ -7,13 +7,13 @@ from statistics import mean
 import torch
 from torch import nn
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config import FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
-from dragoman.lab.drawing import draw_layers, losses_figure
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import by_layer, lines, losses_figure
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.residuals import gradients, networks
-from dragoman.lab.tasks import Learned, copying, learn, summary
+from dragoman.lab.tasks import copying, learn, small, summary
 from dragoman.model.transformer import Transformer
 
 PRE, POST = "pre-norm", "post-norm"
@@ -22,17 +22,8 @@ STEPS, PAIRS = 400, 32
 PEAK = 3e-3  # the learning rate that both reach
 WARMUP = 0.25  # of the steps
 TASK = copying(vocabulary=20, shortest=1, longest=8)
-CONFIG = TransformerConfig(
-    d_model=64,
-    encoder_layers=LAYERS,
-    decoder_layers=LAYERS,
-    attention=AttentionConfig(heads=4),
-    feed_forward=FeedForwardConfig(d_ff=256),
-    dropout=0.0,
-)
-TRAINED = replace(
-    CONFIG, d_model=32, encoder_layers=6, decoder_layers=6, feed_forward=FeedForwardConfig(d_ff=64)
-)  # fewer and smaller, to be trained in seconds
+CONFIG = replace(small(64, LAYERS), feed_forward=FeedForwardConfig(d_ff=256))
+TRAINED = small(32, layers=6)  # fewer and smaller, to be trained in seconds
 
 
 def make(kind: str, config: TransformerConfig, seed: int) -> Transformer:
@@ -41,15 +32,14 @@ def make(kind: str, config: TransformerConfig, seed: int) -> Transformer:
 
 
 def at_start(kind: str, seed: int) -> tuple[list[float], list[float]]:
-    """The norm of the gradient of the second feed-forward matrix of each layer: of the encoder, and of the decoder."""
+    """Return the norms of the gradients of the second feed-forward matrices, by layer of encoder and decoder."""
     model, pairs = make(kind, CONFIG, seed), TASK.pairs(64, seed)
     both = gradients(model, pairs, networks([*model.encoder, *model.decoder]))
     return both[:LAYERS], both[LAYERS:]
 
 
 def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
-    """How far the standard deviation of a row of the last encoder layer is from 1, and whether a norm comes after "
-    "it."""
+    """Return how far the deviations of rows of the last encoder layer are from 1, and whether a norm follows."""
     model = make(kind, TRAINED, seed)
     with layer_outputs(model) as outputs, torch.no_grad():
         model.start(source_batch([source for source, _ in TASK.pairs(1, seed)]))
@@ -58,130 +48,132 @@ def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
 
 
 def rising(steps: int) -> Callable[[int], float]:
-    """The rate of a step: rises to its peak and stays there."""
+    """Return the rate by step, which rises to its peak and stays there."""
     return lambda step: PEAK * min(1.0, step / steps)
 
 
-def judge_gradients(pre: list[float], post: list[float], where: str) -> Verdict:
-    """Norms by layer, from the bottom to the top."""
-    seen = post[-1] > post[0] and pre[-1] < pre[0]
-    return Verdict(
-        seen,
-        f"At the start, over {len(pre)} layers of the {where}, gradients go from {post[0]:.3f} at the bottom to "
-        f"{post[-1]:.3f} at the top with post-norm, and from {pre[0]:.3f} to {pre[-1]:.3f} with pre-norm: "
-        f"{'they rise in the one and fall in the other' if seen else 'not a rise in the one and a fall in the other'}.",
+def results(
+    encoder: dict[str, list[float]],
+    decoder: dict[str, list[float]],
+    ends: dict[str, tuple[float, bool]],
+    reached: dict[tuple[str, bool], float],
+) -> Results:
+    """encoder, decoder: gradients by layer; ends: of `at_the_end`; reached: accuracy, with and without warm-up."""
+    return Results(
+        bottom={"encoder": {k: v[0] for k, v in encoder.items()}, "decoder": {k: v[0] for k, v in decoder.items()}},
+        top={"encoder": {k: v[-1] for k, v in encoder.items()}, "decoder": {k: v[-1] for k, v in decoder.items()}},
+        ends=ends,
+        follows={kind: "a" if norm else "no" for kind, (_, norm) in ends.items()},
+        warm={kind: reached[kind, True] for kind in (PRE, POST)},
+        cold={kind: reached[kind, False] for kind in (PRE, POST)},
+        worst={kind: min(reached[kind, warm] for warm in (True, False)) for kind in (PRE, POST)},
     )
 
 
-def judge_end(pre: tuple[float, bool], post: tuple[float, bool]) -> Verdict:
-    """Of what `at_the_end` found."""
-    seen = post[0] < 0.01 < pre[0] and pre[1] and not post[1]
-
-    def told(end: tuple[float, bool]) -> str:
-        return f"{end[0]:.1g} and {'a' if end[1] else 'no'} norm follows"
-
-    return Verdict(
-        seen,
-        "The standard deviation of a row after the last layer misses 1, with post-norm, by up to "
-        f"{told(post)}; with pre-norm by up to {told(pre)}: the norm at the end "
-        f"{'belongs to pre-norm alone' if seen else 'does not belong to pre-norm alone'}.",
+def gradients_claim(side: str) -> Claim:
+    return Claim(
+        "At the start, over the layers of the SIDE, gradients go from {bottom[SIDE][post-norm]:.3f} at the bottom to "
+        "{top[SIDE][post-norm]:.3f} at the top with post-norm, and from {bottom[SIDE][pre-norm]:.3f} to "
+        "{top[SIDE][pre-norm]:.3f} with pre-norm: [they rise in the one and fall in the other|not a rise in the one "
+        "and "
+        "a fall in the other].".replace("SIDE", side),
+        holds=lambda r: r.top[side][POST] > r.bottom[side][POST] and r.top[side][PRE] < r.bottom[side][PRE],
     )
 
 
-def judge_warmup(reached: dict[tuple[str, bool], float]) -> tuple[Verdict, Verdict]:
-    """reached: accuracy by kind, with and without warm-up."""
-    pre = reached[PRE, False] >= reached[PRE, True] - 0.05
-    post = reached[POST, False] < reached[POST, True] - 0.05
-    return (
-        Verdict(
-            pre,
-            f"Without warm-up, pre-norm {'learns as well as' if pre else 'does not learn as well as'} with it: "
-            f"{reached[PRE, False]:.1%} against {reached[PRE, True]:.1%} right.",
-        ),
-        Verdict(
-            post,
-            f"Post-norm {'needs' if post else 'does not need'} the warm-up here: {reached[POST, False]:.1%} right "
-            f"without it, {reached[POST, True]:.1%} with it.",
-        ),
-    )
-
-
-def judge_stable(reached: dict[tuple[str, bool], float]) -> Verdict:
-    worst = {kind: min(reached[kind, warm] for warm in (True, False)) for kind in (PRE, POST)}
-    seen = worst[PRE] > worst[POST] + 0.05
-    return Verdict(
-        seen,
-        f"Pre-norm is {'' if seen else 'not '}the more stable one: at its worst it gets {worst[PRE]:.1%} right, "
-        f"post-norm {worst[POST]:.1%}.",
-    )
+CLAIMS = (
+    gradients_claim("encoder"),
+    gradients_claim("decoder"),
+    Claim(
+        "A norm at the end [belongs|does not belong] to pre-norm alone: the standard deviation of a row after the last "
+        "layer misses 1 by up to {ends[post-norm][0]:.1g} with post-norm, and {follows[post-norm]} norm follows; by up "
+        "to {ends[pre-norm][0]:.1g} with pre-norm, and {follows[pre-norm]} norm follows.",
+        holds=lambda r: r.ends[POST][0] < 0.01 < r.ends[PRE][0] and r.ends[PRE][1] and not r.ends[POST][1],
+    ),
+    Claim(
+        "Without warm-up, pre-norm [learns|does not learn] as well as with it: {cold[pre-norm]:.1%} against "
+        "{warm[pre-norm]:.1%} right.",
+        holds=lambda r: r.cold[PRE] >= r.warm[PRE] - 0.05,
+    ),
+    Claim(
+        "Post-norm [needs|does not need] the warm-up here: {cold[post-norm]:.1%} right without it, "
+        "{warm[post-norm]:.1%} with it.",
+        holds=lambda r: r.cold[POST] < r.warm[POST] - 0.05,
+    ),
+    Claim(
+        "Pre-norm is [the more stable one|not the more stable one]: at its worst it gets {worst[pre-norm]:.1%} right, "
+        "post-norm {worst[post-norm]:.1%}.",
+        holds=lambda r: r.worst[PRE] > r.worst[POST] + 0.05,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
-    start = {
-        kind: [[mean(v) for v in zip(*side, strict=True)] for side in zip(*each, strict=True)]
-        for kind in (POST, PRE)
-        for each in [[at_start(kind, seed) for seed in effort.seeds]]
-    }
-    encoder, decoder = ({kind: sides[i] for kind, sides in start.items()} for i in range(2))
+    each_start = {kind: [at_start(kind, seed) for seed in effort.seeds] for kind in (POST, PRE)}
+    encoder, decoder = (
+        {
+            kind: [mean(v) for v in zip(*(start[side] for start in starts), strict=True)]
+            for kind, starts in each_start.items()
+        }
+        for side in (0, 1)
+    )
     ends = {kind: at_the_end(kind, effort.seeds[0]) for kind in (POST, PRE)}
     steps = effort.of(STEPS)
     warmup = max(1, round(WARMUP * steps))
-    runs: dict[tuple[str, bool], list[Learned]] = {(kind, warm): [] for kind in (POST, PRE) for warm in (True, False)}
-    for (kind, warm), each in runs.items():
-        for seed in effort.seeds:
-            model = make(kind, TRAINED, seed)
-            each.append(learn(model, TASK, steps=steps, seed=seed, batch=PAIRS, rate=rising(warmup if warm else 1)))
+    runs = {
+        (kind, warm): [
+            learn(make(kind, TRAINED, s), TASK, steps=steps, seed=s, batch=PAIRS, rate=rising(warmup if warm else 1))
+            for s in effort.seeds
+        ]
+        for kind in (POST, PRE)
+        for warm in (True, False)
+    }
     rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}
-    reached = {key: row[0] for key, row in rows.items()}
     return Findings(
-        setting=f"Gradients: {LAYERS} and {LAYERS} layers of d_model {CONFIG.d_model} as drawn, one batch of 64 pairs. "
+        f"Gradients: {LAYERS} and {LAYERS} layers of d_model {CONFIG.d_model} as drawn, one batch of 64 pairs. "
         f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} and {TRAINED.decoder_layers} layers of d_model "
         f"{TRAINED.d_model}, {steps} steps of {PAIRS} pairs at a rate of {PEAK}, reached at once or after a warm-up of "
-        f"{warmup} steps. Seeds {', '.join(map(str, effort.seeds))}.",
-        verdicts=(
-            judge_gradients(encoder[PRE], encoder[POST], "encoder"),
-            judge_gradients(decoder[PRE], decoder[POST], "decoder"),
-            judge_end(ends[PRE], ends[POST]),
-            *judge_warmup(reached),
-            judge_stable(reached),
-        ),
-        tables=(
+        f"{warmup} steps; {effort}.",
+        results(encoder, decoder, ends, {key: row[0] for key, row in rows.items()}),
+        [
             Table(
                 "Norm of the gradient of the second feed-forward matrix at the start",
-                ("layer", *(f"{side}, {kind}" for side in ("encoder", "decoder") for kind in (POST, PRE))),
-                tuple(
-                    (i, *row) for i, row in enumerate(zip(*encoder.values(), *decoder.values(), strict=True), start=1)
-                ),
+                " | ".join(["layer", *(f"{side}, {kind}" for side in ("encoder", "decoder") for kind in (POST, PRE))]),
+                [(i, *row) for i, row in enumerate(zip(*encoder.values(), *decoder.values(), strict=True), start=1)],
             ),
             Table(
                 "After the last encoder layer, at the start",
-                ("norm", "standard deviations miss 1 by up to", "a norm follows"),
-                tuple((kind, *end) for kind, end in ends.items()),
+                "norm | standard deviations miss 1 by up to | a norm follows",
+                [(kind, *end) for kind, end in ends.items()],
             ),
             Table(
                 "Learning to copy",
-                ("norm", "warm-up", "accuracy", "lowest seed", "highest seed"),
-                tuple((kind, warm, *row) for (kind, warm), row in rows.items()),
+                "norm | warm-up | accuracy | lowest seed | highest seed",
+                [(*key, *row) for key, row in rows.items()],
             ),
-        ),
-        figures=(
+        ],
+        [
             Figure(
                 "gradients",
                 f"{LAYERS} layers as drawn at the start: norm of the gradient of the second feed-forward matrix, by "
                 "layer; encoder on the left, decoder on the right.",
-                lambda figure: draw_layers(figure, {"gradient, encoder": encoder, "gradient, decoder": decoder}, True),
+                lines(
+                    by_layer("gradient, encoder", encoder, log="y"),
+                    by_layer("gradient, decoder", decoder, log="y"),
+                    legend="above",
+                ),
                 (9.0, 4.0),
             ),
             losses_figure({f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}),
-        ),
+        ],
     )
 
 
 EXPERIMENT = Experiment(
     title="Norm before or after the layer",
-    source="note 001 (EncoderLayer, pre- and post-LN; Encoder); section 3.1",
-    claim="With the norm before each layer (pre-norm) training is more stable and needs no warm-up; with the norm "
-    "after it, as in the paper, gradients are large near the output. (Note 001 takes the norm at the end of a stack "
-    "once for the paper's, once not.)",
+    source="section 3.1; Xiong et al. 2020",
+    thesis="With the norm before each layer (pre-norm) training is more stable and needs no warm-up; with the norm "
+    "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
+    claims=CLAIMS,
     run=run,
 )

@@ -1,4 +1,4 @@
-"""Running experiments one after the other, and one page that shows what was seen. Needs the extra `plot`."""
+"""Run experiments one after the other, and write one page that shows what they found. Needs the extra `plot`."""
 
 import base64
 import csv
@@ -25,16 +25,16 @@ from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS
-from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
+from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table, Verdict
 
 DOTS = 150  # per inch, of a PNG
-BOOLS = (bool, np.bool_)  # what comes of a comparison; numpy's numbers need no mention, its bool is no number
-LONGEST_SLUG = 50  # characters that the title of a table gives to the name of its file
+BOOLS = (bool, np.bool_)  # results of comparisons; unlike numpy's other numbers, its bool has no base class for this
+MAX_SLUG = 50  # characters that the title of a table gives to the name of its file
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that was drawn."""
+    """Describe a figure that was drawn."""
 
     file: str  # in the folder of the report, without its suffix: there is a .png and an .svg
     caption: str
@@ -43,64 +43,63 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an experiment. One that failed has an error, and `findings` as far as there are any."""
+    """What came of an experiment. One that failed has an error, and findings and verdicts if it got that far."""
 
     name: str
     seconds: float
     experiment: Experiment | None = None
     findings: Findings | None = None
+    verdicts: tuple[Verdict, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()  # of the tables, in their order, in the folder of the report
     error: str = ""  # one sentence
-    trace: str = ""  # for whoever mends it
-
-    @property
-    def seen(self) -> int:
-        return sum(verdict.seen for verdict in self.findings.verdicts) if self.findings else 0
+    trace: str = ""  # for debugging
 
     @property
     def tally(self) -> str:
-        """The verdicts in a few words."""
+        """Say in a few words how many claims hold."""
         if self.error or self.findings is None:
             return "failed"
-        return f"{self.seen} of {len(self.findings.verdicts)} seen"
+        return f"{sum(verdict.holds for verdict in self.verdicts)} of {len(self.verdicts)} claims hold"
 
     def __str__(self) -> str:
-        """One line: how much was seen, and in full what was not."""
+        """Say in one line how many claims hold, and in full what was found where one does not."""
         if self.error or self.findings is None:
             return f"{self.name}: failed: {self.error}"
-        missing = [verdict.sentence for verdict in self.findings.verdicts if not verdict.seen]
-        return f"{self.name}: {self.tally}" + (f"; otherwise than claimed: {' '.join(missing)}" if missing else "")
+        contrary = [verdict.sentence for verdict in self.verdicts if not verdict.holds]
+        return f"{self.name}: {self.tally}" + (f"; not as claimed: {' '.join(contrary)}" if contrary else "")
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:
-    """The experiment of that name. `sentences` is what a comparison trains on; the others need none."""
+    """Return the experiment of that name. sentences: what a comparison trains on; the others need none."""
     if name in COMPARISONS:
         return import_module("dragoman.lab.comparisons").COMPARISONS[name].on(sentences)
     return import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
 
 
 def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None = None) -> Result:
-    """Run an experiment and write its figures and tables into `folder`. An experiment that fails is a result, too."""
+    """Run an experiment and write its figures and tables into `folder`. Failing is a result, too: nothing is raised."""
     began = time.perf_counter()
     experiment = findings = None
+    verdicts: tuple[Verdict, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()
     error = trace = ""
     try:
         experiment = load(name, sentences)
         findings = experiment.run(effort)
+        verdicts = tuple(experiment.verdicts(findings))
         files = tuple(write_table(table, folder, name, number) for number, table in enumerate(findings.tables, 1))
         drawings = tuple(write_figure(figure, folder, name) for figure in findings.figures)
     except DragomanError as failure:
         error = str(failure)
-    except Exception as failure:  # whatever it is, the other experiments go on
+    except Exception as failure:  # whatever it is, the other experiments still run
         error, trace = f"{type(failure).__name__}: {failure}", traceback.format_exc()
-    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace)
+    return Result(name, time.perf_counter() - began, experiment, findings, verdicts, drawings, files, error, trace)
 
 
 def write_figure(figure: Figure, folder: Path, experiment: str) -> Drawing:
-    """Draw it as PNG and SVG. The same numbers give the same files."""
+    """Draw a figure as PNG and SVG. The same numbers give the same files."""
     plt = pyplot()
     file = f"figures/{experiment}-{figure.name}"
     (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -118,8 +117,8 @@ def write_figure(figure: Figure, folder: Path, experiment: str) -> Drawing:
 
 
 def write_table(table: Table, folder: Path, experiment: str, number: int) -> str:
-    """Write it as CSV with all digits. Returns the name of the file in `folder`."""
-    slug = re.sub(r"[^a-z0-9]+", "-", table.title.lower())[:LONGEST_SLUG].strip("-")
+    """Write a table as CSV with all digits; return the name of the file in `folder`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", table.title.lower())[:MAX_SLUG].strip("-")
     file = f"tables/{experiment}-{number}-{slug}.csv"
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
@@ -128,8 +127,8 @@ def write_table(table: Table, folder: Path, experiment: str, number: int) -> str
     return file
 
 
-def shown(cell: Cell) -> str:
-    """A cell as the page shows it: four digits are enough for reading."""
+def rounded(cell: Cell) -> str:
+    """Return a cell as the page shows it: four digits are enough for reading."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, BOOLS):
@@ -143,17 +142,17 @@ def shown(cell: Cell) -> str:
     return re.sub(r"e([+-])0*(\d+)", r" × 10^\1\2", text).replace("^+", "^").replace("-", "−")
 
 
-def again(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
-    """The command that repeats an experiment."""
+def command(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
+    """Return the command that repeats an experiment."""
     seeds = " ".join(map(str, effort.seeds))
-    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""  # they go on with the same runs
+    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""  # which resumes the same runs
     return f"dragoman lab {name}{files}{' --quick' if quick else ''} --seeds {seeds}"
 
 
 def write_report(
     folder: Path, results: Sequence[Result], effort: Effort, quick: bool, sentences: Sentences | None = None
 ) -> Path:
-    """One HTML page without any request to a network, with all of `results` in their order. Returns its path."""
+    """Write one HTML page that needs no network, with all of `results` in their order; return its path."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -172,10 +171,10 @@ def write_report(
         "total": total,
         "share": lambda result: round(100 * result.seconds / total) if total else 0,
         "purposes": EXPERIMENTS | COMPARISONS,
-        "shown": shown,
+        "rounded": rounded,
         "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
         "duration": duration,
-        "again": lambda result: again(result.name, effort, quick, sentences),
+        "command": lambda result: command(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
     replace_file(page, environment.get_template("report.html").render(values))

@@ -1,52 +1,42 @@
 """Self-attention within a radius: each word looks at those near it, and far words are reached through layers.
 
-Shapes: B sentences, H heads, n places, K d_k, V d_v, M d_model.
+Shapes: B sentences, H heads, n positions, K d_k, V d_v, M d_model.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.data.tokenizer import SPECIAL
-from dragoman.inspection.plots.training import style
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, spread
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.tasks import small
 from dragoman.model.attention import Kernel, fused, masked_softmax, unrotated
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, Transformer
 from dragoman.training.optimizer import adam
 
-PLACES, WORDS, BATCH = 16, 20, 32  # of a sentence of the toy; of its vocabulary, special ones included; sentences
-RADII = (1, 2, 4, PLACES)
+LENGTH, VOCABULARY, BATCH = 16, 20, 32  # words of a sentence; special words included; sentences
+RADII = (1, 2, 4, LENGTH)
 DISTANCES = (1, 4)  # the near task and the far one
 RATE = 6e-3
-CONFIG = TransformerConfig(
-    d_model=32,
-    encoder_layers=2,
-    decoder_layers=0,
-    attention=AttentionConfig(heads=2),
-    feed_forward=FeedForwardConfig(d_ff=64),
-    dropout=0.0,
-    positions="relative",
-    norm_first=True,
-)
-CHAIN = 17  # places of the sentence whose ends are to meet
-CHANCE = 1 / (WORDS - len(SPECIAL))
+CONFIG = replace(small(32, layers=2, decoder_layers=0, heads=2), positions="relative", norm_first=True)
+CHAIN = 17  # words of the sentence whose ends are to meet
+CHANCE = 1 / (VOCABULARY - len(SPECIAL))
 
 
-def band(places: int, radius: int) -> Tensor:
-    """(n, n), True where a query may look: at keys no further than `radius` from its own place."""
-    place = torch.arange(places)
-    return (place[:, None] - place).abs() <= radius
+def band(length: int, radius: int) -> Tensor:
+    """Return a mask (n, n), True where a query may look: at keys no further than `radius` from itself."""
+    position = torch.arange(length)
+    return (position[:, None] - position).abs() <= radius
 
 
 def within(radius: int, kernel: Kernel = fused) -> Kernel:
-    """`kernel` over the keys within `radius` of each query. Queries and keys are the same places."""
+    """Return `kernel` over the keys within `radius` of each query. Queries and keys are the same positions."""
 
     def near(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
         allowed = band(query.size(-2), radius)
@@ -66,49 +56,49 @@ def restrict(model: Transformer, radius: int) -> Transformer:
 
 
 def neighbours(query: Tensor, key: Tensor, value: Tensor, radius: int) -> Tensor:
-    """What `within(radius)` gives, without computing any score that it would not use: (2 radius + 1) n of them.
+    """Return what `within(radius)` gives, computing only the scores that it uses: (2 radius + 1) n of them.
 
     query and key (B, n, K), value (B, n, V) -> (B, n, V).
     """
-    places, width = query.size(-2), 2 * radius + 1
+    length, width = query.size(-2), 2 * radius + 1
     keys, values = (F.pad(x, (0, 0, radius, radius)).unfold(-2, width, 1) for x in (key, value))  # B n K width
     scores = (query.unsqueeze(-2) @ keys).squeeze(-2) / math.sqrt(query.size(-1))  # B n width
-    place = torch.arange(places)[:, None] + torch.arange(-radius, radius + 1)
-    weights = masked_softmax(scores, (place >= 0) & (place < places))
+    position = torch.arange(length)[:, None] + torch.arange(-radius, radius + 1)
+    weights = masked_softmax(scores, (position >= 0) & (position < length))
     return (values @ weights.unsqueeze(-1)).squeeze(-1)
 
 
-def layers_for(places: int, radius: int) -> int:
-    """How many layers until the last place can depend on the first."""
-    return max(1, math.ceil((places - 1) / radius))
+def layers_for(length: int, radius: int) -> int:
+    """Return how many layers it takes until the last position can depend on the first."""
+    return max(1, math.ceil((length - 1) / radius))
 
 
-def layers_needed(places: int, radius: int, most: int = 2 * CHAIN) -> int:
-    """The same, tried: layers are added until the last output has a gradient on the first input."""
+def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
+    """Return the same by trial: layers are added until the last output has a gradient on the first input."""
     torch.manual_seed(0)
-    layer, packing = EncoderLayer(CONFIG), Packing.full(torch.zeros(1, places))
+    layer, packing = EncoderLayer(CONFIG), Packing.full(torch.zeros(1, length))
     layer.attention.kernel = within(radius)
-    x = start = torch.randn(places, CONFIG.d_model, requires_grad=True)
+    x = start = torch.randn(length, CONFIG.d_model, requires_grad=True)
     for count in range(1, most + 1):
         x = layer(x, packing, None, unrotated)
         (gradient,) = torch.autograd.grad((x[-1] * torch.randn(x.size(1))).sum(), start, retain_graph=True)
         if bool(gradient[0].abs().sum() > 0):
             return count
-    raise ValueError(f"{most} layers do not reach over {places} places")
+    raise ValueError(f"{most} layers do not reach over {length} positions")
 
 
 def learned(radius: int, distance: int, steps: int, seed: int) -> float:
-    """How often an encoder is right that was trained to name, at each place, the word `distance` places before it."""
+    """Train an encoder to name at each position the word `distance` before it; return how often it is right."""
     torch.manual_seed(seed)
-    model = restrict(Transformer(CONFIG, WORDS), radius)
+    model = restrict(Transformer(CONFIG, VOCABULARY), radius)
     optimizer, random = adam(model), np.random.default_rng(seed)
     for group in optimizer.param_groups:
         group["lr"] = RATE
     for step in range(steps + 1):
-        ids = torch.from_numpy(random.integers(len(SPECIAL), WORDS, (BATCH, PLACES)))
+        ids = torch.from_numpy(random.integers(len(SPECIAL), VOCABULARY, (BATCH, LENGTH)))
         logits = model.output(model.start(ids).memory).unflatten(0, ids.shape)[:, distance:]
         labels = ids[:, :-distance]
-        if step == steps:  # the last sentences are for judging
+        if step == steps:  # the last sentences are for testing
             return float((logits.argmax(-1) == labels).double().mean())
         loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
@@ -125,7 +115,7 @@ class Trial:
 
     @property
     def reach(self) -> int:
-        """How far word from word can be so that one may depend on the other."""
+        """Return how far apart two words can be so that one may depend on the other."""
         return CONFIG.encoder_layers * self.radius
 
     @property
@@ -133,17 +123,36 @@ class Trial:
         return float(np.mean(self.accuracies))
 
 
-def judge(trials: list[Trial]) -> Verdict:
-    """Most answers within reach are right, those out of reach are guessed."""
-    inside = min(trial.mean for trial in trials if trial.reach >= trial.distance)
-    outside = max(trial.mean for trial in trials if trial.reach < trial.distance)
-    seen = inside > 0.5 and outside < 2 * CHANCE
-    return Verdict(
-        seen,
-        f"Where {CONFIG.encoder_layers} layers reach the word, at least {inside:.1%} of the answers are right; where "
-        f"they do not, at most {outside:.1%} ({CHANCE:.1%} is guessing): a small radius is "
-        + ("enough for what is near, and blind for what is far." if seen else "not what decides here."),
+def results(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, int, int]]) -> Results:
+    """gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed."""
+    return Results(
+        equal=max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1),
+        smallest=min(gap for radius, gap in gaps.items() if radius < CHAIN - 1),
+        agree=all(expected == needed for _, expected, needed in paths),
+        needed=", ".join(f"{needed} at r = {radius}" for radius, _, needed in paths),
+        inside=min(trial.mean for trial in trials if trial.reach >= trial.distance),
+        outside=max(trial.mean for trial in trials if trial.reach < trial.distance),
+        chance=CHANCE,
     )
+
+
+CLAIMS = (
+    Claim(
+        "A radius that covers the sentence [changes nothing|changes the output]: by at most {equal:.1g}, every smaller "
+        "one by at least {smallest:.1g}.",
+        holds=lambda r: r.equal < 1e-6 < r.smallest,
+    ),
+    Claim(
+        "Over 17 words the ends [meet|do not meet] after (n - 1) / r layers, rounded up: {needed}.",
+        holds=lambda r: r.agree,
+    ),
+    Claim(
+        "Where the layers reach the word, at least {inside:.1%} of the answers are right; where they do not, at most "
+        "{outside:.1%} ({chance:.1%} is guessing): a small radius is [enough for what is near, and blind for what is "
+        "far|not what decides here].",
+        holds=lambda r: r.inside > 0.5 and r.outside < 2 * CHANCE,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
@@ -157,94 +166,75 @@ def run(effort: Effort) -> Findings:
     query, key, value = torch.randn(3, 4, CHAIN, 16).unbind(0)
     full = fused(query, key, value)
     gaps = {radius: float((within(radius)(query, key, value, None, 0.0) - full).abs().max()) for radius in range(1, 21)}
-    equal = max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1)
-    smallest = min(gap for radius, gap in gaps.items() if radius < CHAIN - 1)
     paths = [(radius, layers_for(CHAIN, radius), layers_needed(CHAIN, radius)) for radius in (1, 2, 3, 4, 8, 16, 20)]
-    agree = all(expected == needed for _, expected, needed in paths)
+    ticks = {i: str(radius) if radius < LENGTH - 1 else "full" for i, radius in enumerate(RADII)}
+    accuracy = {
+        f"{distance} word{'s' * (distance > 1)} before": spread(
+            list(ticks), list(zip(*(t.accuracies for t in trials if t.distance == distance), strict=True))
+        )
+        for distance in DISTANCES
+    }
     return Findings(
-        setting=f"An encoder of {CONFIG.encoder_layers} layers, d_model {CONFIG.d_model}, with learned scores of "
-        f"distances, names at each of {PLACES} places the word 1 or {DISTANCES[1]} places before; {steps} steps of "
-        f"{BATCH} fresh sentences, Adam at {RATE}, seeds {', '.join(map(str, effort.seeds))}. The radius comes from "
-        "outside: the kernel of each layer is replaced by one with a band as its mask.",
-        verdicts=(
-            Verdict(
-                equal < 1e-6 < smallest,
-                f"A radius that covers the sentence changes the output by at most {equal:.1g}, "
-                f"every smaller one by at least {smallest:.1g}.",
-            ),
-            Verdict(
-                agree,
-                f"Over {CHAIN} places the ends meet after (n - 1) / r layers, rounded up: "
-                + ", ".join(f"{needed} at r = {radius}" for radius, _, needed in paths)
-                + ("." if agree else "; that is not what the formula says."),
-            ),
-            judge(trials),
-        ),
-        tables=(
+        f"An encoder of {CONFIG.encoder_layers} layers, d_model {CONFIG.d_model}, with learned scores of distances, "
+        f"names at each of {LENGTH} positions the word 1 or {DISTANCES[1]} before; {steps} steps of {BATCH} fresh "
+        f"sentences, Adam at {RATE}, {effort}. The radius comes from outside: the kernel of each layer is replaced by "
+        "one with a band as its mask.",
+        results(trials, gaps, paths),
+        [
             Table(
                 "Accuracy by radius",
-                ("distance", "radius", "reach of the layers", "accuracy", "standard deviation", "scores per sentence"),
-                tuple(
+                "distance | radius | reach of the layers | accuracy | standard deviation | scores per sentence",
+                [
                     (
                         t.distance,
                         t.radius,
                         t.reach,
                         t.mean,
                         float(np.std(t.accuracies)),
-                        int(band(PLACES, t.radius).sum()),
+                        int(band(LENGTH, t.radius).sum()),
                     )
                     for t in trials
-                ),
+                ],
             ),
-            Table(f"Layers until the ends of {CHAIN} places meet", ("radius", "(n - 1) / r", "tried"), tuple(paths)),
-            Table("Difference from full attention", ("radius", "largest difference"), tuple(gaps.items())),
-        ),
-        figures=(
+            Table(f"Layers until the ends of {CHAIN} places meet", "radius | (n - 1) / r | tried", paths),
+            Table("Difference from full attention", "radius | largest difference", [*gaps.items()]),
+        ],
+        [
             Figure(
-                "bands", "Which key (across) a query (down) may look at, by radius; dark: yes.", draw_bands, (8, 2.6)
+                "bands",
+                "Which key (across) a query (down) may look at, by radius; dark: yes.",
+                heat_maps(
+                    *(
+                        HeatMap(band(LENGTH, radius).int(), f"r = {name}", x="key", y="query")
+                        for radius, name in zip(RADII, ticks.values(), strict=True)
+                    )
+                ),
+                (8, 2.6),
             ),
             Figure(
                 "accuracy",
                 "Right answers by radius, for a word that is near and one that is far; the mean of all seeds, bars "
                 "from the lowest to the highest. The dotted line is guessing.",
-                lambda figure: draw_accuracy(figure, trials),
+                lines(
+                    Panel(
+                        accuracy,
+                        "radius (positions)",
+                        "right answers (share)",
+                        ticks=ticks,
+                        ylim=(0, 1.05),
+                        also=lambda axes: axes.axhline(CHANCE, color="0.4", linestyle=":", linewidth=1),
+                    )
+                ),
             ),
-        ),
+        ],
     )
-
-
-def draw_bands(figure: Any) -> None:
-    for axes, radius in zip(figure.subplots(1, len(RADII)), RADII, strict=True):
-        axes.imshow(band(PLACES, radius).numpy(), cmap="Blues", vmin=0, vmax=1)
-        axes.set_title(f"r = {radius}" + (" (full)" if radius >= PLACES - 1 else ""), fontsize=10)
-        axes.set_xlabel("key", fontsize=9)
-        axes.tick_params(labelsize=8)
-    figure.axes[0].set_ylabel("query", fontsize=9)
-
-
-def draw_accuracy(figure: Any, trials: list[Trial]) -> None:
-    axes = figure.subplots()
-    for index, distance in enumerate(DISTANCES):
-        mine = [trial for trial in trials if trial.distance == distance]
-        means = [trial.mean for trial in mine]
-        spread = [
-            [mean - min(trial.accuracies) for mean, trial in zip(means, mine, strict=True)],
-            [max(trial.accuracies) - mean for mean, trial in zip(means, mine, strict=True)],
-        ]
-        label = f"{distance} place{'s' if distance > 1 else ''} before"
-        axes.errorbar(range(len(mine)), means, spread, label=label, capsize=3, **style(index))
-    axes.axhline(CHANCE, color="0.4", linestyle=":", linewidth=1)
-    axes.set_xticks(range(len(RADII)), [f"{radius}" if radius < PLACES - 1 else "full" for radius in RADII])
-    axes.set_xlabel("radius (places)")
-    axes.set_ylabel("right answers (share)")
-    axes.set_ylim(0, 1.05)
-    axes.legend(frameon=False)
 
 
 EXPERIMENT = Experiment(
     title="Self-attention within r neighbours",
-    source="the paper, section 4 and Table 1, last row",
-    claim="Self-attention may be restricted to a neighbourhood of size r around each place: a layer then costs "
+    source="section 4 and Table 1, last row",
+    thesis="Self-attention may be restricted to a neighbourhood of size r around each position: a layer then costs "
     "O(r n d) instead of O(n^2 d), and the longest path between two words grows from O(1) to O(n / r).",
+    claims=CLAIMS,
     run=run,
 )

@@ -1,15 +1,13 @@
 """The learning rate of equation 3, and learning with and without its warm-up."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.inspection.plots.training import style
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
-from dragoman.lab.tasks import Rate, copying, learn
+from dragoman.lab.drawing import LOSS, Panel, lines, spread
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.tasks import Rate, copying, learn, small
 from dragoman.model import build
 from dragoman.training.optimizer import paper_rate
 
@@ -17,25 +15,18 @@ CURVES = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))  # d_model and st
 PAPER = (512, 4000)
 STEPS = (1, 100, 1000, 4000, 8000, 16000, 100_000)
 TASK = copying(longest=6)
-CONFIG = TransformerConfig(
-    d_model=64,
-    encoder_layers=3,
-    decoder_layers=3,
-    attention=AttentionConfig(heads=4),
-    feed_forward=FeedForwardConfig(d_ff=128),
-    dropout=0.0,
-)
-WARMUP, FACTOR = 100, 0.4  # of the toy: so small a model and so short a warm-up want less than equation 3 gives
+CONFIG = small(64, layers=3)
+WARMUP, FACTOR = 100, 0.4  # of the task: so small a model and so short a warm-up need less than equation 3 gives
 LAST = 20  # steps whose mean loss is that of the end
 
 
 def without_warmup(step: int, d_model: int, warmup: int) -> float:
-    """Equation 3 at its highest from the first step on, falling from where it falls."""
+    """Return equation 3 at its highest from the first step on, falling from where it falls."""
     return paper_rate(max(step, warmup), d_model, warmup)
 
 
 def peak(d_model: int, warmup: int) -> int:
-    """The step with the highest rate, found by looking at all steps up to twice the warm-up."""
+    """Return the step with the highest rate, of all up to twice the warm-up."""
     return max(range(1, 2 * warmup + 1), key=lambda step: paper_rate(step, d_model, warmup))
 
 
@@ -46,8 +37,13 @@ class Trial:
     accuracies: tuple[float, ...]  # by seed
 
     @property
-    def end(self) -> float:
-        return float(self.losses[:, -LAST:].mean())
+    def ends(self) -> np.ndarray:
+        """Return the mean loss of the last steps, by seed."""
+        return self.losses[:, -LAST:].mean(1)
+
+    @property
+    def right(self) -> float:
+        return float(np.mean(self.accuracies))
 
 
 def trained(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
@@ -58,16 +54,36 @@ def trained(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
     return Trial(name, np.array([run.losses for run in runs]), tuple(run.accuracy for run in runs))
 
 
-def judge(warm: Trial, cold: Trial) -> Verdict:
-    """With warm-up the loss is clearly lower at the end, whatever the seed."""
-    worst, best = warm.losses[:, -LAST:].mean(1).max(), cold.losses[:, -LAST:].mean(1).min()
-    seen = bool(worst < 0.8 * best)
-    return Verdict(
-        seen,
-        f"At the end the loss is {warm.end:.3g} with warm-up and {cold.end:.3g} without, "
-        f"{np.mean(warm.accuracies):.0%} and {np.mean(cold.accuracies):.0%} of the words are right: "
-        + ("learning needs it at this rate." if seen else "it makes no clear difference here."),
+def results(warm: Trial, cold: Trial) -> Results:
+    peaks = {pair: peak(*pair) for pair in CURVES}
+    first, highest, later = (paper_rate(step, *PAPER) for step in (1, 4000, 16000))
+    return Results(
+        first=first,
+        highest=highest,
+        later=later,
+        at_warmup=all(step == warmup for (_, warmup), step in peaks.items()),
+        peaks=", ".join(f"{step:,} (warm-up {warmup:,}, d_model {d})" for (d, warmup), step in peaks.items()),
+        halves=[paper_rate(4 * warmup, d, warmup) / paper_rate(warmup, d, warmup) for d, warmup in CURVES],
+        end=(float(warm.ends.mean()), float(cold.ends.mean())),
+        right=(warm.right, cold.right),
+        worst=float(warm.ends.max()),
+        best=float(cold.ends.min()),
     )
+
+
+CLAIMS = (
+    Claim(
+        "The highest rate [comes|does not come] at the end of the warm-up, and four times that step has half of it: at "
+        "d_model 512 the rate is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest "
+        "comes at step {peaks}.",
+        holds=lambda r: r.at_warmup and np.allclose(r.halves, 0.5),
+    ),
+    Claim(
+        "At the end the loss is {end[0]:.3g} with warm-up and {end[1]:.3g} without, {right[0]:.0%} and {right[1]:.0%} "
+        "of the words are right: [learning needs it at this rate|it makes no clear difference here].",
+        holds=lambda r: r.worst < 0.8 * r.best,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
@@ -76,93 +92,53 @@ def run(effort: Effort) -> Findings:
         "with warm-up": lambda step: FACTOR * paper_rate(step, CONFIG.d_model, WARMUP),
         "without": lambda step: FACTOR * without_warmup(step, CONFIG.d_model, WARMUP),
     }
-    warm, cold = (trained(name, rate, steps, effort.seeds) for name, rate in rates.items())
-    peaks = {pair: peak(*pair) for pair in CURVES}
-    at_warmup = all(found == warmup for (_, warmup), found in peaks.items())
-    halves = [paper_rate(4 * warmup, d, warmup) / paper_rate(warmup, d, warmup) for d, warmup in CURVES]
-    first, highest, later = (paper_rate(step, *PAPER) for step in (1, 4000, 16000))
-    highest_here = rates["without"](1)
+    trials = [trained(name, rate, steps, effort.seeds) for name, rate in rates.items()]
+    drawn = np.unique(np.concatenate([np.arange(1, 30_001, 100), [warmup for _, warmup in CURVES]]))
+    names = {pair: f"d_model {pair[0]}, warm-up {pair[1]}" for pair in CURVES}
+    curves = {name: (drawn, [paper_rate(int(step), *pair) for step in drawn]) for pair, name in names.items()}
+    losses = {trial.name: spread(range(1, 1 + steps), trial.losses) for trial in trials}
     return Findings(
-        setting=f"Equation 3 for several d_model and warm-ups. Then copying up to 6 words, post-norm, "
-        f"{CONFIG.encoder_layers} + {CONFIG.decoder_layers} layers, d_model {CONFIG.d_model}, {steps} steps of 32 "
-        f"sentences, no clipping, seeds {', '.join(map(str, effort.seeds))}: once with {FACTOR:g} "
-        f"times equation 3 and {WARMUP} steps of warm-up, once at the highest rate of that, {highest_here:.3g}, from "
-        "the first step on.",
-        verdicts=(
-            Verdict(
-                at_warmup and np.allclose(halves, 0.5),
-                f"At d_model 512 the rate is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000. "
-                + "The highest rate comes at step "
-                + ", ".join(f"{found:,} (warm-up {warmup:,}, d_model {d})" for (d, warmup), found in peaks.items())
-                + f"; at four times that step it is {np.mean(halves):.3g} of it.",
-            ),
-            judge(warm, cold),
-        ),
-        tables=(
+        f"Equation 3 for several d_model and warm-ups. Then copying up to 6 words, post-norm, {CONFIG.encoder_layers} "
+        f"+ {CONFIG.decoder_layers} layers, d_model {CONFIG.d_model}, {steps} steps of 32 sentences, no clipping, "
+        f"{effort}: once with {FACTOR:g} times equation 3 and {WARMUP} steps of warm-up, once at the highest rate of "
+        f"that, {rates['without'](1):.3g}, from the first step on.",
+        results(*trials),
+        [
             Table(
                 "Learning rates of equation 3",
-                ("step", *(f"d_model {d}, warm-up {warmup}" for d, warmup in CURVES)),
-                tuple((step, *(paper_rate(step, *pair) for pair in CURVES)) for step in STEPS),
+                " | ".join(["step", *names.values()]),
+                [(step, *(paper_rate(step, *pair) for pair in CURVES)) for step in STEPS],
             ),
             Table(
                 "Learning with and without warm-up",
-                ("rate", "loss at the end (nats)", "standard deviation", "accuracy", "lowest accuracy of a seed"),
-                tuple(
-                    (
-                        t.name,
-                        t.end,
-                        float(t.losses[:, -LAST:].mean(1).std()),
-                        float(np.mean(t.accuracies)),
-                        min(t.accuracies),
-                    )
-                    for t in (warm, cold)
-                ),
+                "rate | loss at the end (nats) | standard deviation | accuracy | lowest accuracy of a seed",
+                [
+                    (t.name, float(t.losses[:, -LAST:].mean()), float(t.ends.std()), t.right, min(t.accuracies))
+                    for t in trials
+                ],
             ),
-        ),
-        figures=(
-            Figure("rates", "The learning rate by step, for several d_model and warm-ups.", draw_rates),
+        ],
+        [
+            Figure(
+                "rates",
+                "The learning rate by step, for several d_model and warm-ups.",
+                lines(Panel(curves, "step", "learning rate")),
+            ),
             Figure(
                 "losses",
                 "The loss while learning to copy, with warm-up and without; mean of all seeds, shaded from the lowest "
                 "to the highest.",
-                lambda figure: draw_losses(figure, (warm, cold)),
+                lines(Panel(losses, "step", LOSS, ylim=(0, None), band=True)),
             ),
-        ),
+        ],
     )
-
-
-def draw_rates(figure: Any) -> None:
-    axes = figure.subplots()
-    steps = np.unique(np.concatenate([np.arange(1, 30_001, 100), [warmup for _, warmup in CURVES]]))
-    for index, (d_model, warmup) in enumerate(CURVES):
-        rates = [paper_rate(int(step), d_model, warmup) for step in steps]
-        label = f"d_model {d_model}, warm-up {warmup:,}"
-        axes.plot(steps, rates, label=label, markevery=(10 * index, 50), **style(index))
-    axes.set_xlabel("step")
-    axes.set_ylabel("learning rate")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False)
-
-
-def draw_losses(figure: Any, trials: tuple[Trial, ...]) -> None:
-    axes = figure.subplots()
-    for index, trial in enumerate(trials):
-        steps = np.arange(1, trial.losses.shape[1] + 1)
-        every = len(steps) // 8 + 1
-        axes.plot(steps, trial.losses.mean(0), label=trial.name, markevery=every, **style(index))
-        axes.fill_between(steps, trial.losses.min(0), trial.losses.max(0), color=style(index)["color"], alpha=0.2)
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats per token)")
-    axes.set_ylim(bottom=0)
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.legend(frameon=False)
 
 
 EXPERIMENT = Experiment(
     title="The learning rate of equation 3",
-    source="the paper, section 5.3; note 001 (warm-up and the place of the norm)",
-    claim="The rate rises linearly over the warm-up and then falls with the square root of the step, "
+    source="section 5.3",
+    thesis="The rate rises linearly over the warm-up and then falls with the square root of the step, "
     "d_model^-0.5 min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
+    claims=CLAIMS,
     run=run,
 )

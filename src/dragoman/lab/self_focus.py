@@ -4,30 +4,29 @@ Shapes: B sentences, S words, M size of a vector.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import HeatMap, heat_maps
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.model.attention import explicit
 
 SENTENCE = ("I", "go", "home")
 SIZES = (4, 64, 512)
 LENGTHS = (3, 10, 30)
-SHOWN = 64  # the size of the vectors in the heat maps and in the verdicts
+SHOWN = 64  # the size of the vectors in the heat maps and in the claims
 
 Scores = Callable[[Tensor, torch.Generator], Tensor]  # words (B, S, M) -> weights (B, S, S)
 
 
 def weights(query: Tensor, key: Tensor) -> Tensor:
-    """What each query gives to each key: the kernel of the model, asked with the identity as values."""
+    """Return what each query gives to each key: the kernel of the model, with the identity as values."""
     return explicit(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-2], -1, -1))
 
 
 def matrices(x: Tensor, random: torch.Generator) -> Tensor:
-    """A random matrix for each sentence, (B, M, M), that keeps the size of vectors."""
+    """Return a random matrix for each sentence, (B, M, M), that keeps the size of vectors."""
     return torch.randn(len(x), x.size(-1), x.size(-1), generator=random) * x.size(-1) ** -0.5
 
 
@@ -44,7 +43,7 @@ def projected(x: Tensor, random: torch.Generator) -> Tensor:
 
 
 def projected_alike(x: Tensor, random: torch.Generator) -> Tensor:
-    """One matrix for queries and keys: a word's own score is then the square of a length, and stays the largest."""
+    """Use one matrix for queries and keys: a word's own score is then the square of a length, and stays the largest."""
     both = x @ matrices(x, random)
     return weights(both, both)
 
@@ -54,97 +53,76 @@ WAYS: dict[str, Scores] = {RAW: raw, SCALED: scaled, PROJECTED: projected, ALIKE
 
 
 def own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) -> float:
-    """The mean weight of a word for itself, over sentences of random words (normally distributed numbers)."""
+    """Return the mean weight of a word for itself, over sentences of random words (normally distributed numbers)."""
     random, total, chunk = torch.Generator().manual_seed(seed), 0.0, max(1, 2**21 // size**2)
     for start in range(0, sentences, chunk):
         count = min(chunk, sentences - start)
-        found = way(torch.randn(count, words, size, generator=random), random)
-        total += float(found.diagonal(dim1=-2, dim2=-1).mean()) * count
+        shares = way(torch.randn(count, words, size, generator=random), random)
+        total += float(shares.diagonal(dim1=-2, dim2=-1).mean()) * count
     return total / sentences
 
 
-def judge(own: dict[str, float], words: int) -> tuple[Verdict, ...]:
-    """own: a word's mean weight for itself, by way, with vectors of SHOWN numbers."""
-    itself, even = own[RAW] > 0.99, abs(own[PROJECTED] - 1 / words) < 0.05
-    undivided = own[SCALED] > 0.9
-    stays = own[ALIKE] > 2 / words
-    return (
-        Verdict(
-            itself,
-            f"Without matrices a word of {SHOWN} numbers gives itself {own[RAW]:.3f} of its attention on average, "
-            f"{own[SCALED]:.3f} when scores are divided by the root of the size: "
-            + ("it keeps its own information only" if itself else "the others have a say")
-            + (", and scaling is no cure." if undivided else ", and scaling changes that."),
-        ),
-        Verdict(
-            even,
-            f"With a random W^Q and another random W^K it is {own[PROJECTED]:.3f}, "
-            + ("as for any other" if even else "not as for any other")
-            + f" of the {words} words (1/{words} = {1 / words:.3f}): "
-            + ("what to look at is then free to be learned." if even else "the matrices do not cure it."),
-        ),
-        Verdict(
-            stays,
-            f"With one and the same matrix for queries and keys it is {own[ALIKE]:.3f}: "
-            + ("the cure is that the two differ." if stays else "one matrix would do."),
-        ),
-    )
+CLAIMS = (
+    Claim(
+        "Without matrices a word of 64 numbers gives itself {own[raw]:.3f} of its attention on average, [and keeps its "
+        "own information only|and the others have a say] ({own[divided by sqrt(d)]:.3f} when scores are divided by the "
+        "root of the size).",
+        holds=lambda r: r.own[RAW] > 0.99,
+    ),
+    Claim(
+        "With a random W^Q and another random W^K it is {own[with W^Q and W^K]:.3f}, [as for any other|not as for any "
+        "other] of the three words: [what to look at is then free to be learned|the matrices do not cure it].",
+        holds=lambda r: abs(r.own[PROJECTED] - r.even) < 0.05,
+    ),
+    Claim(
+        "With one and the same matrix for queries and keys it is {own[with one matrix, W^Q = W^K]:.3f}: [the cure is "
+        "that the two differ|one matrix would do].",
+        holds=lambda r: r.own[ALIKE] > 2 * r.even,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
-    sentences = effort.of(2000) * len(effort.seeds)
-    seed = effort.seeds[0]
-    rows: list[tuple[str, int, int, float, float]] = []
-    for words in LENGTHS:
-        for size in SIZES:
-            fewer = max(1, sentences // 10) if size == max(SIZES) else sentences  # its matrices are large
-            rows += [(name, words, size, own_weight(way, words, size, fewer, seed), 1 / words)
-                     for name, way in WAYS.items()]  # fmt: skip
-    found = {(name, words, size): own for name, words, size, own, _ in rows}
+    sentences, seed = effort.of(2000) * len(effort.seeds), effort.seeds[0]
+    fewer = max(1, sentences // 10)  # of the largest vectors, whose matrices are large
+    own = {
+        (name, words, size): own_weight(way, words, size, fewer if size == max(SIZES) else sentences, seed)
+        for words in LENGTHS
+        for size in SIZES
+        for name, way in WAYS.items()
+    }
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(1, len(SENTENCE), SHOWN, generator=random)
+    maps = [
+        HeatMap(way(x, random)[0], name, SENTENCE, SENTENCE, ".2f", "key", "query", 1) for name, way in WAYS.items()
+    ]
     return Findings(
-        f"Sentences of random words, {sentences} of them ({max(1, sentences // 10)} with vectors of {max(SIZES)} "
-        f"numbers), vectors of normally distributed numbers, matrices with a spread of 1/sqrt(d); first seed {seed}.",
-        judge({name: found[name, len(SENTENCE), SHOWN] for name in WAYS}, len(SENTENCE)),
-        (
+        f"Sentences of random words, {sentences} of them ({fewer} with vectors of {max(SIZES)} numbers), vectors of "
+        f"normally distributed numbers, matrices with a spread of 1/sqrt(d); first seed {seed}.",
+        Results(own={name: own[name, len(SENTENCE), SHOWN] for name in WAYS}, even=1 / len(SENTENCE)),
+        [
             Table(
                 "A word's mean weight for itself",
-                ("scores", "words", "size of a vector (d)", "weight for itself", "equal shares"),
-                tuple(rows),
-            ),
-        ),
-        (
+                "scores | words | size of a vector (d) | weight for itself | equal shares",
+                [(*key, weight, 1 / key[1]) for key, weight in own.items()],
+            )
+        ],
+        [
             Figure(
                 "self-focus",
                 f"Attention weights of one sentence of random vectors of {SHOWN} numbers; each row sums to 1.",
-                partial(draw, seed=seed),
+                heat_maps(*maps, colorbar="weight"),
                 (10.0, 3.0),
-            ),
-        ),
+            )
+        ],
     )
-
-
-def draw(figure: Any, seed: int) -> None:
-    random = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, len(SENTENCE), SHOWN, generator=random)
-    for index, (axes, (name, way)) in enumerate(zip(figure.subplots(1, len(WAYS)), WAYS.items(), strict=True)):
-        picture = way(x, random)[0]
-        image = axes.imshow(picture, cmap="Blues", vmin=0, vmax=1)
-        for row, line in enumerate(picture.tolist()):
-            for column, weight in enumerate(line):
-                colour = "white" if weight > 0.55 else "black"
-                axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
-        axes.set_xticks(range(len(SENTENCE)), SENTENCE)
-        axes.set_yticks(range(len(SENTENCE)), SENTENCE if index == 0 else [])
-        axes.set_title(name, fontsize=9)
-        axes.set_xlabel("key", fontsize=8)
-    figure.axes[0].set_ylabel("query", fontsize=8)
-    figure.colorbar(image, ax=figure.axes, shrink=0.7, label="weight")
 
 
 EXPERIMENT = Experiment(
     title="Looking at oneself",
-    source="notes 000 and 002",
-    claim="When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j: each word attends to "
+    source="common teaching",
+    thesis="When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j: each word attends to "
     "itself, and the output keeps only its own information. Separate matrices for query, key and value cure it.",
+    claims=CLAIMS,
     run=run,
 )

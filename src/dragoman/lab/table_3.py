@@ -7,11 +7,12 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfi
 from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.inspection.plots.training import COLOURS, MARKS
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import bars
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.model import outline
 
 VOCABULARY = BASE.vocabulary  # "about 37000": the paper gives no exact size
-AGREES = 0.08  # how far from the paper's rounded sizes a count may be, as a share
+AGREES = 0.08  # the share by which a count may differ from the paper's rounded sizes
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def layers(count: int) -> TransformerConfig:
 
 
 def heads(count: int, d_k: int | None = None) -> TransformerConfig:
-    """`d_k` is left to d_model / heads unless it is given; d_v always is."""
+    """Change the heads; d_k is d_model / heads unless it is given, d_v always."""
     return replace(BASIC, attention=AttentionConfig(heads=count, d_k=d_k))
 
 
@@ -68,77 +69,76 @@ ROWS = (
 
 
 def parameters(row: Row) -> int:
-    """Counted in the model itself, which is built without memory for its numbers."""
+    """Count those of the model itself, which is built without memory for its numbers."""
     return cost(outline(row.model, VOCABULARY)).parameters
 
 
-def judge_sizes(counts: dict[Row, int]) -> Verdict:
-    """Whether our counts are the paper's, which it rounds to millions."""
-    gaps = {row: count / (row.millions * 1e6) - 1 for row, count in counts.items() if row.millions}
-    worst = max(gaps, key=lambda row: abs(gaps[row]))
-    seen = abs(gaps[worst]) <= AGREES
-    return Verdict(
-        seen,
-        f"Of {len(gaps)} sizes in the paper, ours differ by at most {abs(gaps[worst]):.1%} ({worst.group} "
-        f"{worst.change}".rstrip()
-        + f": {counts[worst]:,}, in the paper {worst.millions} million)"
-        + (f": within {AGREES:.0%} at a vocabulary of {VOCABULARY:,}." if seen else ": not the same models."),
+def gap(row: Row, count: int) -> float:
+    """Return by which share of the paper's size, which is rounded to millions, ours is larger."""
+    return count / ((row.millions or 0) * 1e6) - 1
+
+
+def with_small_values(row: Row) -> Row:
+    attention = replace(row.model.attention, d_v=row.model.attention.d_k)
+    return replace(row, model=replace(row.model, attention=attention))
+
+
+def results(counts: dict[Row, int]) -> Results:
+    known = {row: gap(row, count) for row, count in counts.items() if row.millions}
+    worst = max(known, key=lambda row: abs(known[row]))
+    by_heads = [count for row, count in counts.items() if row.group in ("base", "A")]
+    smaller = {row: parameters(with_small_values(row)) for row in counts if row.group == "B"}
+    return Results(
+        worst=f"{worst.group} {worst.change}".strip(),
+        off=abs(known[worst]),
+        ours=counts[worst],
+        theirs=worst.millions,
+        least=min(by_heads),
+        most=max(by_heads),
+        kept=max(abs(known[row]) for row in smaller),
+        changed=max(abs(gap(row, count)) for row, count in smaller.items()),
     )
 
 
-def judge_heads(counts: dict[Row, int]) -> Verdict:
-    """Rows A: another number of heads is not another size."""
-    sizes = {count for row, count in counts.items() if row.group in ("base", "A")}
-    seen = len(sizes) == 1
-    return Verdict(
-        seen,
-        "1, 4, 8, 16 and 32 heads with d_k = d_v = 512 / heads have "
-        + (f"exactly as many parameters: {min(sizes):,}." if seen else f"from {min(sizes):,} to {max(sizes):,}."),
-    )
-
-
-def judge_values(counts: dict[Row, int]) -> Verdict:
-    """Rows B: the paper's sizes tell that d_v stayed 64, which its table does not say."""
-    rows = [row for row in counts if row.group == "B"]
-    smaller = {row: replace(row, model=replace(row.model, attention=both_small(row))) for row in rows}
-    kept, changed = (
-        max(abs(count / (row.millions * 1e6) - 1) for row, count in pairs if row.millions)
-        for pairs in ([(row, counts[row]) for row in rows], [(row, parameters(smaller[row])) for row in rows])
-    )
-    seen = kept < changed
-    return Verdict(
-        seen,
-        f"In rows B ours differ from the paper's sizes by at most {kept:.1%} with d_v = 64, by {changed:.1%} with "
-        f"d_v = d_k: the paper {'changed d_k alone' if seen else 'changed both'}.",
-    )
-
-
-def both_small(row: Row) -> AttentionConfig:
-    return replace(row.model.attention, d_v=row.model.attention.d_k)
+CLAIMS = (
+    Claim(
+        "Of the sizes in the paper, ours [are within 8%|are not within 8%] at a vocabulary of 37,000: they differ by "
+        "at most {off:.1%} ({worst}: {ours:,}, in the paper {theirs} million).",
+        holds=lambda r: r.off <= AGREES,
+    ),
+    Claim(
+        "1, 4, 8, 16 and 32 heads with d_k = d_v = 512 / heads have [exactly as many parameters|not exactly as many "
+        "parameters]: {least:,} to {most:,}.",
+        holds=lambda r: r.least == r.most,
+    ),
+    Claim(
+        "In rows B the paper [changed d_k alone|changed both], which its table does not say: ours differ from its "
+        "sizes by at most {kept:.1%} with d_v = 64, by {changed:.1%} with d_v = d_k.",
+        holds=lambda r: r.kept < r.changed,
+    ),
+)
 
 
 def run(effort: Effort) -> Findings:
     counts = {row: parameters(row) for row in ROWS}
     return Findings(
-        setting=f"All {len(ROWS)} rows of Table 3 as settings, with one matrix of {VOCABULARY:,} words for both "
-        "embeddings and the output, post-norm, no bias in attention; parameters are counted in the models. Nothing is "
-        "trained: perplexities and BLEU are the paper's.",
-        verdicts=(judge_sizes(counts), judge_heads(counts), judge_values(counts)),
-        tables=(
+        f"All {len(ROWS)} rows of Table 3 as settings, with one matrix of {VOCABULARY:,} words for both embeddings and "
+        "the output, post-norm, no bias in attention; parameters are counted in the models. Nothing is trained: "
+        "perplexities and BLEU are the paper's.",
+        results(counts),
+        [
             Table(
                 "Table 3",
-                (
-                    "row", "change", "layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout", "label smoothing",
-                    "parameters", "paper: millions", "difference (%)", "paper: perplexity", "paper: BLEU",
-                ),
-                tuple(cells(row, count) for row, count in counts.items()),
-            ),
-        ),
-        figures=(
+                "row | change | layers | d_model | d_ff | heads | d_k | d_v | dropout | label smoothing | parameters | "
+                "paper: millions | difference (%) | paper: perplexity | paper: BLEU",
+                [cells(row, count) for row, count in counts.items()],
+            )
+        ],
+        [
             Figure(
                 "sizes",
                 "Parameters of our models beside the paper's rounded numbers.",
-                lambda figure: draw_sizes(figure, counts),
+                lambda figure: draw_sizes(figure, {row: count for row, count in counts.items() if row.millions}),
                 (8, 4.5),
             ),
             Figure(
@@ -148,64 +148,49 @@ def run(effort: Effort) -> Findings:
                 lambda figure: draw_quality(figure, counts),
                 (8, 4.5),
             ),
-        ),
-    )  # fmt: skip
+        ],
+    )
 
 
 def cells(row: Row, count: int) -> tuple[str | int | float, ...]:
     model = row.model
-    d_k, d_v = model.attention.head_sizes(model.d_model)
-    theirs: tuple[str | float, ...] = ("", "")
-    if row.millions:
-        theirs = (row.millions, 100 * (count / (row.millions * 1e6) - 1))
-    return (
-        row.group, row.change, model.encoder_layers, model.d_model, model.feed_forward.d_ff, model.attention.heads,
-        d_k, d_v, model.dropout, row.label_smoothing, count, *theirs, row.perplexity, row.bleu,
-    )  # fmt: skip
+    heads, sizes = model.attention.heads, model.attention.head_sizes(model.d_model)
+    theirs = (row.millions, 100 * gap(row, count)) if row.millions else ("", "")
+    ours = (model.encoder_layers, model.d_model, model.feed_forward.d_ff, heads, *sizes, model.dropout)
+    return (row.group, row.change, *ours, row.label_smoothing, count, *theirs, row.perplexity, row.bleu)
 
 
 def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
-    known = {row: count for row, count in counts.items() if row.millions}
-    axes, width = figure.subplots(), 0.4
-    places = range(len(known))
-    ours, theirs = [count / 1e6 for count in known.values()], [row.millions for row in known]
-    axes.bar([x - width / 2 for x in places], ours, width, label="ours, counted", color=COLOURS[0], edgecolor="black")
-    axes.bar(
-        [x + width / 2 for x in places], theirs, width, label="paper", color="white", edgecolor="black", hatch="//"
-    )
-    labels = [f"{row.group} {row.change}".strip() for row in known]
-    axes.set_xticks(places, labels, rotation=35, ha="right", fontsize=8)
+    axes = figure.subplots()
+    series: dict[str, list[float]] = {
+        "ours, counted": [count / 1e6 for count in counts.values()],
+        "paper": [row.millions or 0 for row in counts],
+    }
+    bars(axes, [f"{row.group} {row.change}".strip() for row in counts], series)
+    axes.tick_params(axis="x", rotation=35, labelsize=8)
     axes.set_ylabel("parameters (millions)")
-    axes.legend(frameon=False)
 
 
 def draw_quality(figure: Any, counts: dict[Row, int]) -> None:
     axes = figure.subplots()
-    groups = list(dict.fromkeys(row.group for row in counts))
-    for index, group in enumerate(groups):
-        mine = [(count / 1e6, row.bleu) for row, count in counts.items() if row.group == group]
-        filled = index < len(MARKS)
-        axes.scatter(
-            *zip(*mine, strict=True),
-            label=group,
-            marker=MARKS[index % len(MARKS)],
-            facecolors=COLOURS[index] if filled else "none",
-            edgecolors=COLOURS[index],
-        )
-    axes.set_xscale("log")
+    for index, group in enumerate(dict.fromkeys(row.group for row in counts)):
+        points = [(count / 1e6, row.bleu) for row, count in counts.items() if row.group == group]
+        fill = COLOURS[index] if index < len(MARKS) else "none"
+        look = {"marker": MARKS[index % len(MARKS)], "facecolors": fill, "edgecolors": COLOURS[index]}
+        axes.scatter(*zip(*points, strict=True), label=group, **look)
+    axes.set(xscale="log", xlabel="parameters (millions)", ylabel="BLEU, as the paper reports it")
     axes.set_xticks([30, 50, 100, 200], ["30", "50", "100", "200"])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel("parameters (millions)")
-    axes.set_ylabel("BLEU, as the paper reports it")
     axes.grid(color="0.9", linewidth=0.6)
     axes.legend(title="rows", frameon=False)
 
 
 EXPERIMENT = Experiment(
     title="The variants of Table 3",
-    source="the paper, section 6.2 and Table 3; notes 001 and 004 (sizes, heads)",
-    claim="The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at "
+    source="section 6.2 and Table 3",
+    thesis="The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at "
     "the same cost, rows B the size of the keys, rows C the size of the model, rows D the regularisation, row E the "
     "positions.",
+    claims=CLAIMS,
     run=run,
 )

@@ -1,6 +1,6 @@
-"""Toy tasks whose answers are known, and learning them: the same batches for every model that is compared.
+"""Draw tasks whose answers are known, and learn them: the same batches for every model that is compared.
 
-Shapes: B sentences, S source tokens, T target tokens, ends included.
+Shapes: B sentences, S source tokens, T target tokens, BOS and EOS included.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL
 from dragoman.decoding.search import OutputSpec, greedy_search
@@ -22,9 +23,21 @@ Pair = tuple[Ids, Ids]
 Rate = Callable[[int], float]
 
 
+def small(d_model: int, layers: int = 1, decoder_layers: int | None = None, heads: int = 4) -> TransformerConfig:
+    """Return a Transformer without dropout whose feed-forward networks are twice as wide as d_model."""
+    return TransformerConfig(
+        d_model=d_model,
+        encoder_layers=layers,
+        decoder_layers=layers if decoder_layers is None else decoder_layers,
+        attention=AttentionConfig(heads=heads),
+        feed_forward=FeedForwardConfig(d_ff=2 * d_model),
+        dropout=0.0,
+    )
+
+
 @dataclass(frozen=True)
 class Task:
-    """Pairs drawn at random: `draw` makes one, of words after the special ones and below `vocabulary`."""
+    """Pairs drawn at random: `draw` makes one, of words from the first after the special ones up to `vocabulary`."""
 
     name: str
     vocabulary: int
@@ -73,19 +86,19 @@ def recalling(distance: int, vocabulary: int = 20) -> Task:
 @dataclass(frozen=True)
 class Learned:
     losses: list[float]  # nats per target token, one per step
-    accuracy: float  # share of unseen target tokens, ends included, that are right when the words before them are given
+    accuracy: float  # share of unseen target tokens, EOS included, that are right given the words before them
 
 
 def learn(
     model: Model, task: Task, *, steps: int, seed: int, rate: Rate | None = None, batch: int = 64, clip: float = 1.0
 ) -> Learned:
-    """Train `model` on fresh pairs of `task`, in place. rate: by step, from 1; default: the paper's, 100 of warm-up."""
+    """Train `model` in place on fresh pairs of `task`. rate: by step, from 1; default: the paper's, warm-up of 100."""
     rate = rate or (lambda step: paper_rate(step, model.config.d_model, 100))
     optimizer = adam(model)
     random, losses = np.random.default_rng(seed), []
     model.train()
     for step in range(1, steps + 1):
-        loss, _ = judged(model, [task.draw(random) for _ in range(batch)])
+        loss, _ = loss_and_hits(model, [task.draw(random) for _ in range(batch)])
         optimizer.zero_grad()
         loss.backward()
         if clip:
@@ -97,26 +110,30 @@ def learn(
     return Learned(losses, accuracy(model, task.pairs(256, seed + 1_000_000)))
 
 
-def judged(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
-    """The mean cross-entropy of the target tokens, and for each of them whether it was the most probable one."""
-    batch = Batch.of(*map(list, zip(*pairs, strict=True)))
+def batch_of(pairs: Sequence[Pair]) -> Batch:
+    return Batch.of(*map(list, zip(*pairs, strict=True)))
+
+
+def loss_and_hits(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy of the target tokens, and for each of them whether it was the most probable one."""
+    batch = batch_of(pairs)
     logits, labels = model(batch.source, batch.target, batch.real), batch.labels[batch.real]
     return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
 
 
 @torch.no_grad()
 def accuracy(model: Model, pairs: Sequence[Pair]) -> float:
-    return float(judged(model.eval(), pairs)[1].double().mean())
+    return float(loss_and_hits(model.eval(), pairs)[1].double().mean())
 
 
 def exact(model: Model, pairs: Sequence[Pair]) -> float:
-    """The share of targets that greedy search finds word for word."""
+    """Return the share of targets that greedy search gives word for word."""
     sources = [source for source, _ in pairs]
     limits = torch.tensor([len(target) + 5 for _, target in pairs])
-    found = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
-    return sum(h.finished and h.tokens == target for h, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
+    hypotheses = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
+    return sum(h.finished and h.tokens == target for h, (_, target) in zip(hypotheses, pairs, strict=True)) / len(pairs)
 
 
 def summary(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean, the lowest and the highest, of one value per seed."""
+    """Return the mean, the lowest and the highest of one value per seed."""
     return fmean(values), min(values), max(values)

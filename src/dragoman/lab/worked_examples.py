@@ -1,4 +1,4 @@
-"""The worked examples of the notes, stage by stage: matmul, scale, mask, softmax, matmul (section 3.2.1, Figure 2).
+"""Worked examples of attention, stage by stage: matmul, scale, mask, softmax, matmul (section 3.2.1, Figure 2).
 
 Shapes: T queries, S keys, K = d_k, V = d_v.
 """
@@ -6,18 +6,16 @@ Shapes: T queries, S keys, K = d_k, V = d_v.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dragoman.lab.drawing import draw_matrix
-from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table, Verdict
+from dragoman.lab.drawing import Draw, HeatMap, heat_maps
+from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.model.attention import causal_mask, fused, masked_softmax
 
 STAGES = ("1 matmul: Q Kᵀ", "2 scale", "3 mask", "4 softmax", "5 matmul: weights V")
-MOST_COLUMNS = 6  # of an output that are shown
+MAX_COLUMNS = 6  # of an output that are shown
 
 DOG_SCORES = torch.tensor([[56.8, 12.1, 43.5], [30.4, 100.8, 24.2], [11.11, 7.34, 20.23]], dtype=torch.float64)
 DOG_PRINTED = torch.tensor([[0.90, 0.07, 0.03], [0.025, 0.95, 0.025], [0.21, 0.03, 0.76]], dtype=torch.float64)
@@ -61,7 +59,7 @@ class Example:
     value: Tensor
     mask: Tensor | None = None
     scale: float | None = None
-    printed: tuple[float, ...] = ()  # the first query's weights as the notes have them
+    printed: tuple[float, ...] = ()  # the first query's weights as the example is told
 
     @property
     def trace(self) -> Trace:
@@ -69,13 +67,13 @@ class Example:
 
     @property
     def of_the_model(self) -> Tensor:
-        """The same output from the model's kernel, which always divides by sqrt(K)."""
+        """Return the same output from the model's kernel, which always divides by sqrt(K)."""
         own = self.query.size(-1) ** -0.5
         return fused(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
 
 
 def go_home() -> Example:
-    """Each word is query, key and value at once; x_1 . x_j differ by the logarithms of the note's weights."""
+    """Make each word query, key and value at once; x_1 . x_j differ by the logarithms of the weights."""
     words, weights = ("I", "go", "home"), (0.2, 0.1, 0.7)
     rows = [[(4 + math.log(w / weights[0])) / 2, y] for w, y in zip(weights, (0, 1, -1), strict=True)]
     x = torch.tensor(rows, dtype=torch.float64)
@@ -87,21 +85,12 @@ def two_keys() -> Example:
     query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     key = torch.tensor([[math.log(0.2), 1.0], [math.log(0.8), -1.0]], dtype=torch.float64)
     value = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
-    return Example(
-        "two-keys",
-        "One query, two keys",
-        ("q",),
-        ("k1", "k2"),
-        query,
-        key,
-        value,
-        scale=1.0,
-        printed=(0.2, 0.8),
-    )
+    names = ("q",), ("k1", "k2")
+    return Example("two-keys", "One query, two keys", *names, query, key, value, scale=1.0, printed=(0.2, 0.8))
 
 
 def three_queries() -> Example:
-    """Three queries, four keys, values of size 5: the number of queries is free, and so is the size of values."""
+    """Have three queries, four keys, values of size 5: the number of queries and the size of values are free."""
     weights, random = (0.2, 0.1, 0.4, 0.3), torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(shape, generator=random).double() for shape in ((3, 4), (4, 4), (4, 5)))
     query[0] = torch.tensor([2.0, 0.0, 0.0, 0.0])  # 2 = sqrt(4), so that the scaled scores are the logarithms
@@ -123,7 +112,7 @@ class Projected:
 
 
 def thinking_machines(d_v: int) -> Projected:
-    """Drawn at random; W^K is then scaled so that "Thinking" looks at "Machines" with 0.9."""
+    """Draw them at random; W^K is then scaled so that "Thinking" looks at "Machines" with 0.9."""
     random = torch.Generator().manual_seed(0)
     x, query, key = (torch.randn(shape, generator=random).double() for shape in ((2, 4), (4, 3), (4, 3)))
     scores = (x @ query)[0] @ (x @ key).T
@@ -139,7 +128,7 @@ def thinking(d_v: int) -> Example:
 
 
 def dog(masked: bool) -> Example:
-    """Queries and keys of size 64, as in the note, whose products are exactly the ones it prints."""
+    """Make queries and keys of size 64 whose products are exactly the scores of the example."""
     query, words = torch.zeros(3, 64, dtype=torch.float64), ("I", "am", "dog")
     query[:, :3] = DOG_SCORES
     name, more = ("i-am-dog-masked", ", each word up to itself") if masked else ("i-am-dog", "")
@@ -148,7 +137,7 @@ def dog(masked: bool) -> Example:
 
 
 def student() -> Example:
-    """One head of eight: words of size 512, matrices 512 x 64."""
+    """Take one head of eight: words of size 512, matrices 512 x 64."""
     random = torch.Generator().manual_seed(0)
     x = torch.randn(4, 512, generator=random).double()
     query, key, value = (x @ torch.randn(512, 64, generator=random).double() / math.sqrt(512) for _ in range(3))
@@ -157,47 +146,11 @@ def student() -> Example:
 
 
 def examples() -> tuple[Example, ...]:
-    return (
-        go_home(), two_keys(), three_queries(), thinking(3), thinking(5), dog(False), dog(True), student(),
-    )  # fmt: skip
-
-
-def run(effort: Effort) -> Findings:
-    shown = examples()
-    traces = [example.trace for example in shown]
-    off = max(float((e.of_the_model - t.output).abs().max()) for e, t in zip(shown, traces, strict=True))
-    true, z = dog(False).trace, DOG_PRINTED @ DOG_VALUES
-    verdicts = (
-        judge_kernel(off, len(shown)),
-        judge_columns(max(off_in_columns(example) for example in shown)),
-        judge_printed([(e.printed, t.weights[0].tolist()) for e, t in zip(shown, traces, strict=True) if e.printed]),
-        judge_dog(DOG_PRINTED, true.weights),
-        judge_own_word(DOG_PRINTED, true.weights),
-        judge_sum(summed(DOG_PRINTED, DOG_VALUES), z),
-    )
-    return Findings(
-        "Vectors that a note does not print are ours: drawn at random, or chosen so that the weights come out as it "
-        "prints them. The figures and tables round; the numbers are computed in 64 bits.",
-        verdicts,
-        (weights_table(shown), dog_table(true), dog_variances(true), shapes_table(), *map(stages_table, shown)),
-        tuple(
-            Figure(
-                example.name,
-                f"{example.title}. Five stages of attention; rows are queries, columns keys, and in the last stage the "
-                f"numbers of the output{shortened(example)}.",
-                partial(draw_trace, example=example),
-                trace_size(example),
-            )
-            for example in shown
-        ),
-    )
-
-
-# What follows from the numbers.
+    return (go_home(), two_keys(), three_queries(), *map(thinking, (3, 5)), *map(dog, (False, True)), student())
 
 
 def off_in_columns(example: Example) -> float:
-    """How far V softmax(K^T Q), for vectors that are columns as in note 003, is from the transpose of the output."""
+    """Return how far V softmax(K^T Q), for vectors that are columns, is from the transpose of the output."""
     query, key, value = example.query.T, example.key.T, example.value.T
     masked = example.trace.masked - example.trace.scaled  # 0 or -inf
     weights = (key.T @ query * (example.scale or query.size(0) ** -0.5) + masked.T).softmax(0)
@@ -205,96 +158,120 @@ def off_in_columns(example: Example) -> float:
 
 
 def summed(weights: Tensor, values: Tensor) -> Tensor:
-    """z_n as note 001 writes it, with the sum over the row of V, too: one number per word (T,)."""
+    """Return z_n as it is sometimes written, with the sum over the row of V, too: one number per word (T,)."""
     return (weights[:, :, None] * values).sum((1, 2))
 
 
-def judge_kernel(off: float, count: int) -> Verdict:
-    seen = off < 1e-10
-    word = "is" if seen else "is not"
-    return Verdict(
-        seen, f"In all {count} examples the last stage {word} what the model's kernel gives (off by at most {off:.1e})."
+def results(
+    kernel: float,
+    columns: float,
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
+    printed: Tensor,
+    true: Tensor,
+    sums: Tensor,
+    z: Tensor,
+) -> Results:
+    """kernel, columns: largest differences; pairs: weights as told and as computed; printed, true: weights of "I am
+    dog"; sums, z: its output by the formula with two sums, and as it is.
+    """
+    own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, true)]
+    return Results(
+        kernel=kernel,
+        columns=columns,
+        weights=max(abs(a - b) for told, computed in pairs for a, b in zip(told, computed, strict=True)),
+        dog=float((printed - true).abs().max()),
+        softmax="; ".join(" ".join(f"{w:.4f}" for w in row) for row in true.tolist()),
+        own=own,
+        where={(True, False): "as told alone", (False, True): "in the softmax alone"}.get(
+            (own[0], own[1]), "in neither"
+        ),
+        one_number=sums.shape != z.shape,
+        sum=sums.flatten()[0],
+        vector=", ".join(f"{x:g}" for x in z[0].tolist()),
     )
 
 
-def judge_columns(off: float) -> Verdict:
-    seen = off < 1e-10
-    return Verdict(
-        seen,
-        "Note 003 takes vectors as columns. Attention is then V softmax(Kᵀ Q), with a softmax down the columns, and "
-        f"{'is' if seen else 'is not'} the transpose of what is shown here (off by at most {off:.1e}).",
+CLAIMS = (
+    Claim(
+        "In all examples the last stage [is|is not] what the model's kernel gives (off by at most {kernel:.1e}).",
+        holds=lambda r: r.kernel < 1e-10,
+    ),
+    Claim(
+        "With vectors as columns attention is V softmax(Kᵀ Q), with a softmax down the columns, and [is|is not] the "
+        "transpose of what is shown here (off by at most {columns:.1e}).",
+        holds=lambda r: r.columns < 1e-10,
+    ),
+    Claim(
+        "The weights told for the first query of the examples [come|do not come] out of the softmax, and sum to 1 (off "
+        "by at most {weights:.1e}).",
+        holds=lambda r: r.weights < 1e-6,
+    ),
+    Claim(
+        'The weights told for "I am dog" [are the softmax of its scores|do not follow from its scores: they are an '
+        "illustration, up to {dog:.3f} away from the softmax] ({softmax}).",
+        holds=lambda r: r.dog < 0.005,
+    ),
+    Claim(
+        'In "I am dog" each word gives itself the most weight [in both|{where}]: the weights that are told, and the '
+        "softmax of the scores.",
+        holds=lambda r: all(r.own),
+    ),
+    Claim(
+        "z_n written as a sum over a row of V, too, is [the output|one number for each word, {sum:g} for the first], "
+        "and the output is a vector for each word, ({vector}) for the first.",
+        holds=lambda r: not r.one_number,
+    ),
+)
+
+
+def run(effort: Effort) -> Findings:
+    shown = examples()
+    traces = [example.trace for example in shown]
+    true, z = dog(False).trace, DOG_PRINTED @ DOG_VALUES
+    return Findings(
+        "Vectors that an example does not give are ours: drawn at random, or chosen so that the weights come out as "
+        "told. The figures and tables round; the numbers are computed in 64 bits.",
+        results(
+            max(float((e.of_the_model - t.output).abs().max()) for e, t in zip(shown, traces, strict=True)),
+            max(map(off_in_columns, shown)),
+            [(e.printed, t.weights[0].tolist()) for e, t in zip(shown, traces, strict=True) if e.printed],
+            DOG_PRINTED,
+            true.weights,
+            summed(DOG_PRINTED, DOG_VALUES),
+            z,
+        ),
+        [weights_table(shown), dog_table(true), dog_variances(true), shapes_table(), *map(stages_table, shown)],
+        [
+            Figure(
+                example.name,
+                f"{example.title}. Five stages of attention; rows are queries, columns keys, and in the last stage the "
+                f"numbers of the output{shortened(example)}.",
+                draw_trace(example),
+                trace_size(example),
+            )
+            for example in shown
+        ],
     )
-
-
-def judge_printed(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Verdict:
-    off = max(abs(a - b) for printed, found in pairs for a, b in zip(printed, found, strict=True))
-    seen = off < 1e-6
-    return Verdict(
-        seen,
-        f"The weights that the notes give to the first query of {len(pairs)} examples "
-        f"{'come' if seen else 'do not come'} out of the softmax, and sum to 1 (off by at most {off:.1e}).",
-    )
-
-
-def judge_dog(printed: Tensor, found: Tensor) -> Verdict:
-    off = float((printed - found).abs().max())
-    seen = off < 0.005
-    return Verdict(
-        seen,
-        'The Score that note 001 prints for "I am dog" '
-        + ("is the softmax of the scores it prints" if seen else "does not follow from the scores it prints: it is an ")
-        + ("" if seen else f"illustration, up to {off:.3f} away from their softmax")
-        + f" ({'; '.join(' '.join(f'{w:.4f}' for w in row) for row in found.tolist())}).",
-    )
-
-
-def judge_own_word(printed: Tensor, found: Tensor) -> Verdict:
-    own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, found)]
-    where = {(True, True): "in both", (True, False): "only as printed", (False, True): "only in the true softmax"}
-    return Verdict(
-        all(own),
-        'In "I am dog" each word gives itself the most weight '
-        f"{where.get((own[0], own[1]), 'in neither')}: the Score that is printed, and the softmax of the scores.",
-    )
-
-
-def judge_sum(by_formula: Tensor, z: Tensor) -> Verdict:
-    seen = by_formula.shape == z.shape
-    return Verdict(
-        seen,
-        "Note 001 writes z_n as a sum over a row of V, too: "
-        + ("that is the output" if seen else f"that is one number for each word, {by_formula[0]:g} for the first")
-        + f", and the output is a vector for each word, ({', '.join(f'{x:g}' for x in z[0].tolist())}) for the first.",
-    )
-
-
-# Tables.
 
 
 def weights_table(shown: Sequence[Example]) -> Table:
     rows = [
-        (e.title, key, printed, found)
+        (e.title, key, told, computed)
         for e in shown
         if e.printed
-        for key, printed, found in zip(e.keys, e.printed, e.trace.weights[0].tolist(), strict=True)
+        for key, told, computed in zip(e.keys, e.printed, e.trace.weights[0].tolist(), strict=True)
     ]
-    return Table("Weights of the first query", ("example", "key", "in the note", "softmax"), tuple(rows))
+    return Table("Weights of the first query", "example | key | as told | softmax", rows)
 
 
 def dog_table(true: Trace) -> Table:
-    z, by_formula = DOG_PRINTED @ DOG_VALUES, summed(DOG_PRINTED, DOG_VALUES)
-    columns = (
-        *(f"Score in the note, {word}" for word in ("I", "am", "dog")),
-        *(f"softmax, {word}" for word in ("I", "am", "dog")),
-        *(f"Z from the Score, {i}" for i in (1, 2, 3)),
-        *(f"Z from the softmax, {i}" for i in (1, 2, 3)),
-        "z_n by the note's formula",
-    )
-    rows = zip(("I", "am", "dog"), DOG_PRINTED, true.weights, z, true.output, by_formula[:, None], strict=True)
+    z, sums, words = DOG_PRINTED @ DOG_VALUES, summed(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
+    rows = zip(words, DOG_PRINTED, true.weights, z, true.output, sums[:, None], strict=True)
     return Table(
-        '"I am dog": the Score in the note and what follows from its scores; the first 3 columns of V and Z',
-        ("query", *columns),
-        tuple((word, *torch.cat(parts).tolist()) for word, *parts in rows),
+        '"I am dog": the weights as told and what follows from its scores; the first 3 columns of V and Z',
+        "query | told, I | told, am | told, dog | softmax, I | softmax, am | softmax, dog | Z as told, 1 | Z as told, "
+        "2 | Z as told, 3 | Z from the softmax, 1 | Z from the softmax, 2 | Z from the softmax, 3 | z_n with two sums",
+        [(word, *torch.cat(parts).tolist()) for word, *parts in rows],
     )
 
 
@@ -302,8 +279,8 @@ def dog_variances(true: Trace) -> Table:
     raw, scaled = (stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled))
     return Table(
         '"I am dog": variance within a row of scores, before and after the division by 8',
-        ("query", "Q Kᵀ", "Q Kᵀ / 8"),
-        tuple(zip(("I", "am", "dog"), raw, scaled, strict=True)),
+        "query | Q Kᵀ | Q Kᵀ / 8",
+        [*zip(("I", "am", "dog"), raw, scaled, strict=True)],
     )
 
 
@@ -315,48 +292,46 @@ def shapes_table() -> Table:
         named = {"X": made.x, "W^Q": made.query, "W^K": made.key, "W^V": made.value, **products}
         named |= {"Q Kᵀ": trace.scores, "weights": trace.weights, "output": trace.output}
         rows += [(f"4 x {d_v}", name, *tensor.shape) for name, tensor in named.items()]
-    return Table('Shapes of "Thinking Machines"', ("W^V", "matrix", "rows", "columns"), tuple(rows))
+    return Table('Shapes of "Thinking Machines"', "W^V | matrix | rows | columns", rows)
 
 
 def stages_table(example: Example) -> Table:
-    width = max(min(stage.size(1), MOST_COLUMNS) for stage in example.trace.stages)
+    width = max(min(stage.size(1), MAX_COLUMNS) for stage in example.trace.stages)
     rows = [
         (name, query, *row[:width], *[""] * (width - len(row)))
         for name, stage in zip(STAGES, example.trace.stages, strict=True)
         for query, row in zip(example.queries, stage.tolist(), strict=True)
     ]
-    return Table(
-        f"{example.title}: five stages{shortened(example)}", ("stage", "query", *map(str, range(1, width + 1))),
-        tuple(rows),
-    )  # fmt: skip
+    title = f"{example.title}: five stages{shortened(example)}"
+    return Table(title, " | ".join(["stage", "query", *map(str, range(1, width + 1))]), rows)
 
 
 def shortened(example: Example) -> str:
     size = example.value.size(1)
-    return f" (the first {MOST_COLUMNS} of {size})" if size > MOST_COLUMNS else ""
-
-
-# Figures.
+    return f" (the first {MAX_COLUMNS} of {size})" if size > MAX_COLUMNS else ""
 
 
 def trace_size(example: Example) -> tuple[float, float]:
-    columns = 4 * len(example.keys) + min(example.value.size(1), MOST_COLUMNS)
+    columns = 4 * len(example.keys) + min(example.value.size(1), MAX_COLUMNS)
     return 2.0 + 0.62 * columns, 1.4 + 0.5 * len(example.queries)
 
 
-def draw_trace(figure: Any, example: Example) -> None:
-    stages = [stage[:, :MOST_COLUMNS] for stage in example.trace.stages]
-    grid = figure.subplots(1, 5, squeeze=False, width_ratios=[stage.size(1) for stage in stages])[0]
-    for number, (axes, stage) in enumerate(zip(grid, stages, strict=True)):
-        columns = example.keys if number < 4 else [str(i + 1) for i in range(stage.size(1))]
-        draw_matrix(axes, stage, example.queries if number == 0 else (), columns, share=number == 3)
-        axes.set_title(STAGES[number], fontsize=9)
+def draw_trace(example: Example) -> Draw:
+    stages = [stage[:, :MAX_COLUMNS] for stage in example.trace.stages]
+    columns = [example.keys] * 4 + [tuple(str(i + 1) for i in range(stages[-1].size(1)))]
+    maps = [
+        HeatMap(stage, title, () if number else example.queries, across, ".4g", most=number == 3, signed=number != 3)
+        for number, (title, stage, across) in enumerate(zip(STAGES, stages, columns, strict=True))
+    ]
+    return heat_maps(*maps, widths=[stage.size(1) for stage in stages])
 
 
 EXPERIMENT = Experiment(
     title="The worked examples in five stages",
-    source="notes 000, 001, 002, 004; section 3.2.1",
-    claim="Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. The notes "
-    'work them out for "I go home", "Thinking Machines", "I am dog" and "i am a student".',
+    source="section 3.2.1",
+    thesis="Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. Known "
+    "examples "
+    'are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
+    claims=CLAIMS,
     run=run,
 )
