@@ -116,7 +116,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         (
             "inspection/views.py",
             "    model = translator.model\n",
-            '    if view == "twice":\n        return attention_grid(inspection, kind, pieces=True)\n'
+            '    if view == "twice":\n        return attention_grid(inspection, kind, subwords=True)\n'
             "    model = translator.model\n",
         ),
         ("inspection/views.py", 'View = Literal["map",', 'View = Literal["twice", "map",'),
