@@ -153,7 +153,7 @@ def hugging_face(model: Transformer) -> Decode:
 def ctranslate2(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
     import ctranslate2 as library
 
-    from dragoman.interop.conversion import convert
+    from dragoman.interop.ctranslate2.conversion import convert
 
     pieces = [f"w{id}" for id in range(model.output.out_features)]
     convert(model, pieces, folder / "model", compute_type)

@@ -14,7 +14,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
-from dragoman.interop.ctranslate2 import CTranslate2
+from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.translation.result import one_line
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.translator import Translator
@@ -65,7 +65,7 @@ def row(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
     engine = translator.engine
-    assert isinstance(engine, CTranslate2)
+    assert isinstance(engine, CTranslate2Engine)
     careful, careless = (
         translator.replace(search=search, safeguards=safeguards) for safeguards in (Safeguards(), NO_SAFEGUARDS)
     )
@@ -73,7 +73,7 @@ def row(
         (careful.tokenizer.tag_ids(tag) + of_text)[: careful.max_source_tokens]
         for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
     ]
-    subwords = [engine.spelled([*of_text, EOS]) for of_text in ids]
+    subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
     bare = fastest([partial(raw, engine, subwords, search, size) for size in BATCHES])
     ways: dict[str, Callable[[], Sequence]] = {
         OURS: partial(careful.translate, texts, tags),
@@ -90,7 +90,7 @@ def row(
     return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
 
 
-def raw(engine: CTranslate2, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
+def raw(engine: CTranslate2Engine, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
     """Return what CTranslate2 finds in its own way; `subwords` include EOS."""
     longest = max(map(len, subwords)) + search.extra_length
     results = engine.translator.translate_batch(

@@ -140,13 +140,13 @@ def count_tokens(translator: Translator, ids: Sequence[Ids]) -> int:
 
 def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
     """Return the same model in the two usual forms of CTranslate2: name, engine, bytes on disk."""
-    from dragoman.interop.ctranslate2 import CTranslate2, cached
+    from dragoman.interop.ctranslate2.cache import open_ctranslate2
 
     rows: list[tuple[str, Engine, int]] = []
     for compute_type in ("float32", "int8"):
-        engine: Engine = CTranslate2.open(folder, compute_type, torch.get_num_threads())
+        engine = open_ctranslate2(folder, compute_type, torch.get_num_threads())
         # Settings that the engine refuses are reported before anything is timed.
         engine.search([translator.tokenizer.encode(sources[0])[: translator.max_source_tokens]], translator.search)
-        on_disk = sum(file.stat().st_size for file in cached(find_model(folder).resolve(), compute_type, ()).iterdir())
+        on_disk = sum(file.stat().st_size for file in engine.folder.iterdir())
         rows.append((f"CTranslate2 {compute_type}", engine, on_disk))
     return rows

@@ -1,1 +1,1 @@
-"""Other programs' models and engines. Each file needs its package only when it is used."""
+"""Engines and formats of other programs. Each folder needs its package only when it is used."""

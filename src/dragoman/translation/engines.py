@@ -37,14 +37,14 @@ def open_engine(
     'native' searches with `models`; 'ctranslate2' with its own copy of the model in `folder`, converted the first time,
     in `compute_type` and with so many `threads` (by default as many as PyTorch has), so that no weights are packed for
     a search of ours. Raises UsageError for an ensemble and for settings of `search` that CTranslate2 does not know, and
-    whatever `CTranslate2.open` raises.
+    whatever `open_ctranslate2` raises.
     """
     if name == "native":
         return torch_engine(models, tokenizer)
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")
-    from dragoman.interop.ctranslate2 import CTranslate2
+    from dragoman.interop.ctranslate2.cache import open_ctranslate2
 
-    engine = CTranslate2.open(folder, compute_type, threads or torch.get_num_threads())
+    engine = open_ctranslate2(folder, compute_type, threads or torch.get_num_threads())
     engine.check([], search, [])
     return engine

@@ -1,4 +1,4 @@
-"""From our Transformer to CTranslate2's: every weight, and every setting that it knows."""
+"""Write our Transformer as CTranslate2 reads it: every weight, and every setting that it knows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,12 @@ from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
 from dragoman.model.transformer import DecoderLayer, Residual, Transformer
 
-PLACES = 4096  # of the table of positions, where those are a formula: source and output end there
-MOST_HEADS = 2**15 - 1
+TABLE_SIZE = 4096  # positions in the table of a formula: the longest source and output
+MAX_HEADS = 2**15 - 1
 
 
 def library() -> ModuleType:
+    """Return the package ctranslate2, imported only now. Raises DragomanError where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -31,12 +32,12 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     """Write `model` into `folder` as CTranslate2 reads it.
 
     pieces: the subwords, by id; compute_type: how weights are stored, such as float32 or int8. CTranslate2 adds no
-    EOS to a source: whoever uses the folder without this engine has to. Raises DragomanError naming the settings of
-    the model that CTranslate2 does not know.
+    EOS to a source, so a program that uses the folder without this engine has to. Raises DragomanError naming the
+    settings of the model that CTranslate2 does not know.
     """
     if not isinstance(model, Transformer):
         raise DragomanError("CTranslate2 knows no recurrent models: use the native engine")
-    if unknown := beyond(model):
+    if unknown := unknown_settings(model):
         other = ", or train with --model.positions rotary" if model.config.positions == "rotary-across" else ""
         raise DragomanError(f"CTranslate2 knows no model with {' and '.join(unknown)}: use the native engine{other}")
     library()
@@ -46,33 +47,33 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[id] for id in (PAD, BOS, EOS))
     spec.config.decoder_start_token = pieces[BOS]
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    places = position_table(model.encoder_positions, model.config.d_model)
-    spec.config.add_attribute("longest", None if places is None else len(places))
+    table = position_table(model.encoder_positions, model.config.d_model)
+    spec.config.add_attribute("longest", None if table is None else len(table))
     spec.validate()
     spec.optimize(compute_type)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
-def beyond(model: Transformer) -> list[str]:
-    """The settings of a model that its CTranslate2 form could not have."""
+def unknown_settings(model: Transformer) -> list[str]:
+    """Return the settings of a model that CTranslate2 does not have."""
     config, attention = model.config, model.config.attention
     d_k, d_v = attention.head_sizes(config.d_model)
-    words = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
+    vocabularies = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
     reasons = {
         f"positions = '{config.positions}'": config.positions in ("relative", "rotary-across"),
         f"attention.score = '{attention.score}'": attention.score != "dot",
         f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
-        f"attention.heads = {attention.heads}": attention.heads > MOST_HEADS,
+        f"attention.heads = {attention.heads}": attention.heads > MAX_HEADS,
         "encoder_layers = 0": config.encoder_layers == 0,
         "decoder_layers = 0": config.decoder_layers == 0,
-        "two vocabularies": len(words) > 1,
+        "two vocabularies": len(vocabularies) > 1,
     }
     return [reason for reason, applies in reasons.items() if applies]
 
 
 def specification(model: Transformer) -> Any:
-    """A TransformerSpec with the weights of `model`, without vocabulary."""
+    """Return a TransformerSpec with the weights of `model`, without a vocabulary."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     config = model.config
@@ -96,10 +97,10 @@ def specification(model: Transformer) -> Any:
         (decoder, decoder.embeddings, model.target_embedding, model.decoder_positions, model.decoder_norm),
     )
     for side, embeddings, words, positions, norm in sides:
-        embeddings.weight = plain(words.weight)
+        embeddings.weight = float32_copy(words.weight)
         side.scale_embeddings = config.scale_embedding
         if (table := position_table(positions, config.d_model)) is not None:
-            side.position_encodings.encodings = plain(table)
+            side.position_encodings.encodings = float32_copy(table)
         if isinstance(norm, nn.LayerNorm):
             fill_norm(side.layer_norm, norm)
     layers: list[Any] = [*model.encoder, *model.decoder]
@@ -115,39 +116,39 @@ def specification(model: Transformer) -> Any:
 
 
 def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:
-    """Projections that see the same vectors are one matrix: all three, or those of the memory."""
+    """Fill in an attention. Projections of the same vectors are one matrix: all three, or key and value."""
     query, key, value = attention.query, attention.key, attention.value
-    itself = len(spec.linear) == 2
-    groups = [[query, key, value], [attention.out]] if itself else [[query], [key, value], [attention.out]]
+    is_self_attention = len(spec.linear) == 2
+    groups = [[query, key, value], [attention.out]] if is_self_attention else [[query], [key, value], [attention.out]]
     for linear, layers in zip(spec.linear, groups, strict=True):
         fill_linear(linear, *layers)
     fill_norm(spec.layer_norm, around.norm)
 
 
 def fill_linear(spec: Any, *layers: nn.Linear) -> None:
-    spec.weight = plain(torch.cat([layer.weight for layer in layers]))
+    spec.weight = float32_copy(torch.cat([layer.weight for layer in layers]))
     if layers[0].bias is not None:
-        spec.bias = plain(torch.cat([layer.bias for layer in layers]))
+        spec.bias = float32_copy(torch.cat([layer.bias for layer in layers]))
 
 
 def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = plain(norm.weight), plain(norm.bias)
+    spec.gamma, spec.beta = float32_copy(norm.weight), float32_copy(norm.bias)
 
 
 def position_table(positions: Positions, d_model: int) -> Tensor | None:
-    """What is added to the embeddings (places, d_model); None: nothing, positions are turned instead.
+    """Return what is added to the embeddings (positions, d_model); None for rotary positions, which add nothing.
 
-    CTranslate2 has a formula of its own that it takes where there is no table, so no positions are a table of zeros.
+    Without a table CTranslate2 would add its own formula, so a model without positions gets a table of zeros.
     """
     if isinstance(positions, Rotary):
         return None
     if isinstance(positions, Learned):
         return positions.table.weight
     if isinstance(positions, Sinusoidal):
-        return positions.formula(PLACES, d_model)
-    return torch.zeros(PLACES, d_model)
+        return positions.formula(TABLE_SIZE, d_model)
+    return torch.zeros(TABLE_SIZE, d_model)
 
 
-def plain(tensor: Tensor) -> Tensor:
-    """A copy: CTranslate2 rounds weights in place."""
+def float32_copy(tensor: Tensor) -> Tensor:
+    """Return a copy, since CTranslate2 rounds weights in place."""
     return tensor.detach().to("cpu", torch.float32, copy=True)
