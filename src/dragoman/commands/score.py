@@ -48,25 +48,24 @@ def main(arguments: list[str]) -> None:
     from dragoman.decoding.forced import max_positions, perplexity, score
     from dragoman.model_folder import read_model
 
-    origins = parse_corpora(options.pairs)
+    corpora = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
-    most = max_positions(model)
+    max_length = max_positions(model)
     total, tokens, pairs = 0.0, 0, 0
-    for origin in origins:
-        left_out, front = LeftOut(origin), tokenizer.tag_ids(origin.tag)
-        rows = stream(origin, left_out)
+    for corpus in corpora:
+        left_out, tag_ids = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
+        rows = stream(corpus, left_out)
         while block := list(islice(rows, BLOCK)):
-            sources = [front + ids for ids in tokenizer.encode_all([row.source for row in block])]
+            sources = [tag_ids + ids for ids in tokenizer.encode_all([row.source for row in block])]
             targets = tokenizer.encode_all([row.target for row in block])
-            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < most]
-            found = dict(
-                zip(fitting, score(model, [sources[i] for i in fitting], [targets[i] for i in fitting]), strict=True)
-            )
-            for number, row in enumerate(block):
-                likelihood = found.get(number)
+            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < max_length]
+            scores = score(model, [sources[i] for i in fitting], [targets[i] for i in fitting])
+            likelihoods = dict(zip(fitting, scores, strict=True))
+            for index, row in enumerate(block):
+                likelihood = likelihoods.get(index)
                 if not likelihood:
-                    place = f"{origin.name}:{row.number}"
-                    print(f"{place}: a side has more than {most - 1:,} tokens: no score", file=sys.stderr)
+                    location = f"{corpus.name}:{row.number}"
+                    print(f"{location}: a side has more than {max_length - 1:,} tokens: no score", file=sys.stderr)
                 elif row.source.strip() and row.target.strip():
                     total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
                 print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
