@@ -405,13 +405,14 @@ def test_a_last_norm_is_needed_with_pre_norm_and_changes_nothing_with_post_norm(
         assert (gap(model.start(SOURCE).memory, ours) > 0.1) == norm_first
 
 
-def test_residual_dropout_acts_on_the_feed_forward_network_too():
-    def changes(residual: float, inner: float) -> bool:
-        config = tiny_transformer(dropout=residual, feed_forward=FeedForwardConfig(d_ff=32, dropout=inner))
-        around, network, x = Residual(config), FeedForward(16, config.feed_forward), torch.randn(4, 16)
-        return not torch.equal(around(x, network), around(x, network))
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_residual_dropout_acts_on_the_feed_forward_network_too(norm_first: bool):
+    def changes(**rates: float) -> bool:
+        config = tiny_transformer(norm_first=norm_first, dropout=rates.get("residual", 0))
+        network, x = FeedForward(16, FeedForwardConfig(d_ff=32, dropout=rates.get("inner", 0))), torch.randn(4, 16)
+        return not torch.equal(*(Residual(config)(x, network) for _ in range(2)))
 
-    assert [changes(0.5, 0), changes(0, 0.5), changes(0, 0)] == [True, True, False]
+    assert (changes(residual=0.5), changes(inner=0.5), changes()) == (True, True, False)
 
 
 def test_a_layer_norm_has_a_mean_for_each_token():
