@@ -9,7 +9,6 @@ from lab_findings import experiment, findings
 from torch import Tensor
 
 from dragoman.config import AttentionConfig
-from dragoman.data.batches import Batch
 from dragoman.lab import (
     additive,
     drawing,
@@ -22,8 +21,8 @@ from dragoman.lab import (
     worked_examples,
 )
 from dragoman.lab.experiment import Effort
-from dragoman.lab.worked_examples import Trace, examples
-from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused, unscaled
+from dragoman.lab.worked_examples import examples
+from dragoman.model.attention import Additive, MultiHeadAttention, fused, unscaled
 
 EXAMPLES = {example.name: example for example in examples()}
 
@@ -65,40 +64,6 @@ def test_each_stage_follows_from_the_one_before(name: str):
             near(trace.output[i, column], mixed, 1e-9)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_last_stage_is_what_the_kernels_of_the_model_give(name: str):
-    e = EXAMPLES[name]
-    near(e.of_the_model, e.trace.output, 1e-10)
-    if e.scale is None:
-        near(explicit(e.query, e.key, e.value, e.mask), e.trace.output, 1e-10)
-    other = Trace.of(e.query, e.key, e.value, e.mask, scale=0.3)  # the control
-    assert float((other.output - e.trace.output).abs().max()) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("name", "weights"),
-    [
-        ("i-go-home", (0.2, 0.1, 0.7)),
-        ("two-keys", (0.2, 0.8)),
-        ("three-queries-four-keys", (0.2, 0.1, 0.4, 0.3)),
-        ("thinking-machines-3", (0.1, 0.9)),
-        ("thinking-machines-5", (0.1, 0.9)),
-    ],
-)
-def test_the_weights_of_the_notes_mix_the_values(name: str, weights: tuple[float, ...]):
-    example = EXAMPLES[name]
-    near(example.trace.weights[0], weights, 1e-6)
-    expected = sum(w * value for w, value in zip(weights, example.value, strict=True))
-    near(example.trace.output[0], expected, 1e-5)
-
-
-def test_words_that_go_home_are_queries_keys_and_values_at_once():
-    example = EXAMPLES["i-go-home"]
-    assert torch.equal(example.query, example.key)
-    assert torch.equal(example.key, example.value)
-    assert torch.equal(example.trace.scores, example.trace.scaled)  # not scaled
-
-
 @pytest.mark.parametrize("d_v", [3, 5])
 def test_thinking_machines_has_the_shapes_of_the_note(d_v: int):
     made, trace = worked_examples.thinking_machines(d_v), EXAMPLES[f"thinking-machines-{d_v}"].trace
@@ -126,19 +91,6 @@ def test_the_score_that_is_printed_gives_the_z_of_the_note_and_its_formula_the_s
     near(found, z.sum(-1), 1e-9)
     near(found[0], 237.545, 1e-9)
     near(worked_examples.DOG_PRINTED.sum(-1), [1, 1, 1], 1e-12)
-
-
-def test_a_masked_trace_gives_nothing_to_later_words():
-    trace = EXAMPLES["i-am-dog-masked"].trace
-    assert not trace.weights.triu(1).any()
-    near(trace.weights[1, :2], torch.tensor([30.4, 100.8], dtype=torch.float64).div(8).softmax(-1), 1e-12)
-    near(trace.output[0], worked_examples.DOG_VALUES[0], 1e-12)
-
-
-def test_i_am_a_student_has_heads_of_size_64():
-    example = EXAMPLES["i-am-a-student"]
-    assert [tuple(stage.shape) for stage in example.trace.stages] == [(4, 4)] * 4 + [(4, 64)]
-    near(example.trace.scaled, example.trace.scores / 8, 1e-12)
 
 
 # Scaling.
@@ -172,28 +124,6 @@ def test_the_jacobian_of_a_softmax_is_its_derivative():
     assert float(found.abs().max()) > 0.1
 
 
-@pytest.mark.parametrize("d_k", [2, 64, 100, 512])
-def test_the_variance_of_a_product_is_d_k_and_one_after_the_division(d_k: int):
-    raw = scaling.random_scores(d_k, 20_000, seed=1)
-    assert raw.shape == (20_000, 3)
-    assert 0.95 < float(raw.var()) / d_k < 1.05
-    assert 0.95 < float((raw / math.sqrt(d_k)).var()) < 1.05
-    assert abs(float(raw.mean())) < 4 * math.sqrt(d_k / 20_000)
-
-
-@pytest.mark.parametrize(
-    ("d_k", "divisor", "expected"),
-    [
-        (100, 1, (0.94, 0.64, 0.14, 0.08)),
-        (100, 10, (0.595, 0.00, 0.87, 0.40)),
-        (2, 1, (0.62, 0.014, 0.81, 0.37)),
-    ],
-)
-def test_how_peaked_the_softmax_of_random_triples_is(d_k: int, divisor: int, expected: tuple[float, ...]):
-    peak = scaling.Peak.of(scaling.random_scores(d_k, 40_000, seed=1) / divisor)
-    near(dataclasses.astuple(peak), expected, 0.01)
-
-
 def test_a_peak_of_known_weights():
     even, sure = scaling.Peak.of(torch.zeros(5, 3).double()), scaling.Peak.of(torch.tensor([[100.0, 0, 0]]).double())
     near(dataclasses.astuple(even), (1 / 3, 0, math.log(3), math.sqrt(2) / 3), 1e-12)  # (I - 1/3)/3 has norm sqrt(2)/3
@@ -211,17 +141,6 @@ def test_models_differ_in_the_kernel_alone():
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     kernels = [[m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)] for model in (one, other)]
     assert kernels == [[fused] * 3, [unscaled] * 3]
-
-
-def test_before_training_large_unscaled_scores_are_peaked_and_scaled_ones_are_not():
-    start = {
-        name: unscaled_training.at_start(
-            reversal_setup.transformer(AttentionConfig(heads=1, d_k=512, d_v=64, score=score), 1)
-        )
-        for name, score in unscaled_training.SCORES.items()
-    }
-    assert start["scaled"].largest < 0.6 < start["unscaled"].largest
-    assert all(found.gradient > 0 for found in start.values())
 
 
 def test_measuring_the_start_leaves_the_model_as_it_was():
@@ -270,42 +189,10 @@ def test_the_mask_of_the_decoder_is_that_of_the_note():
     assert ["".join(map(str, row)) for row in found] == rows
 
 
-def test_the_mask_of_cross_attention_has_the_padding_of_the_source_alone():
-    found = masks.pictures()["cross: source padding"]
-    assert found.shape == (3, 8)
-    assert found.int().tolist() == [[1, 1, 1, 1, 1, 0, 0, 0]] * 3
-
-
 @pytest.mark.parametrize("name", masks.pictures())
 def test_nothing_comes_through_a_mask_and_everything_else_does(name: str):
     mask = masks.pictures()[name]
     assert torch.equal(masks.influence(mask) > 0, mask)
-
-
-def test_padding_reaches_real_words_only_without_a_mask():
-    assert masks.unmoved(masked=True) == 0
-    assert masks.unmoved(masked=False) > 0.01
-
-
-def test_masking_columns_is_enough_where_labels_of_padding_are_ignored():
-    columns, both = masks.training(False, 0), masks.training(True, 0)
-    assert max(columns.gap(both)) < 1e-12
-    assert all(gradient.any() for gradient in columns.gradients)
-    counted = [masks.training(rows, 0, ignore=False) for rows in (False, True)]  # the control
-    assert counted[0].gap(counted[1])[1] > 1e-3
-    assert max(columns.gap(masks.training(False, 1))) > 1e-3
-
-
-def test_a_query_that_may_look_nowhere_has_finite_gradients_with_the_kernel_alone():
-    assert masks.nowhere() == {masks.PLAIN: False, masks.OURS: True}
-
-
-def test_bool_and_integer_masks_are_one_and_the_opposite_rule_is_seen():
-    found = masks.rules()
-    assert found.pop(masks.INTEGERS) == 0
-    assert found.pop(masks.INVERTED) > 0.01
-    assert len(found) == 2
-    assert max(found.values()) < 1e-12
 
 
 # Order.
@@ -319,18 +206,6 @@ def test_only_without_positions_are_permuted_words_permuted_vectors(positions: o
     assert gap < 1e-12 if positions == "none" else gap > 1e-2
     assert order.moved(model, ids, torch.arange(6)) == 0
     assert order.moved(model, ids, permutation, looking_back=True) > 1e-2
-
-
-def test_who_likes_whom_is_a_matter_of_order():
-    assert sorted(order.LIKES) == sorted(order.LIKED)
-    assert "{}{} {}{} {}".format(*order.LIKES) == "철수는 영희를 좋아한다"
-    assert "{}{} {}{} {}".format(*order.LIKED) == "영희는 철수를 좋아한다"
-    gaps = {}
-    for positions in ("none", "sinusoidal"):
-        model = order.transformer(positions, 1).double()
-        one, other = (order.encoded(model, order.sentence(words)) for words in (order.LIKES, order.LIKED))
-        gaps[positions] = float((one - other[[2, 1, 0, 3, 4]]).abs().max())
-    assert gaps["none"] < 1e-12 < 1e-2 < gaps["sinusoidal"]
 
 
 # Heads.
@@ -367,9 +242,3 @@ def test_the_encoder_of_a_model_is_seen_layer_by_layer():
     for layer in heads.layers_of(model):
         assert layer.distance == layer.entropy == [0.0] * 4
         assert layer.diversity == 0
-
-
-def test_the_sentences_that_are_viewed_have_no_padding():
-    batch = Batch.of(*map(list, zip(*heads.VIEWED.pairs(20, 0), strict=True)))
-    assert batch.source.shape == (20, heads.LENGTH)
-    assert (batch.source != 0).all()

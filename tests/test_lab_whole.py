@@ -31,12 +31,6 @@ def network() -> FeedForward:
     return FeedForward(8, FeedForwardConfig(d_ff=16, activation="gelu"))
 
 
-def test_the_network_has_as_many_parameters_as_the_paper_says():
-    assert feed_forward.parameters(512, 2048) == 2_099_712
-    layer = FeedForward(512, FeedForwardConfig())
-    assert sum(p.numel() for p in layer.parameters()) == 2_099_712
-
-
 def test_two_convolutions_of_width_one_are_the_same_network(network: FeedForward):
     x = torch.randn(2, 5, 8)
     assert gap(feed_forward.as_convolutions(network, x), network(x)) < 1e-6
@@ -92,12 +86,6 @@ def test_attention_and_recurrence_cross_where_length_is_size():
     assert counts[0] < counts[1]
     assert counts[2] == counts[3]
     assert counts[4] > counts[5]
-
-
-def test_only_recurrence_waits_for_every_word():
-    by = {kind.name: complexity.growth(kind) for kind in complexity.KINDS}
-    assert by.pop("recurrent") >= 1
-    assert set(by.values()) == {0}
 
 
 def test_the_chain_is_the_longest_way():
@@ -196,11 +184,6 @@ def test_the_swap_is_from_outside_and_of_the_encoder_alone():
     assert gap(before, same) < 1e-5
     assert gap(before, other) > 1e-3
     assert model.decoder[0].attention.kernel is fused  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(("places", "radius"), [(2, 1), (5, 1), (9, 2), (10, 2), (17, 4), (17, 16), (17, 40)])
-def test_the_path_is_as_long_as_the_formula_says(places: int, radius: int):
-    assert restricted.layers_needed(places, radius) == restricted.layers_for(places, radius)
 
 
 def test_a_word_out_of_reach_cannot_be_learned():
@@ -330,18 +313,6 @@ def test_no_loss_is_below_the_floor(count: int, smoothing: float):
         assert divergence > 0
 
 
-def test_the_gradient_leads_to_the_floor():
-    loss, probabilities = label_smoothing.descended(5, 0.1)
-    assert loss == pytest.approx(label_smoothing.floor(5, 0.1), abs=1e-9)
-    assert probabilities == pytest.approx([0.92, 0.02, 0.02, 0.02, 0.02], abs=1e-6)
-    _, plain = label_smoothing.descended(5, 0.0)
-    assert plain[0] > 0.99  # without smoothing it goes on and on
-
-
-def test_without_smoothing_the_floor_is_zero():
-    assert label_smoothing.floor(5, 0.0) == 0
-
-
 def test_noise_replaces_some_words_of_the_targets():
     pairs = label_smoothing.TASK.pairs(500, 1)
     noisy = label_smoothing.noisy(pairs, 1)
@@ -369,12 +340,6 @@ def test_every_output_is_tried_once():
     scores = beams.every_output(model, [3, 4], 0.0)
     assert len(scores) == beams.OUTPUTS == 341
     assert sum(map(math.exp, scores.values())) == pytest.approx(1, abs=1e-5)
-
-
-def test_the_widest_beam_finds_the_best_of_all_outputs():
-    agreed, tried, gap_ = beams.exhaustive_gap(20, seed=1)
-    assert agreed == tried == 12
-    assert gap_ < 1e-5
 
 
 def test_targets_have_fillers_as_often_as_said():
