@@ -238,7 +238,7 @@ HOSTILE = [
     Hostile("Parquet not UTF-8", {"a.parquet": parquet([(b"a", b"b"), (b"\xff", b"b")], pa.binary())}, "utf-8",  # type: ignore[list-item]
             "a.parquet:2: not UTF-8"),
     Hostile("Parquet line break", {"a.parquet": parquet(changed("a\nb"))}, "line-break", changed("a b")),
-    Hostile("Parquet packed", {"a.parquet.gz": packed(parquet(CLEAN), "gzip")}, "unreadable", "unpack it"),
+    Hostile("Parquet packed", {"a.parquet.gz": packed(parquet(CLEAN), "gzip")}, "unreadable", "decompress it"),
     # Translation memories.
     *[Hostile(f"TMX {kind}", {"a.tmx": entities(kind)}, "unreadable", "declares XML entities")
       for kind in ("laughs", "quadratic", "external", "parameter")],

@@ -255,7 +255,7 @@ def test_a_model_described_in_a_folder_is_the_same_model(model: TransformerConfi
 
 
 def test_a_description_without_a_kind_is_refused():
-    with pytest.raises(UsageError, match=r"config\.json: it names no kind of model"):
+    with pytest.raises(UsageError, match=r"config\.json: no kind of model given"):
         model_config({"d_model": 16}, "config.json")
 
 

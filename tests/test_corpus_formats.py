@@ -221,7 +221,7 @@ def test_a_corpus_is_named_as_training_reads_it(line: str):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("weight=2 a.tsv", "weight=2: an option comes after the corpus"),
+        ("weight=2 a.tsv", "weight=2: an option must come after its corpus"),
         ("a.tsv weight=0", "weight must be a number above 0"),
         ("a.tsv weight=-1", "weight must be"),
         ("a.tsv weight=nan", "weight must be"),

@@ -425,7 +425,7 @@ def test_where_all_checkpoints_are_damaged_one_sentence_says_so(saved: Path, cor
     for folder in checkpoints(tmp_path / "run"):
         cut(folder / "state.safetensors")
     (sentence,) = ended(settings_file(config), tmp_path / "log", 1).splitlines()
-    assert "none of its 2 checkpoints is whole" in sentence
+    assert "none of its 2 checkpoints is intact" in sentence
     assert "state.safetensors" in sentence
 
 

@@ -251,7 +251,7 @@ def test_a_block_that_is_not_whole_is_seen_and_made_anew(job: Job, expected: byt
     """The control for the tests above: blocks that were written in place are torn, and that does not stay unseen."""
     killed = Command(command(job), tmp_path / "log", faults=[write_in_place])
     assert killed.code() == KILLED
-    with pytest.raises(DragomanError, match="00000001: damaged, and deleted; the same command makes it anew"):
+    with pytest.raises(DragomanError, match="00000001: damaged and deleted; rerun the same command to make it again"):
         make(job)
     assert not job.out.exists()
     assert make(job)
@@ -384,7 +384,7 @@ def test_a_job_that_has_made_nothing_yet_may_change(job: Job, expected: bytes, c
 
 def test_a_finished_file_is_made_once_and_no_other_is_overwritten(job: Job):
     job.out.write_text("mine\tmine\n")
-    with pytest.raises(DragomanError, match="there already, and not made by this command"):
+    with pytest.raises(DragomanError, match="exists already and was not made by this command"):
         make(job)
     assert job.out.read_text() == "mine\tmine\n"
     job.out.unlink()
@@ -436,10 +436,10 @@ def test_text_that_changes_during_the_translation_is_not_joined(
         ("--text {mono} --out a.tsv --shard 3/2", 2, "a shard is written 1/4"),
         ("--text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
         ("--text {mono} --out a.tsv --block 0", 2, "block must be from 1"),
-        ("--text {mono} --out a.tsv --n-best 2", 2, "one translation is written"),
+        ("--text {mono} --out a.tsv --n-best 2", 2, "only one translation per text is written"),
         ("--text {mono} --out a.tsv --compute-type int8", 2, "int8 needs --engine ctranslate2"),
         ("--text {mono} --out a.tsv --tag :", 2, "a tag is 1 to 40 letters"),
-        ("--text {pairs} --out a.tsv", 2, "pairs, by its name"),
+        ("--text {pairs} --out a.tsv", 2, "looks like a file of pairs"),
         ("--text missing --out a.tsv", 1, "missing: no such file"),
         ("-m missing --text {mono} --out a.tsv", 1, "missing: no such model folder"),
     ],

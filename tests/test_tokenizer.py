@@ -329,7 +329,7 @@ def test_no_subword_reaches_over_a_word_or_into_bytes(tokenizer: Tokenizer):
 
 
 def test_an_extension_without_room_is_refused(tokenizer: Tokenizer):
-    with pytest.raises(UsageError, match=rf"vocabulary 300 is too small: the subwords there are need {len(tokenizer)}"):
+    with pytest.raises(UsageError, match=rf"vocabulary 300 is too small: the existing subwords need {len(tokenizer)}"):
         tokenizer.extend(NEW, 300)
     assert tokenizer.extend(NEW, len(tokenizer)).pieces == tokenizer.pieces
 

@@ -16,5 +16,5 @@ def device_of(wanted: Device) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise UsageError("the device is to be 'cuda', but PyTorch sees no GPU here")
+        raise UsageError("device 'cuda' was requested, but PyTorch finds no GPU")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

@@ -42,7 +42,7 @@ def verify(folder: Path) -> None:
     for name, (size, digest) in expected.items():
         file = folder / name
         if Path(name).name != name or len(name) > MAX_NAME_LENGTH:
-            raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is no file name")
+            raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is not a file name")
         if not file.is_file():
             raise DragomanError(f"{file}: missing from the model folder")
         if file.stat().st_size != size or fingerprint(file)["sha256"] != digest:
@@ -125,7 +125,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
     try:
         expected = weights(outline(config, vocabulary))
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise DragomanError(f"{file.with_name('config.json')}: no such model can be: {error}") from None
+        raise DragomanError(f"{file.with_name('config.json')}: impossible model: {error}") from None
     for names, tensor in expected:
         shape = tuple(tensor.shape)
         if not any(name in shapes for name in names):

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
     if not options.text:
         raise UsageError("--text is missing: files with text in the target language")
     if options.noise and options.search.temperature is not None:
-        raise UsageError("choose --noise or --temperature: what is drawn at random needs no noise")
+        raise UsageError("choose --noise or --temperature: sampled text needs no noise")
     from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
     from dragoman.synthesis.shard import check_synthesis, parse_shard
 
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
     for file in options.text:
         if suffix_of(file) in OF_PAIRS:
-            raise UsageError(f"{file}: pairs, by its name; --text takes text, a sentence in each line")
+            raise UsageError(f"{file}: looks like a file of pairs; --text takes plain text, one sentence per line")
     result = CorpusSpec((str(options.out),), tag=options.tag)
     shard = parse_shard(options.shard, options.ray)
     check_synthesis(options.block, options.search)

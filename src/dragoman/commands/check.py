@@ -87,7 +87,7 @@ def refuse_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]")
     if not out.parent.is_dir():
         raise UsageError(f"{out}: no such folder")
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
-        raise UsageError(f"{out}: that is one of the corpora, or no file; give the clean pairs another name")
+        raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
     if len({(spec.tag, spec.weight) for spec in specs}) > 1:
         raise UsageError("corpora of different tags or weights would become one file: clean them one at a time")
 

@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "distill", arguments, defaults(arguments))
     for name in ("teacher", "train", "dev", "out"):
         if not getattr(options, name):
-            raise UsageError(f"--{name} is missing: dragoman distill --help says what it is")
+            raise UsageError(f"--{name} is missing: dragoman distill --help explains it")
     if not 0 <= options.originals < float("inf"):
         raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

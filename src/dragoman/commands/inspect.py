@@ -149,7 +149,7 @@ def check(options: Options, out: Path | None) -> None:
     if options.html and options.html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{options.html}: a page's name ends in .html")
     if options.head is not None and options.aggregate:
-        raise UsageError("--head shows one map and --aggregate makes one of many: give one of them")
+        raise UsageError("--head selects one map and --aggregate combines several: give one of them")
     for flag, views in VIEWS.items():
         given = getattr(options, flag) != getattr(Options, flag)
         if given and (options.view not in views or not out):

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:
         check_is_settings_file(str(options.config))
-        raise UsageError(f"the file of settings must come first: dragoman train {options.config} ...")
+        raise UsageError(f"the settings file must come first: dragoman train {options.config} ...")
     run = complete(options)
     from rich.console import Console
 
@@ -64,7 +64,7 @@ def check_is_settings_file(name: str) -> None:
     """Raise UsageError where the first argument, which must be a file of settings, is none."""
     if not name.endswith(".toml"):
         raise UsageError(
-            f"{name} is no file of settings (.toml); sentence pairs: dragoman train --train {name} --dev FILE"
+            f"{name} is not a settings file (.toml); to train on pairs: dragoman train --train {name} --dev FILE"
         )
 
 

@@ -45,11 +45,11 @@ class SearchConfig:
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
-            raise UsageError("coverage_penalty chooses among the hypotheses of a beam search: give it several beams")
+            raise UsageError("coverage_penalty needs a beam search with several beams")
         if self.temperature is None:
             if self.n_best > self.beam:
                 raise UsageError(f"n_best {self.n_best} needs as many beams, not {self.beam}")
             if self.top_k is not None or self.top_p != 1:
                 raise UsageError("top_k and top_p are for sampling: choose a temperature, 1 for instance")
         if self.beam % self.beam_groups:
-            raise UsageError(f"beam {self.beam} cannot be shared out evenly among beam_groups {self.beam_groups}")
+            raise UsageError(f"beam {self.beam} cannot be divided evenly into beam_groups {self.beam_groups}")

@@ -82,7 +82,7 @@ def model_config(data: dict[str, Any], where: str) -> ModelConfig:
     """Return the model that `data`, as `as_dict` writes it, describes."""
     config = of_kind(None, data, where)
     if config is None:
-        raise UsageError(f"{where}: it names no kind of model, expected one of {', '.join(KINDS)}")
+        raise UsageError(f"{where}: no kind of model given, expected one of {', '.join(KINDS)}")
     return update(config, data, where)
 
 

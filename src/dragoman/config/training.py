@@ -41,7 +41,7 @@ class TrainingConfig:
 
     # Batches
     batch_tokens: Count | Literal["auto"] = 4096
-    "maximum tokens in a batch, on each side, padding included; one batch is one update; auto: find what fits and pays"
+    "maximum tokens in a batch, per side, padding included; one batch is one update; auto: find what fits and pays off"
     micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
     "split each batch into this many parts: the same update in less memory; default: one per process"
     max_tokens: Count = 256
@@ -71,7 +71,7 @@ class TrainingConfig:
     bpe_dropout: Fraction = 0.0
     "share of BPE merges skipped at random, so that words are seen in different pieces; 0.1 for small corpora"
     ema: Fraction = 0.0
-    "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: the weights"
+    "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: no average"
 
     # Validating and saving
     validate_every: Count | None = None

@@ -100,8 +100,8 @@ def read_blocks(path: str) -> Iterator[bytes]:
                 size += len(block)
                 if size > SPARE + RATIO * file.tell():
                     raise DragomanError(
-                        f"{display_path(path)}: unpacks to more than {RATIO} times its size, which text does not; "
-                        "unpack it yourself if you trust it"
+                        f"{display_path(path)}: expands to more than {RATIO} times its size, which text never does; "
+                        "decompress it yourself if you trust it"
                     )
                 yield block
     except FileNotFoundError:
@@ -194,7 +194,7 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
 
             if file.endswith(COMPRESSED):
                 raise DragomanError(
-                    f"{display_path(file)}: Parquet cannot be read while packed, and is packed inside; unpack it"
+                    f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
                 )
             return read_parquet(file, spec.columns, on_problem)
         case ".tmx":

@@ -71,7 +71,7 @@ class Pairs:
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException):
-            raise DragomanError(f"{path}: damaged; delete it, and the same command makes it anew") from None
+            raise DragomanError(f"{path}: damaged; delete it and rerun the same command") from None
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -32,7 +32,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
                     if size > max_size:
                         raise ValueError(BOMB)
                     if source is None or target is None:
-                        on_problem(Problem("utf-8", path, number, "not UTF-8: write the column anew as text"))
+                        on_problem(Problem("utf-8", path, number, "not UTF-8: write the column as text"))
                         continue
                     source, target = (as_one_line(text, path, number, on_problem) for text in (source, target))
                     yield Row(number, source, target)

@@ -98,7 +98,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
         option = OPTION.fullmatch(word)
         if option:
             if not runs:
-                raise UsageError(f"{word}: an option comes after the corpus that it is for")
+                raise UsageError(f"{word}: an option must come after its corpus")
             name, value = parse_option(word, option[1], option[2])
             if name in options[-1]:
                 raise UsageError(f"{word}: {' '.join(runs[-1])} has a {name} already")
@@ -141,7 +141,7 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
     if name == "columns":
         columns = tuple(value.split(","))
         if len(columns) != 2 or not all(columns):
-            raise UsageError(f"{word}: name two, the source first: columns=en,de")
+            raise UsageError(f"{word}: name two columns, source first: columns=en,de")
         return name, columns
     near = difflib.get_close_matches(name, ("weight", "tag", "columns"), n=1)
     hint = f"did you mean {near[0]}=?" if near else "there are weight=, tag= and columns="

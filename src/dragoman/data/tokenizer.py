@@ -104,7 +104,7 @@ class Tokenizer:
         pieces = [*self.pieces, *(tag_piece(tag) for tag in dict.fromkeys(tags) if tag not in self.tags)]
         room = vocabulary - len(pieces)
         if room < 0:
-            raise UsageError(f"vocabulary {vocabulary:,} is too small: the subwords there are need {len(pieces):,}")
+            raise UsageError(f"vocabulary {vocabulary:,} is too small: the existing subwords need {len(pieces):,}")
         texts = sample_texts(texts)
         known = set(self.pieces)
         new = [character for character in characters_by_frequency(texts, least=2) if character not in known]

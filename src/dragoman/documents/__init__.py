@@ -35,7 +35,7 @@ def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Documen
     if suffix == ".json":
         return parse_json(data, keys)
     if suffix not in PARSERS:
-        raise UsageError(f"no documents end in '{suffix}': expected one of {', '.join(SUFFIXES)}")
+        raise UsageError(f"unknown document suffix '{suffix}': expected one of {', '.join(SUFFIXES)}")
     if keys:
-        raise UsageError(f"keys are for .json alone, and this is a document in {suffix}")
+        raise UsageError(f"keys are for .json documents only, not for {suffix}")
     return PARSERS[suffix](data)

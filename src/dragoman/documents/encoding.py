@@ -31,8 +31,8 @@ class Encoding:
         except UnicodeEncodeError as error:
             character = error.object[error.start]
             raise DragomanError(
-                f"the document is in {self}, which cannot write {character!r} (U+{ord(character):04X}): "
-                "convert it, and its note of the encoding, to UTF-8"
+                f"the document is in {self}, which cannot represent {character!r} (U+{ord(character):04X}): "
+                "convert it, and its declaration of the encoding, to UTF-8"
             ) from None
 
 

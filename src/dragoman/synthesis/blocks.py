@@ -154,7 +154,7 @@ def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     file.unlink()
-    raise DragomanError(f"{file}: damaged, and deleted; the same command makes it anew")
+    raise DragomanError(f"{file}: damaged and deleted; rerun the same command to make it again")
 
 
 def sha256(data: bytes) -> str:

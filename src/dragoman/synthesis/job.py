@@ -112,11 +112,11 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
     if not job.record_file.exists():
         if job.blocks_folder.exists():  # killed while joining
             return None
-        raise DragomanError(f"{job.out}: there already, and not made by this command; choose another name")
+        raise DragomanError(f"{job.out}: exists already and was not made by this command; choose another name")
     record = read_record(job.record_file, "pairs", "sha256")
     refuse_other_job(job, record, provenance, f"{job.out} and {job.record_file}")
     if fingerprint(job.out)["sha256"] != record["sha256"]:
-        raise DragomanError(f"{job.out}: changed since it was made; delete it, and the same command makes it anew")
+        raise DragomanError(f"{job.out}: changed since it was made; delete it and rerun the same command")
     shutil.rmtree(job.blocks_folder, ignore_errors=True)
     return record
 
@@ -160,7 +160,7 @@ def read_record(file: Path, *keys: str) -> Record:
         record = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(record, dict) and record.keys() >= {"made_of", "texts", "notes", *keys}:
             return record
-    raise DragomanError(f"{file}: damaged; delete it, and the same command starts over")
+    raise DragomanError(f"{file}: damaged; delete it and rerun the same command")
 
 
 def refuse_other_job(job: Job, record: Record, provenance: Record, to_delete: str) -> None:

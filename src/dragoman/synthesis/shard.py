@@ -22,7 +22,7 @@ def parse_shard(text: str | None, ray: bool) -> Shard:
     if text is None:
         return Shard()
     if ray:
-        raise UsageError("choose --shard or --ray: Ray shares out the blocks itself")
+        raise UsageError("choose --shard or --ray: Ray distributes the blocks itself")
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     number, count = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= count <= MAX_SHARDS:
@@ -35,4 +35,4 @@ def check_synthesis(block: int, search: SearchConfig) -> None:
     if not 1 <= block <= MAX_BLOCK:
         raise UsageError(f"block must be from 1 to {MAX_BLOCK:,}, not {block}")
     if search.n_best > 1:
-        raise UsageError(f"n_best {search.n_best}: of every text one translation is written")
+        raise UsageError(f"n_best {search.n_best}: only one translation per text is written")

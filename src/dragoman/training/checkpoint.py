@@ -153,5 +153,5 @@ def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
         except DragomanError as error:
             notes.append(f"{error}; going back to the checkpoint before it")
     if folders:
-        raise DragomanError(f"{run}: none of its {len(folders)} checkpoints is whole: {notes[0].rsplit(';', 1)[0]}")
+        raise DragomanError(f"{run}: none of its {len(folders)} checkpoints is intact: {notes[0].rsplit(';', 1)[0]}")
     return None, notes

@@ -78,7 +78,7 @@ class Loop:
                 raise exit_for(max(run.group.gather(stop.number)))
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
-            raise DragomanError(f"{run.folder}: no batch changed the weights, there is no model ({progress.finished})")
+            raise DragomanError(f"{run.folder}: no batch changed the weights: there is no model ({progress.finished})")
         journal.log(
             f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
             f"{best_score(progress, self.settings)}; the model is {run.folder / 'best'}"

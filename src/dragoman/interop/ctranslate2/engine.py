@@ -70,11 +70,11 @@ class CTranslate2Engine:
         """Raise UsageError naming the setting, constraint or length that this engine cannot honour."""
         for spec in dataclasses.fields(SearchConfig):
             if spec.name not in HONOURED | IDLE and getattr(config, spec.name) != spec.default:
-                raise UsageError(f"the CTranslate2 engine does not know the setting '{spec.name}': use the native one")
+                raise UsageError(f"the CTranslate2 engine does not support the setting '{spec.name}': use the native one")
         for spec in dataclasses.fields(Constraints):
             used = any(getattr(own, spec.name) != spec.default for own in constraints)
             if used and spec.name not in HONOURED_CONSTRAINTS:
-                raise UsageError(f"the CTranslate2 engine does not know how to honour {spec.name}: use the native one")
+                raise UsageError(f"the CTranslate2 engine does not support {spec.name}: use the native one")
         max_length = max(map(len, sources), default=0) + 1
         if self.max_positions and max_length > self.max_positions:
             raise UsageError(
