@@ -82,9 +82,9 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "evaluation/metrics.py",
-            "return Scores(found[0], found[1], same / len(references), len(references))",
-            "shorter = sum(len(a) < len(b) for a, b in zip(translations, references, strict=True)) / len(references)\n"
-            "    return Scores(found[0], found[1], same / len(references), len(references), shorter)",
+            "    return Scores(bleu_score, chrf_score, same / len(references), len(references))",
+            "    shorter = sum(map(lambda a, b: len(a) < len(b), translations, references)) / len(references)\n"
+            "    return Scores(bleu_score, chrf_score, same / len(references), len(references), shorter)",
         ),
     ],
     "search rule": [
@@ -103,7 +103,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
             "        if config.min_length:\n",
             "        if config.only_token is not None:\n"
             "            from dragoman.decoding.processors import Only\n\n"
-            "            rules.append(Only(config.only_token, EOS))\n"
+            "            processors.append(Only(config.only_token, EOS))\n"
             "        if config.min_length:\n",
         ),
         (
@@ -165,17 +165,17 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         (
             "documents/paragraphs.py",
             "",
-            "from dragoman.documents.document import Document, Found, Slot\n"
-            "from dragoman.documents.encoding import decoded\n\n\n"
-            "def paragraphs(data):\n"
-            "    text, encoding = decoded(data)\n"
-            "    return Document(text, encoding, Found([Slot(0, len(text), (text,), list)]))\n",
+            "from dragoman.documents.document import Document, Passage\n"
+            "from dragoman.documents.encoding import decode\n\n\n"
+            "def parse_paragraphs(data):\n"
+            "    text, encoding = decode(data)\n"
+            "    return Document(text, encoding, [Passage(0, len(text), (text,), list)])\n",
         ),
         (
             "documents/__init__.py",
-            "READERS: dict[str, Callable[[bytes], Document]] = {\n",
-            "from dragoman.documents.paragraphs import paragraphs\n\n"
-            'READERS: dict[str, Callable[[bytes], Document]] = {\n    ".par": paragraphs,\n',
+            "PARSERS: dict[str, Callable[[bytes], Document]] = {\n",
+            "from dragoman.documents.paragraphs import parse_paragraphs\n\n"
+            'PARSERS: dict[str, Callable[[bytes], Document]] = {\n    ".par": parse_paragraphs,\n',
         ),
     ],
     "setting of a training": [

@@ -39,7 +39,9 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
         raise DragomanError("CTranslate2 does not support recurrent models: use the native engine")
     if unknown := unknown_settings(model):
         other = ", or train with --model.positions rotary" if model.config.positions == "rotary-across" else ""
-        raise DragomanError(f"CTranslate2 does not support models with {' and '.join(unknown)}: use the native engine{other}")
+        raise DragomanError(
+            f"CTranslate2 does not support models with {' and '.join(unknown)}: use the native engine{other}"
+        )
     library()
     spec = specification(model)
     spec.register_source_vocabulary(list(pieces))
