@@ -18,6 +18,18 @@ from test_layout import LAYERS
 PACKAGE = Path(__file__).parents[1] / "src" / "dragoman"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
+EXPERIMENT = """
+from dragoman.lab.experiment import Claim, Experiment, Findings, Results
+
+
+def run(effort):
+    return Findings(f"seeds {effort.seeds}", Results(two=2))
+
+
+CLAIMS = (Claim("Two [is|is not] {two}.", lambda results: results.two == 2),)
+EXPERIMENT = Experiment("Two", "nowhere", "Two is two.", CLAIMS, run)
+"""
+
 # For each row of the table: (file, text in it, what takes its place). '' stands for the end of the file.
 CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "attention": [
@@ -146,10 +158,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         (
             "lab/my_claim.py",
             "",
-            "from dragoman.lab.experiment import Experiment, Findings, Verdict\n\n\n"
-            "def run(effort):\n"
-            '    return Findings(f"seeds {effort.seeds}", (Verdict(True, "two is two"),))\n\n\n'
-            'EXPERIMENT = Experiment("Two", "nowhere", "two is two", run)\n',
+            EXPERIMENT,
         ),
         ("lab/__init__.py", '    "The whole": {\n', '    "The whole": {\n        "my-claim": "whether two is two",\n'),
     ],
