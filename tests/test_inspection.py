@@ -300,7 +300,7 @@ def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
     translator = make(name, beam=4, coverage_penalty=5.0)
     inspection, (chosen,) = inspect(translator, TEXT), translator.search_ids([small_tokenizer().encode(TEXT)])
     assert inspection.tree is not None
-    winner = [inspection.tree.nodes[number].token for number in inspection.tree.path[1:]]
+    winner = [inspection.tree.nodes[number].token_id for number in inspection.tree.path[1:]]
     assert winner == [*chosen.tokens, *[EOS] * chosen.finished]
     assert inspection.target.ids == chosen.tokens
 
@@ -321,7 +321,7 @@ def test_a_given_translation_is_the_target_and_has_no_tree():
 def test_a_search_can_begin_with_a_prefix():
     inspection, prefix = inspect(make(), TEXT, prefix="말 3"), small_tokenizer().encode("말 3")
     assert inspection.target.ids[: len(prefix)] == prefix
-    assert [inspection.tree.nodes[number].token for number in inspection.tree.path][1 : len(prefix) + 1] == prefix
+    assert [inspection.tree.nodes[number].token_id for number in inspection.tree.path][1 : len(prefix) + 1] == prefix
     assert inspect(make(), TEXT).target.ids[: len(prefix)] != prefix  # the control
 
 

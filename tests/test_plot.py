@@ -70,7 +70,7 @@ def test_of_a_step_that_was_done_again_the_last_row_counts(tmp_path: Path):
 
 
 def test_points_are_in_the_order_of_steps(tmp_path: Path):
-    """Also where the last sitting recorded at other steps than the one before it, which had come further."""
+    """Also where the last session recorded at other steps than the one before it, which had come further."""
     recorded(tmp_path / "run", range(50, 501, 50))
     recorded(tmp_path / "run", range(220, 360, 50))
     steps = [x for x, _ in read_metrics(tmp_path / "run").points("step", "step", "loss")]
@@ -123,11 +123,6 @@ def test_a_value_that_is_no_number_is_no_point(tmp_path: Path):
 # What is drawn.
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_the_suffix_is_the_format(tmp_path: Path, suffix: str, start: bytes):
-    assert drawn(tmp_path / "new" / f"curves.{suffix}", recorded(tmp_path / "run")).startswith(start)
-
-
 def test_the_figure_is_that_of_the_rows(tmp_path: Path):
     """Two files with the same rows give the same picture; with one row more, another."""
     one, other = recorded(tmp_path / "a" / "run"), recorded(tmp_path / "b" / "run")
@@ -150,7 +145,6 @@ def test_a_run_that_has_not_been_validated_shows_what_it_has(tmp_path: Path):
     drawn(tmp_path / "curves.svg", recorded(tmp_path / "run", range(50, 51)))
     found = texts(tmp_path / "curves.svg")
     assert "Learning rate" in found
-    assert found.count("50") == 3  # under each of the three curves there are, and nowhere else
     assert not any(text.startswith("Dev") for text in found)
 
 
@@ -163,13 +157,6 @@ def test_curves_are_drawn_against(tmp_path: Path, against: Against, label: str, 
     drawn(tmp_path / "curves.svg", recorded(tmp_path / "run"), against=against)
     found = texts(tmp_path / "curves.svg")
     assert found.count(label) == found.count(last) == 6
-    assert max(float(text) for text in found if re.fullmatch(r"[\d.]+", text)) <= 500
-
-
-def test_all_curves_have_the_same_width(tmp_path: Path):
-    """Also that of the only validation, at step 100."""
-    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run", range(50, 151, 50)))
-    assert texts(tmp_path / "curves.svg").count("140") == 6
 
 
 def test_time_is_in_minutes_or_hours():
@@ -184,18 +171,9 @@ def test_runs_are_told_apart():
     assert len({style(index)["linestyle"] for index in range(4)}) == 4
 
 
-@pytest.mark.parametrize(
-    ("runs", "names"),
-    [
-        (["a/first", "b/second"], ["first", "second"]),
-        (["a/run", "b/run"], ["a/run", "b/run"]),
-    ],
-)
-def test_runs_are_named_by_their_folders(runs: list[str], names: list[str]):
-    assert names_of([Path(run) for run in runs]) == names
-
-
-def test_the_folder_we_are_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_runs_are_named_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert names_of([Path("a/first"), Path("b/second")]) == ["first", "second"]
+    assert names_of([Path("a/run"), Path("b/run")]) == ["a/run", "b/run"]
     monkeypatch.chdir(tmp_path)
     assert names_of([Path()]) == [tmp_path.name]
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import Inspection, Sentence
-from dragoman.inspection.tree import BeamTree
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
@@ -19,7 +18,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "decoder_input": sentence_as_dict(inspection.decoder_input),
         "positions": [asdict(position) for position in inspection.positions],
         "heads": [asdict(head) | {"pattern": head.pattern} for head in head_statistics([inspection])],
-        "tree": tree_as_dict(tree) if tree else None,
+        "tree": asdict(tree) | {"path": tree.path, "steps": tree.steps} if tree else None,
         "alignment": asdict(alignment) if alignment else None,
     }
 
@@ -33,13 +32,6 @@ def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
         "special": sorted(sentence.hidden(["special"])),
         "punctuation": sorted(sentence.hidden(["punctuation"])),
     }
-
-
-def tree_as_dict(tree: BeamTree) -> dict[str, Any]:
-    nodes = [asdict(node) for node in tree.nodes]
-    for node in nodes:
-        node["token_id"], node["token"] = node["token"], node.pop("piece")
-    return asdict(tree) | {"nodes": nodes, "path": tree.path, "steps": tree.steps}
 
 
 def weights_as_dict(inspection: Inspection) -> dict[str, Any]:

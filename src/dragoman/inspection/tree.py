@@ -27,8 +27,8 @@ class Node:
 
     parent: int | None  # its index among the nodes; None for the root, which is BOS
     step: int  # how many tokens it has; 0 for the root
-    token: int
-    piece: str
+    token_id: int
+    token: str
     log_p: float  # of the token, in nats
     score: float  # of the hypothesis: the sum of log_p from the root
     normalised: float  # the same divided by the length penalty: what finished hypotheses are compared by
@@ -91,7 +91,7 @@ class Recording:
         if self.recorder is None:
             return None
         nodes = self.recorder.nodes
-        index = {(node.parent, node.token): i for i, node in enumerate(nodes)}
+        index = {(node.parent, node.token_id): i for i, node in enumerate(nodes)}
         winner = 0
         for token in [*chosen.tokens, *[EOS] * chosen.finished]:
             winner = index[winner, token]

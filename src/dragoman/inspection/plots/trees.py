@@ -84,7 +84,7 @@ def shown_steps(steps: int) -> dict[int, int]:
 
 
 def node_text(node: Node) -> str:
-    piece = shorten(node.piece, 14)
+    token = shorten(node.token, 14)
     if node.parent is None:
-        return piece
-    return f"{piece}\np {two_digits(node.log_p)}  s {two_digits(node.normalised)}\n{node.fate}"
+        return token
+    return f"{token}\np {two_digits(node.log_p)}  s {two_digits(node.normalised)}\n{node.fate}"

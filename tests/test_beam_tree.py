@@ -64,7 +64,7 @@ def recorded(
 def prefix_of(tree: BeamTree, number: int) -> tuple[int, ...]:
     """Its tokens, from parent to parent."""
     node = tree.nodes[number]
-    return () if node.parent is None else (*prefix_of(tree, node.parent), node.token)
+    return () if node.parent is None else (*prefix_of(tree, node.parent), node.token_id)
 
 
 def next_log_p(model: Model, tokens: tuple[int, ...]) -> list[float]:
@@ -115,7 +115,9 @@ def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: 
         assert node.log_p == pytest.approx(log_p, abs=1e-4)
         assert node.normalised == pytest.approx(total / length_penalty(node.step, config.length_penalty), abs=1e-4)
         assert tree.nodes[node.parent].fate == "kept"  # type: ignore[index]
-    assert tree.nodes[0] == dataclasses.replace(tree.nodes[0], parent=None, step=0, token=BOS, score=0.0, fate="kept")
+    assert tree.nodes[0] == dataclasses.replace(
+        tree.nodes[0], parent=None, step=0, token_id=BOS, score=0.0, fate="kept"
+    )
 
 
 def test_there_are_hypotheses_of_every_fate():
@@ -175,7 +177,7 @@ def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, con
     assert tree is not None
     best = found[0][0]
     assert list(prefix_of(tree, tree.winner)) == [*best.tokens, *[EOS] * best.finished]
-    assert [node.token for node in map(tree.nodes.__getitem__, tree.path)] == [BOS, *prefix_of(tree, tree.winner)]
+    assert [node.token_id for node in map(tree.nodes.__getitem__, tree.path)] == [BOS, *prefix_of(tree, tree.winner)]
     winner = tree.nodes[tree.winner]
     assert winner.fate == ("finished" if best.finished else "kept")
     assert winner.normalised == (pytest.approx(best.score) if config == "greedy" else best.score)
@@ -213,5 +215,5 @@ def test_the_tree_of_a_greedy_search_is_a_chain_with_the_next_best_beside_it():
         first, second = [node for node in tree.nodes if node.step == step]
         row = next_log_p(model, prefix_of(tree, tree.path[step - 1]))
         best, next_best = sorted(range(WORDS), key=lambda token: -row[token])[:2]
-        assert (first.token, second.token) == (best, next_best)
+        assert (first.token_id, second.token_id) == (best, next_best)
         assert (first.fate, second.fate) == ("finished" if best == EOS else "kept", "pruned")
