@@ -1,4 +1,4 @@
-"""The lab on words, positions, residuals and norms: the notes' numbers, and verdicts that follow from numbers."""
+"""The lab's experiments on words, positions, residuals and norms: what their numbers are made from."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def test_rows_norms_distances_and_products():
 def test_gaps_of_two_bits_and_of_the_line():
     counting, gray = position_schemes.binary(4, 2), position_schemes.gray(4, 2)
     assert position_schemes.gaps(counting) == pytest.approx([1, 1.4142, 1], abs=5.1e-5)
-    assert gray.int().tolist() == [[0, 0], [0, 1], [1, 1], [1, 0]]  # the order of the note's figure
+    assert gray.int().tolist() == [[0, 0], [0, 1], [1, 1], [1, 0]]
     assert position_schemes.gaps(gray) == [1, 1, 1]
     assert position_schemes.gaps(gray, 3) == [1]
     assert position_schemes.line(4).flatten().tolist() == pytest.approx([0, 0.33, 0.66, 0.99])

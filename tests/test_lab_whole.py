@@ -1,4 +1,4 @@
-"""The experiments on the whole model: block, costs, sizes, schedule, labels, search."""
+"""The lab's experiments on costs, sizes, schedule, labels and search: what their numbers are made from."""
 
 import itertools
 import math
@@ -10,50 +10,17 @@ import torch
 import torch.nn.functional as F
 from conftest import gap
 from lab_findings import findings
-from torch import nn
 
-from dragoman.config import AttentionConfig, FeedForwardConfig
-from dragoman.decoding.search import length_penalty
+from dragoman.config import AttentionConfig
 from dragoman.lab import complexity, feed_forward, label_smoothing, restricted, schedule, table_3
 from dragoman.lab import length_penalty as beams
 from dragoman.model import build
 from dragoman.model.attention import MultiHeadAttention, explicit, fused
 from dragoman.model.recurrent import PlainRNN
-from dragoman.model.transformer import FeedForward, Transformer
+from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import paper_rate
 
 # The feed-forward network.
-
-
-@pytest.fixture
-def network() -> FeedForward:
-    torch.manual_seed(1)
-    return FeedForward(8, FeedForwardConfig(d_ff=16, activation="gelu"))
-
-
-def test_two_convolutions_of_width_one_are_the_same_network(network: FeedForward):
-    x = torch.randn(2, 5, 8)
-    assert gap(feed_forward.as_convolutions(network, x), network(x)) < 1e-6
-    other = FeedForward(8, FeedForwardConfig(d_ff=16, activation="relu"))
-    other.load_state_dict(network.state_dict())
-    assert gap(feed_forward.as_convolutions(network, x), other(x)) > 1e-3
-
-
-def test_a_place_sees_itself_alone(network: FeedForward):
-    here, elsewhere = feed_forward.change(network, torch.randn(2, 5, 8), 2)
-    assert here > 0 == elsewhere
-
-    class Mixing(nn.Module):
-        def forward(self, x):
-            return network(x + x.mean(1, keepdim=True))
-
-    assert feed_forward.change(Mixing(), torch.randn(2, 5, 8), 2)[1] > 0  # type: ignore[arg-type]
-
-
-def test_gelu_is_that_of_pytorch():
-    assert f"{feed_forward.gelu(1):.4f}" == "0.8413"
-    for x in feed_forward.SHOWN:
-        assert feed_forward.gelu(x) == pytest.approx(float(F.gelu(torch.tensor(x, dtype=torch.float64))), abs=1e-12)
 
 
 def test_a_straight_loss_is_less_rough_than_one_that_jumps():
@@ -290,16 +257,6 @@ def test_without_warmup_only_the_rise_is_missing():
 # Label smoothing.
 
 
-def test_the_labels_of_five_words_are_those_of_pytorch():
-    right, other = label_smoothing.smoothed(5, 0.1)
-    assert (f"{right:.2f}", f"{other:.2f}") == ("0.92", "0.02")
-    assert right + 4 * other == pytest.approx(1)
-    logits, label = torch.randn(1, 5, dtype=torch.float64), torch.tensor([0])
-    wanted = torch.tensor([right, *[other] * 4], dtype=torch.float64)
-    theirs = F.cross_entropy(logits, label, label_smoothing=0.1)
-    assert gap(-(wanted * logits.log_softmax(-1)).sum(), theirs) < 1e-12
-
-
 @pytest.mark.parametrize(("count", "smoothing"), [(5, 0.1), (5, 0.2), (30, 0.1)])
 def test_no_loss_is_below_the_floor(count: int, smoothing: float):
     least, (right, other) = label_smoothing.floor(count, smoothing), label_smoothing.smoothed(count, smoothing)
@@ -322,15 +279,6 @@ def test_noise_replaces_some_words_of_the_targets():
 
 
 # Beam search.
-
-
-def test_the_penalties_are_those_of_the_formula():
-    assert [f"{length_penalty(n, beams.PAPER):.4f}" for n in beams.LENGTHS] == ["1.3587", "1.7329", "2.3544"]
-    table = findings("length-penalty").tables[0]
-    column = table.columns.index("alpha 0.6")
-    by_length = {row[0]: row[column] for row in table.rows}
-    assert [by_length[n] for n in beams.LENGTHS] == [length_penalty(n, 0.6) for n in beams.LENGTHS]
-    assert by_length[1] == 1
 
 
 def test_every_output_is_tried_once():
