@@ -21,9 +21,6 @@ from dragoman.lab.drawing import losses_figure
 from dragoman.lab.tasks import Learned, accuracy, copying, summary
 from dragoman.model.transformer import Transformer
 
-# One-hot vectors or a look-up.
-
-
 # Sinusoids.
 
 

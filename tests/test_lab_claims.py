@@ -444,6 +444,10 @@ def test_a_claim_that_does_not_turn_is_noticed(claim: Claim):
         check_turns(claim, Results(x=1), Results(x=2))
 
 
+def test_a_new_experiment_says_when_its_claims_hold_and_when_not():
+    assert list(EXPERIMENTS) == [name for name in EXPERIMENTS if name in CASES]
+
+
 def test_sentences_have_alternatives_and_numbers():
     claim = Claim("[All|Not all] of [0, 1] are [{x[0]:.1f}|{x[1]:.1f}].", holds=lambda r: r.ok)
     assert claim.verdict(Results(ok=True, x=[1, 2])).sentence == "All of [0, 1] are 1.0."
