@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.packing import Packing
-from dragoman.model.positions import FIRST_PLACES, POSITIONS, Relative, sinusoids, sinusoids_in_halves
+from dragoman.model.positions import FIRST_LENGTH, POSITIONS, Relative, sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
 HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
@@ -174,13 +174,13 @@ def test_wavelengths_grow_geometrically_from_2_pi_to_10000_times_as_much():
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves"])
-@pytest.mark.parametrize("places", [3 * PLACES, FIRST_PLACES + 1])
+@pytest.mark.parametrize("places", [3 * PLACES, FIRST_LENGTH + 1])
 def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
     positions, x = scheme(name), torch.randn(1, places, D_MODEL)
     formula = {"sinusoidal": of_the_paper, "sinusoidal-halves": of_marian}[name]
     assert positions.table.size(0) == 0
     positions.embed(x[:, :3], 0)
-    assert positions.table.size(0) == FIRST_PLACES
+    assert positions.table.size(0) == FIRST_LENGTH
     added = positions.embed(x, 0) - x
     assert gap(added[0], table_of(formula, places, D_MODEL)) <= 1e-12
     assert gap(added[0, 1:], table_of(formula, places, D_MODEL)[:-1]) > 0.1
@@ -189,9 +189,9 @@ def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves", "rotary"])
 def test_a_grown_table_keeps_the_type_of_the_old_one(name):
     positions = scheme(name).float()
-    positions.embed(torch.randn(1, 2 * FIRST_PLACES, D_MODEL), 0)
-    positions.rotate(torch.randn(1, HEADS, 2 * FIRST_PLACES, D_K), 0)
-    assert positions.table.size(0) > FIRST_PLACES
+    positions.embed(torch.randn(1, 2 * FIRST_LENGTH, D_MODEL), 0)
+    positions.rotate(torch.randn(1, HEADS, 2 * FIRST_LENGTH, D_K), 0)
+    assert positions.table.size(0) > FIRST_LENGTH
     assert positions.table.dtype == torch.float32
 
 

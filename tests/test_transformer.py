@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -357,7 +356,7 @@ def test_beams_of_one_source_hold_its_memory_once():
     state = model.start(SOURCE)
     model.step(TARGET[:, :1], state)
     state.select(torch.arange(len(SOURCE)).repeat_interleave(3))
-    assert state.caches[0].seen.key.size(0) == 3 * len(SOURCE)
+    assert state.caches[0].target.key.size(0) == 3 * len(SOURCE)
     assert state.caches[0].memory.key.size(0) == len(SOURCE)
     state.select(torch.tensor([0, 1, 4]))  # two of the first, one of the second: nothing to share evenly
     assert state.caches[0].memory.key.size(0) == 3
@@ -530,13 +529,12 @@ def test_matrices_begin_as_xavier_drew_them():
 class NoteDecoderLayer(DecoderLayer):
     """With the slip of note 001: the second sum adds the input of the layer instead of the first sum."""
 
-    def forward(self, x, target, mask, positions, start, memory, source, cache):
-        rotate = partial(positions.rotate, start=start)
+    def forward(self, x, target, memory, source, cache):
         first, second, third = self.around_attention, self.around_cross_attention, self.around_feed_forward
-        cache.seen = self.attention.project(first.norm(x), target, rotate)
-        cache.memory = self.cross_attention.project(memory, source)
-        y = x + self.attention(first.norm(x), target, cache.seen, mask, rotate)
-        y = x + self.cross_attention(second.norm(y), target, cache.memory, source.mask)
+        keys = self.attention.project(first.norm(x), target.packing, target.rotate)
+        memory = self.cross_attention.project(memory, source.packing)
+        y = x + self.attention(first.norm(x), target.packing, keys, target.mask, target.rotate)
+        y = x + self.cross_attention(second.norm(y), target.packing, memory, source.mask)
         return y + self.feed_forward(third.norm(y))
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.packing import Packing
-from dragoman.model.transformer import Transformer
+from dragoman.model.transformer import TokenContext, Transformer
 
 
 @dataclass
@@ -39,8 +38,8 @@ def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
 
     def keep(outputs: list[Tensor]) -> Callable[[nn.Module, tuple, Tensor], None]:
         def hook(layer: nn.Module, arguments: tuple, output: Tensor) -> None:
-            packing: Packing = arguments[1]
-            outputs.append(packing.unpack(output))
+            context: TokenContext = arguments[1]
+            outputs.append(context.packing.unpack(output))
 
         return hook
 

@@ -16,7 +16,7 @@ from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings,
 from dragoman.lab.tasks import small
 from dragoman.model.attention import causal_mask, decoder_mask, fused, masked_softmax, padding_mask
 from dragoman.model.packing import Packing
-from dragoman.model.transformer import EncoderLayer
+from dragoman.model.transformer import EncoderLayer, TokenContext
 
 PAD = 0
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 0, 0, 0]])
@@ -102,7 +102,7 @@ def training(rows_too: bool, seed: int, ignore: bool = True) -> Training:
     rectangle = Packing.full(ids)
     x = rectangle.pack(model["words"](ids))
     for layer in (model["first"], model["second"]):
-        x = layer(x, rectangle, mask, lambda y: y)
+        x = layer(x, TokenContext(rectangle, mask))
     labels = torch.where(real, (ids * 5) % 12, PAD).flatten()
     loss = F.cross_entropy(model["output"](x), labels, ignore_index=PAD if ignore else -100)
     loss.backward()

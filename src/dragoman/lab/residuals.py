@@ -18,9 +18,8 @@ from dragoman.lab.drawing import by_layer, lines, losses_figure
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary
 from dragoman.model import Model
-from dragoman.model.attention import unrotated
 from dragoman.model.packing import Packing
-from dragoman.model.transformer import EncoderLayer, Residual, Transformer
+from dragoman.model.transformer import EncoderLayer, Residual, TokenContext, Transformer
 
 WITH, WITHOUT = "x + f(x)", "f(x)"
 BARE_WITH, BARE_WITHOUT = "x + f(x), no norm", "f(x), no norm"
@@ -119,7 +118,7 @@ def change_when_silent(kind: str) -> float:
         assert isinstance(layer, EncoderLayer)
         for matrix in (layer.attention.out, layer.feed_forward.out):
             nn.init.zeros_(matrix.weight)
-        y = layer(y, packing, None, unrotated)
+        y = layer(y, TokenContext(packing))
     return float((y - x).abs().max().detach())
 
 

@@ -15,9 +15,9 @@ from dragoman.data.tokenizer import SPECIAL
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, spread
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.tasks import small
-from dragoman.model.attention import Kernel, fused, masked_softmax, unrotated
+from dragoman.model.attention import Kernel, fused, masked_softmax
 from dragoman.model.packing import Packing
-from dragoman.model.transformer import EncoderLayer, Transformer
+from dragoman.model.transformer import EncoderLayer, TokenContext, Transformer
 from dragoman.training.optimizer import adam
 
 LENGTH, VOCABULARY, BATCH = 16, 20, 32  # words of a sentence; special words included; sentences
@@ -80,7 +80,7 @@ def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
     layer.attention.kernel = within(radius)
     x = start = torch.randn(length, CONFIG.d_model, requires_grad=True)
     for count in range(1, most + 1):
-        x = layer(x, packing, None, unrotated)
+        x = layer(x, TokenContext(packing))
         (gradient,) = torch.autograd.grad((x[-1] * torch.randn(x.size(1))).sum(), start, retain_graph=True)
         if bool(gradient[0].abs().sum() > 0):
             return count

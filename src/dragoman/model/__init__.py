@@ -1,4 +1,4 @@
-"""The models, and what the rest of dragoman asks of one."""
+"""The models, and the contract that search, training and inspection rely on."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -13,10 +13,10 @@ from dragoman.model.transformer import Transformer
 
 
 class State(Protocol):
-    """What a model remembers of its hypotheses; row i belongs to hypothesis i."""
+    """What a model keeps of its hypotheses; row i belongs to hypothesis i."""
 
     def select(self, rows: Tensor) -> None:
-        """Go on with hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
 
 
 class Seq2Seq(Protocol):
@@ -31,15 +31,15 @@ Model = Transformer | Recurrent
 
 
 def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0) -> Model:
-    """A fresh model of the kind that `config` describes."""
+    """Return a new model of the kind that `config` describes, with random weights."""
     if isinstance(config, RecurrentConfig):
         return Recurrent(config, vocabulary, target_vocabulary, pad)
     return Transformer(config, vocabulary, target_vocabulary, pad)
 
 
 def outline(config: ModelConfig, vocabulary: int) -> Model:
-    """The same with shapes and without numbers, of any size: nothing is allocated."""
-    with torch.device("meta"), _Undrawn():
+    """Return the same model with shapes but without weights, of any size: nothing is allocated."""
+    with torch.device("meta"), _SkipInit():
         return build(config, vocabulary)
 
 
@@ -48,8 +48,12 @@ def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-class _Undrawn(TorchFunctionMode):
-    """Tensors keep what they have where `torch.nn.init` would draw numbers: that, of no numbers, takes seconds."""
+class _SkipInit(TorchFunctionMode):
+    """Let the functions of `torch.nn.init` return their tensor as it is.
+
+    The first one called for the meta device would make PyTorch import its reference implementations: 6 s.
+    `torch.nn.utils.skip_init` would have to be called for each layer inside of the models.
+    """
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}

@@ -25,26 +25,26 @@ Rotate = Callable[[Tensor], Tensor]
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """Equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
+    """Compute equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
 
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V).
-    Raises ValueError, naming both shapes, where they do not fit.
+    Raise ValueError, naming both shapes, where they do not fit.
     """
     if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
         return explicit(query, key, value, mask, dropout)  # PyTorch's CPU kernel is four times slower for these
-    mask = checked(query, key, value, mask)
+    mask = checked_mask(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
 def explicit(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """The same as `fused`, written as the paper writes it."""
-    mask = checked(query, key, value, mask)
+    """Compute what `fused` does, written as the paper writes it."""
+    mask = checked_mask(query, key, value, mask)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
 
 def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """softmax(Q K^T) V: equation 1 without its division, for comparison."""
+    """Compute softmax(Q K^T) V: equation 1 without its division, for comparison."""
     return fused(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
 
 
@@ -65,14 +65,14 @@ class Additive(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
         """query (B, H, T, K), key (B, H, S, K), value (B, H, S, V) -> (B, H, T, V)."""
-        mask = checked(query, key, value, mask)
+        mask = checked_mask(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)
         return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over keys, the last dimension; the mask acts before it. Rows without any key become zeros."""
+    """Return the softmax over keys, the last dimension, after masking. Rows without any key become zeros."""
     if mask is None:
         return scores.softmax(-1)
     allowed = mask if mask.dtype == torch.bool else mask > -math.inf
@@ -83,8 +83,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def checked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
-    """The mask, as bool or float. Raises ValueError, naming both shapes, where the four do not fit."""
+def checked_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return the mask as bool or float. Raise ValueError, naming both shapes, where the four do not fit."""
     if query.size(-1) != key.size(-1):
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
@@ -103,45 +103,48 @@ def checked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> T
 
 
 def broadcastable(one: torch.Size, other: torch.Size) -> bool:
+    """Return whether each pair of sizes, from the last, is equal or has a 1."""
     return all(1 in (a, b) or a == b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
-# Masks. Real tokens are the ones that are not padding.
+# Masks. Real tokens are those that are not padding.
 
 
 def padding_mask(ids: Tensor, pad: int) -> Tensor:
-    """ids (B, S) -> (B, 1, 1, S): every query may attend to real tokens only."""
+    """Return (B, 1, 1, S) for ids (B, S): every query may attend to real tokens only."""
     return (ids != pad)[:, None, None, :]
 
 
 def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:
-    """(T, S): a query sees the keys up to its own place. With more keys than queries, the queries are the last ones."""
+    """Return (T, S): a query may attend to the keys up to its own position. Where there are more keys than queries, the
+    queries are the last ones.
+    """
     keys = queries if keys is None else keys
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def decoder_mask(ids: Tensor, pad: int) -> Tensor:
-    """ids (B, T) -> (B, 1, T, T): real tokens up to one's own place."""
+    """Return (B, 1, T, T) for ids (B, T): every query may attend to real tokens up to its own position."""
     return padding_mask(ids, pad) & causal_mask(ids.size(1), device=ids.device)
 
 
-ROOM = 32  # places of a buffer at first
+FIRST_CAPACITY = 32  # tokens of a buffer at first
 
 
 class KeyValues:
     """The keys (B, H, S, K) and values (B, H, S, V) that one attention layer has seen so far.
 
-    They are the first S places of two larger buffers (B, room, H, D), so that one more token is written in place
-    instead of copying all that came before it.
+    They fill the first S of two larger buffers (B, capacity, H, D), so that one more token is written into them instead
+    of copying all tokens before it.
     """
 
     def __init__(self, key: Tensor, value: Tensor):
         self.buffers, self.length = [key.transpose(1, 2), value.transpose(1, 2)], key.size(2)
-        self.spare: list[Tensor] = []  # buffers that `select` writes to in its turn: fresh ones cost more than the copy
+        self.spare: list[Tensor] = []  # buffers that `select` writes to in turn: new ones cost more than the copy
 
     @property
     def used(self) -> list[Tensor]:
-        """(B, S, H, D): what is filled of the buffers."""
+        """(B, S, H, D) each: the filled part of the buffers."""
         return [buffer[:, : self.length] for buffer in self.buffers]
 
     @property
@@ -153,13 +156,13 @@ class KeyValues:
         return self.used[1].transpose(1, 2)
 
     def extend(self, new: "KeyValues") -> None:
-        """These, and `new` after them."""
-        end, (rows, room) = self.length + new.length, self.buffers[0].shape[:2]
-        if any(added.requires_grad for added in new.used):  # what a gradient may need cannot be written over
+        """Append `new`."""
+        end, (rows, capacity) = self.length + new.length, self.buffers[0].shape[:2]
+        if any(added.requires_grad for added in new.used):  # autograd may need what is there
             self.buffers = [torch.cat(pair, dim=1) for pair in zip(self.used, new.used, strict=True)]
         else:
-            if end > room:
-                larger = [buffer_like(buffer, rows, max(end, 2 * room, ROOM)) for buffer in self.buffers]
+            if end > capacity:
+                larger = [buffer_like(buffer, rows, max(end, 2 * capacity, FIRST_CAPACITY)) for buffer in self.buffers]
                 for buffer, used in zip(larger, self.used, strict=True):
                     buffer[:, : self.length] = used
                 self.buffers, self.spare = larger, []
@@ -168,21 +171,21 @@ class KeyValues:
         self.length = end
 
     def select(self, rows: Tensor) -> None:
-        """Those of `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep `rows`, in that order; a row may be chosen several times or not at all."""
         if any(used.requires_grad for used in self.used):
             self.buffers = [used[rows] for used in self.used]
             return
-        room = self.buffers[0].size(1)
+        capacity = self.buffers[0].size(1)
         if not self.spare or len(self.spare[0]) < len(rows):
-            self.spare = [buffer_like(buffer, len(rows), room) for buffer in self.buffers]
+            self.spare = [buffer_like(buffer, len(rows), capacity) for buffer in self.buffers]
         chosen = [buffer[: len(rows)] for buffer in self.spare]
         for buffer, used in zip(chosen, self.used, strict=True):
             torch.index_select(used, 0, rows, out=buffer[:, : self.length])
         self.buffers, self.spare = chosen, self.buffers
 
 
-def buffer_like(old: Tensor, rows: int, room: int) -> Tensor:
-    return old.new_empty(rows, room, *old.shape[2:])
+def buffer_like(old: Tensor, rows: int, capacity: int) -> Tensor:
+    return old.new_empty(rows, capacity, *old.shape[2:])
 
 
 def unrotated(x: Tensor) -> Tensor:
@@ -190,7 +193,7 @@ def unrotated(x: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2. All heads are one matrix product; `heads * d_k` need not be d_model."""
+    """Section 3.2.2. All heads are one matmul; `heads * d_k` need not be d_model."""
 
     def __init__(self, d_model: int, config: AttentionConfig):
         super().__init__()
@@ -210,19 +213,19 @@ class MultiHeadAttention(nn.Module):
         return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D
 
     def project(self, x: Tensor, packing: Packing, rotate: Rotate = unrotated) -> KeyValues:
-        """Keys and values of the tokens x (N, M)."""
+        """Return the keys and values of the tokens x (N, M)."""
         return KeyValues(rotate(self.split(self.key(x), packing)), self.split(self.value(x), packing))
 
     def forward(
         self, x: Tensor, packing: Packing, seen: KeyValues, mask: Tensor | None, rotate: Rotate = unrotated
     ) -> Tensor:
-        """Each token of x (N, M) asks the keys and values in `seen` -> (N, M).
+        """Let each token of x (N, M) attend to the keys and values `seen` -> (N, M).
 
-        Where `seen` has fewer rows than x, each of them is shared by as many rows of x, one after the other.
+        Where `seen` has fewer rows than the packing, each is shared by as many neighbouring rows.
         """
         query = rotate(self.split(self.query(x), packing))
         rows, held = query.size(0), seen.key.size(0)
-        if rows > held:  # they ask together: B/n n H T K -> B/n H n*T K
+        if rows > held:  # those that share one are queries of one row: B/n n H T K -> B/n H n*T K
             query = query.unflatten(0, (held, -1)).transpose(1, 2).flatten(2, 3)
         y = self.kernel(query, seen.key, seen.value, mask, self.dropout if self.training else 0.0)
         if rows > held:

@@ -8,8 +8,8 @@ STEPS = 2**16
 
 
 class Dropout(nn.Module):
-    """As nn.Dropout. On a CPU, where drawing the mask costs more than using it, each place draws 16 bits instead of a
-    number of its own; the rate is then a multiple of 1/65,536.
+    """Do as nn.Dropout does. On a CPU, where drawing the mask costs more than applying it, each element draws 16 bits
+    instead of a float; the rate is then a multiple of 1/65,536.
     """
 
     def __init__(self, rate: float):

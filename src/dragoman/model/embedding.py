@@ -14,10 +14,10 @@ def word_matrices(
     pad: int,
     output_bias: bool = False,
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-    """Source embedding, target embedding, and the output that turns vectors into logits.
+    """Return the source embedding, the target embedding, and the output that turns vectors into logits.
 
     `share` says which of them are one matrix: all three, both embeddings, target embedding and output, or none.
-    Embeddings start small enough that an output which shares them starts well, too. Raises UsageError where two
+    Embeddings start small enough for an output that shares them. Raise UsageError where two
     vocabularies of different size should share.
     """
     words = target_vocabulary or vocabulary
@@ -40,7 +40,7 @@ def word_matrices(
 
 
 def embedding(words: int, d_model: int, pad: int) -> nn.Embedding:
-    found = nn.Embedding(words, d_model, padding_idx=pad)
-    nn.init.normal_(found.weight, std=d_model**-0.5)
-    nn.init.zeros_(found.weight[pad].detach())
-    return found
+    vectors = nn.Embedding(words, d_model, padding_idx=pad)
+    nn.init.normal_(vectors.weight, std=d_model**-0.5)
+    nn.init.zeros_(vectors.weight[pad].detach())
+    return vectors

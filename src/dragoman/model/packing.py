@@ -1,10 +1,10 @@
-"""Leaving the padding out of the work.
+"""Keep padding out of the computation.
 
 A batch is a rectangle, sentences are not: the shorter ones are filled up with padding. Everything in a
 Transformer except attention treats tokens one by one, so the layers work on the packed form, the real tokens in one row
 after another, and only attention sees the rectangle.
 
-Shapes: B sentences, T places each, N real tokens among the B * T places.
+Shapes: B sentences, T positions each, N real tokens among the B * T positions.
 """
 
 from typing import Any
@@ -14,35 +14,35 @@ from torch import Tensor
 
 
 class Packing:
-    """Moves tensors between the padded form (B, T, ...) and the packed form (N, ...)."""
+    """Move tensors between the padded form (B, T, ...) and the packed form (N, ...)."""
 
     def __init__(self, real: Tensor):
-        """`real` (B, T), bool: which places hold a token."""
+        """real (B, T), bool: which positions hold a token."""
         self.real = real
-        self.places = None if bool(real.all()) else real.flatten().nonzero().squeeze(1)
+        self.index = None if bool(real.all()) else real.flatten().nonzero().squeeze(1)
 
     @classmethod
     def full(cls, tokens: Tensor) -> "Packing":
-        """Every place of `tokens` (B, T) counts; packing is then a change of view."""
-        packing = cls.__new__(cls)
-        packing.real, packing.places = torch.ones_like(tokens, dtype=torch.bool), None
+        """Return the packing of tokens (B, T) without padding: a change of view."""
+        packing = cls.__new__(cls)  # spares `real.all()`, for which each step of a search would wait for the GPU
+        packing.real, packing.index = torch.ones_like(tokens, dtype=torch.bool), None
         return packing
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, T, ...) -> (N, ...)."""
         x = x.flatten(0, 1)
-        return x if self.places is None else _Pick.apply(x, self.places)
+        return x if self.index is None else _Pick.apply(x, self.index)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(N, ...) -> (B, T, ...), zeros in the padding."""
-        if self.places is not None:
-            x = _Place.apply(x, self.places, self.real.numel())
+        """(N, ...) -> (B, T, ...), with zeros in the padding."""
+        if self.index is not None:
+            x = _Place.apply(x, self.index, self.real.numel())
         return x.unflatten(0, self.real.shape)
 
     @property
     def mask(self) -> Tensor | None:
         """(B, 1, 1, T), True where attention may look; None where it may look everywhere."""
-        return None if self.places is None else self.real[:, None, None, :]
+        return None if self.index is None else self.real[:, None, None, :]
 
     def select(self, rows: Tensor) -> "Packing":
         return Packing(self.real[rows])
@@ -54,24 +54,24 @@ class Packing:
 
 class _Pick(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
         ctx.rows = x.size(0)
-        return x.index_select(0, places)
+        return x.index_select(0, index)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors
-        return _Place.apply(grad, places, ctx.rows), None
+        (index,) = ctx.saved_tensors
+        return _Place.apply(grad, index, ctx.rows), None
 
 
 class _Place(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, places: Tensor, rows: int) -> Tensor:
-        ctx.save_for_backward(places)
-        return x.new_zeros(rows, *x.shape[1:]).index_copy_(0, places, x)
+    def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(index)
+        return x.new_zeros(rows, *x.shape[1:]).index_copy_(0, index, x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (places,) = ctx.saved_tensors
-        return _Pick.apply(grad, places), None, None
+        (index,) = ctx.saved_tensors
+        return _Pick.apply(grad, index), None, None

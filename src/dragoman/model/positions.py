@@ -1,4 +1,4 @@
-"""How a Transformer knows word order (section 3.5): several answers behind one interface.
+"""How a Transformer knows word order (section 3.5): several schemes behind one interface.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, M d_model.
 """
@@ -8,34 +8,34 @@ import math
 import torch
 from torch import Tensor, nn
 
-FIRST_PLACES = 1024  # of a table that is a formula; it grows when a longer sentence comes
+FIRST_LENGTH = 1024  # of a table that is computed; it grows when a longer sentence comes
 
 
 class Positions(nn.Module):
-    """No position information; each scheme overrides one or two of the four hooks."""
+    """No position information. A scheme overrides one or two of the four hooks and is entered in POSITIONS."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__()
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        """Change the embeddings (B, T, M) of the tokens number start, start + 1, ..."""
+        """Change the embeddings (B, T, M) of the tokens at positions start, start + 1, ..."""
         return x
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Change the queries or keys (B, H, T, D) of the tokens number start, start + 1, ..."""
+        """Change the queries or keys (B, H, T, D) of the tokens at positions start, start + 1, ..."""
         return x
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
-        """The same for attention over the source: queries of the target's tokens, keys of the source's, from 0."""
+        """Do so in attention over the source: to queries of target tokens, or to keys of source tokens from 0."""
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
-        """Scores (H, T, S) to add before the softmax, for the queries number start, start + 1, ..."""
+        """Return scores (H, T, S) to add before the softmax, for the queries at positions start, start + 1, ..."""
         return None
 
 
 def sinusoids(length: int, size: int) -> Tensor:
-    """The table (length, size) of section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/size)), PE(pos, 2i+1) = cos(same)."""
+    """Return the table (length, size) of section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/size)), PE(pos, 2i+1) = cos."""
     position = torch.arange(length, dtype=torch.float64)[:, None]
     angle = position * torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * (-math.log(10000.0) / size))
     table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
@@ -43,7 +43,7 @@ def sinusoids(length: int, size: int) -> Tensor:
 
 
 def sinusoids_in_halves(length: int, size: int) -> Tensor:
-    """As Marian lays it out: all sines, then all cosines, wavelengths spread over size/2 - 1 steps."""
+    """Return the table as Marian lays it out: all sines, then all cosines, wavelengths spread over size/2 - 1 steps."""
     half = (size + 1) // 2
     position = torch.arange(length, dtype=torch.float64)[:, None]
     step = math.log(10000.0) / max(half - 1, 1)
@@ -52,7 +52,7 @@ def sinusoids_in_halves(length: int, size: int) -> Tensor:
 
 
 class Table(Positions):
-    """A table that is a formula: computed when it is first needed, and again when a longer sentence comes."""
+    """A table that a formula gives: computed when it is first needed, and again when a longer sentence comes."""
 
     table: Tensor
     formula = staticmethod(sinusoids)
@@ -61,10 +61,10 @@ class Table(Positions):
         nn.Module.__init__(self)
         self.register_buffer("table", torch.empty(0, size), persistent=False)
 
-    def places(self, start: int, end: int) -> Tensor:
-        """(end - start, size)"""
+    def rows(self, start: int, end: int) -> Tensor:
+        """Return (end - start, size): the vectors of positions start to end - 1."""
         if end > self.table.size(0):
-            longer = FIRST_PLACES if end <= FIRST_PLACES else 2 * end
+            longer = FIRST_LENGTH if end <= FIRST_LENGTH else 2 * end
             with torch.inference_mode(False):  # the table outlives a search that made it grow
                 self.table = self.formula(longer, self.table.size(1)).to(self.table)
         return self.table[start:end]
@@ -77,7 +77,7 @@ class Sinusoidal(Table):
         super().__init__(d_model)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        return x + self.places(start, start + x.size(1))
+        return x + self.rows(start, start + x.size(1))
 
 
 class SinusoidalHalves(Sinusoidal):
@@ -85,7 +85,7 @@ class SinusoidalHalves(Sinusoidal):
 
 
 class Learned(Positions):
-    """One learned vector per place, added to the embeddings (Table 3, row E). Raises past max_length."""
+    """One learned vector per position, added to the embeddings (Table 3, row E). Raises ValueError past max_length."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)
@@ -93,14 +93,14 @@ class Learned(Positions):
         nn.init.normal_(self.table.weight, std=d_model**-0.5)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        end, places = start + x.size(1), self.table.num_embeddings
-        if end > places:
-            raise ValueError(f"{end} tokens, but the learned positions end at {places} (max_length)")
+        end, max_length = start + x.size(1), self.table.num_embeddings
+        if end > max_length:
+            raise ValueError(f"{end} tokens, but the learned positions end at {max_length} (max_length)")
         return x + self.table.weight[start:end]
 
 
 class Rotary(Table):
-    """Turns queries and keys by an angle that grows with the place, so that scores depend on distances (RoPE)."""
+    """Rotate queries and keys by an angle that grows with the position: scores depend on distances (RoPE)."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         if d_k % 2:
@@ -108,16 +108,18 @@ class Rotary(Table):
         super().__init__(d_k)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        kind = torch.promote_types(self.table.dtype, torch.float32)  # 16 bits are too few for angles
-        sin, cos = self.places(start, start + x.size(2)).to(kind).unflatten(-1, (-1, 2)).unbind(-1)
-        # Pairs as complex numbers: one product turns them, several times as fast as four of their parts.
+        kind = torch.promote_types(self.table.dtype, torch.float32)  # 16 bits are too coarse for angles
+        sin, cos = self.rows(start, start + x.size(2)).to(kind).unflatten(-1, (-1, 2)).unbind(-1)
+        # Pairs as complex numbers: one multiplication rotates them, several times as fast as four of their parts.
         pairs = torch.view_as_complex(x.to(kind).unflatten(-1, (-1, 2)))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
 
 
 class RotaryAcross(Rotary):
-    """Turns the queries and keys of attention over the source, too: a head can look a distance ahead or back, and for
-    the beginning of a target near the beginning of its source, before it knows any word. Learns sooner.
+    """Rotate queries and keys in attention over the source, too.
+
+    A head can then attend at a fixed distance, and to the beginning of the source for the beginning of the target,
+    before it knows any word. Learns sooner.
     """
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
@@ -125,7 +127,7 @@ class RotaryAcross(Rotary):
 
 
 class Relative(Positions):
-    """One learned score per head and distance, the same in all layers; beyond `reach` all distances count as one."""
+    """Add a learned score per head and distance, the same in all layers; all distances beyond `reach` share one."""
 
     reach = 32
 

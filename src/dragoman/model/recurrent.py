@@ -1,6 +1,6 @@
-"""The baselines the paper beat: recurrent encoder-decoders, with a fixed context vector or with attention.
+"""The baselines that the paper beat: recurrent encoder-decoders, with a fixed context vector or with attention.
 
-They keep the Transformer's contract, start / step / select, so the same training, search and inspection serve them.
+They have the contract of the Transformer, start / step / select: training, search and inspection are the same.
 
 Shapes: B sentences, S source tokens, T target tokens, M d_model, L layers, D directions, V target vocabulary.
 """
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class PlainRNN(nn.Module):
-    """h_t = activation(x_t W_x + h_(t-1) W_h + b), one direction, one layer; padding leaves the state as it is."""
+    """h_t = activation(x_t W_x + h_(t-1) W_h + b), one direction, one layer; padding does not change the state."""
 
     def __init__(self, inputs: int, size: int, activation: str, backward: bool = False):
         super().__init__()
@@ -106,7 +106,7 @@ class Recurrence(nn.Module):
 
 
 class GlobalAttention(nn.Module):
-    """The decoder's state asks all encoder states: a weighted mean of them is its context."""
+    """The decoder's state attends to all encoder states: a weighted mean of them is its context."""
 
     def __init__(self, d_model: int, score: str):
         super().__init__()
@@ -141,7 +141,7 @@ class State:
 
 
 class Recurrent(nn.Module):
-    """Token ids in, logits out, as the Transformer does it. Arguments as there."""
+    """Token ids in, logits out. Same arguments as `Transformer`."""
 
     def __init__(self, config: RecurrentConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
         super().__init__()
@@ -159,7 +159,7 @@ class Recurrent(nn.Module):
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
 
     def start(self, source: Tensor) -> State:
-        """Encode the source ids (B, S). The decoder begins where the encoder ended."""
+        """Encode the source ids (B, S). The decoder begins with the last state of the encoder."""
         real = source != self.pad
         x = self.embed(source, self.source_embedding)
         memory, hidden = self.encoder(x, real, self.encoder.zero(x))
@@ -170,12 +170,12 @@ class Recurrent(nn.Module):
         return State(memory, keys, padding_mask(source, self.pad), hidden)
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) after each of the tokens (B, T); with `real` (B, T) of the real places alone: (N, V)."""
+        """Return logits (B, T, V) after each token (B, T); with `real` (B, T) those of the real ones alone: (N, V)."""
         logits = self.output(self.vectors(tokens, state, real))
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """What `step` turns into logits: vectors (N, M) of the real tokens."""
+        """Return what `step` turns into logits: vectors (N, M) of the real tokens."""
         states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
         if self.attention is not None:
             context = self.attention(states, state.keys, state.memory, state.mask)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
-from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask
+from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask, unrotated
 from dragoman.model.dropout import Dropout
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class FeedForward(nn.Module):
-    """Section 3.3, equation 2: the same two matrices at every place."""
+    """Section 3.3, equation 2: the same two matrices at every position."""
 
     def __init__(self, d_model: int, config: FeedForwardConfig):
         super().__init__()
@@ -53,6 +53,22 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
+@dataclass(frozen=True)
+class TokenContext:
+    """What a stack of layers needs to know of the tokens of one call, besides their vectors."""
+
+    packing: Packing
+    mask: Tensor | None = None  # broadcastable to (B, H, queries, tokens): which of them each query may attend to
+    rotate: Rotate = unrotated  # for queries and keys of self-attention
+    rotate_across: Rotate = unrotated  # for queries (target) or keys (source) of attention over the source
+
+    @classmethod
+    def of(cls, packing: Packing, mask: Tensor | None, positions: Positions, start: int = 0) -> "TokenContext":
+        """start: position of the first token."""
+        rotate, rotate_across = partial(positions.rotate, start=start), partial(positions.rotate_across, start=start)
+        return cls(packing, mask, rotate, rotate_across)
+
+
 class EncoderLayer(nn.Module):
     """Figure 1, left."""
 
@@ -63,22 +79,31 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(config)
         self.around_feed_forward = Residual(config)
 
-    def forward(self, x: Tensor, source: Packing, mask: Tensor | None, rotate: Rotate) -> Tensor:
+    def forward(self, x: Tensor, source: TokenContext) -> Tensor:
         """x (N, M) -> (N, M)."""
 
-        def look_around(y: Tensor) -> Tensor:
-            return self.attention(y, source, self.attention.project(y, source, rotate), mask, rotate)
+        def attend_to_source(y: Tensor) -> Tensor:
+            keys = self.attention.project(y, source.packing, source.rotate)
+            return self.attention(y, source.packing, keys, source.mask, source.rotate)
 
-        x = self.around_attention(x, look_around)
+        x = self.around_attention(x, attend_to_source)
         return self.around_feed_forward(x, self.feed_forward)
 
 
 @dataclass
 class Cache:
-    """What one decoder layer remembers: keys and values of the target so far, and of the memory."""
+    """The keys and values that one decoder layer keeps: of the target so far, and of the encoder's output."""
 
-    seen: KeyValues | None = None
+    target: KeyValues | None = None
     memory: KeyValues | None = None
+
+    def extend(self, new: KeyValues) -> KeyValues:
+        """Add those of the new target tokens; return those of all."""
+        if self.target:
+            self.target.extend(new)
+        else:
+            self.target = new
+        return self.target
 
 
 class DecoderLayer(nn.Module):
@@ -94,47 +119,33 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = Residual(config)
 
     def forward(
-        self,
-        x: Tensor,
-        target: Packing,
-        mask: Tensor | None,
-        positions: Positions,
-        start: int,
-        memory: Tensor | None,
-        source: Packing,
-        cache: Cache,
+        self, x: Tensor, target: TokenContext, memory: Tensor | None, source: TokenContext, cache: Cache
     ) -> Tensor:
-        """x (N, M) of the target, from token number `start` on, and memory (N', M) of the source -> (N, M).
+        """x (N, M) of the new target tokens -> (N, M).
 
-        The cache then holds the new tokens, and the memory, which is not asked for again.
+        The cache then has their keys and values, and those of the memory (N', M); from then on that is None.
         """
-        rotate, across = partial(positions.rotate, start=start), partial(positions.rotate_across, start=start)
 
-        def look_back(y: Tensor) -> Tensor:
-            new = self.attention.project(y, target, rotate)
-            if cache.seen:
-                cache.seen.extend(new)
-            else:
-                cache.seen = new
-            return self.attention(y, target, cache.seen, mask, rotate)
+        def attend_to_target(y: Tensor) -> Tensor:
+            keys = cache.extend(self.attention.project(y, target.packing, target.rotate))
+            return self.attention(y, target.packing, keys, target.mask, target.rotate)
 
-        def look_across(y: Tensor) -> Tensor:
+        def attend_to_source(y: Tensor) -> Tensor:
             if memory is not None:
-                cache.memory = self.cross_attention.project(memory, source, partial(positions.rotate_across, start=0))
+                cache.memory = self.cross_attention.project(memory, source.packing, source.rotate_across)
             assert cache.memory is not None
-            return self.cross_attention(y, target, cache.memory, source.mask, across)
+            return self.cross_attention(y, target.packing, cache.memory, source.mask, target.rotate_across)
 
-        x = self.around_attention(x, look_back)
-        x = self.around_cross_attention(x, look_across)
+        x = self.around_attention(x, attend_to_target)
+        x = self.around_cross_attention(x, attend_to_source)
         return self.around_feed_forward(x, self.feed_forward)
 
 
 @dataclass
 class State:
-    """Everything that decoding one more token needs.
+    """Everything that decoding one more token needs; row i belongs to hypothesis i.
 
-    Row i belongs to hypothesis i. Hypotheses of one source that stand together share its memory: of that there is one
-    row for each `shared` hypotheses.
+    Neighbouring hypotheses of one source share its memory: that has one row for each `shared` hypotheses.
     """
 
     memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
@@ -144,10 +155,10 @@ class State:
     shared: int = 1
 
     def select(self, rows: Tensor) -> None:
-        """Go on with hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
         for cache in self.caches:
-            if cache.seen:
-                cache.seen.select(rows)
+            if cache.target:
+                cache.target.select(rows)
         sources, counts = (rows // self.shared).unique_consecutive(return_counts=True)
         if len(rows) and bool((counts == counts[0]).all()):
             self.shared = int(counts[0])
@@ -166,8 +177,8 @@ class State:
 class Transformer(nn.Module):
     """Token ids in, logits out. `forward(source, target)` is `step(target, start(source))`: training is one long step.
 
-    vocabulary: number of source words; target_vocabulary: of target words, default: the two languages share one
-    vocabulary; pad: the id that fills up shorter sentences.
+    vocabulary: size of the source vocabulary; target_vocabulary: of the target's, by default the same; pad: the id that
+    fills up shorter sentences.
     """
 
     def __init__(self, config: TransformerConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
@@ -206,44 +217,46 @@ class Transformer(nn.Module):
         """Encode the source ids (B, S); the state has no target yet."""
         packing, positions = Packing(source != self.pad), self.encoder_positions
         mask = with_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
+        context = TokenContext.of(packing, mask, positions)
         x = self.embed(source, packing, self.source_embedding, positions, 0)
         for layer in self.encoder:
-            x = layer(x, packing, mask, partial(positions.rotate, start=0))
+            x = layer(x, context)
         return State(self.encoder_norm(x), packing, [Cache() for _ in self.decoder])
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) after each of the tokens (B, T), which the state then remembers.
+        """Return logits (B, T, V) after each of the tokens (B, T), which are then part of the state.
 
-        With `real` (B, T), bool, the tokens are a whole target, padded: the places that are not real are neither
-        computed nor attended to, and the logits are those of the real places alone, in order: (N, V).
+        With `real` (B, T), bool, the tokens are a whole target, padded: the positions that are not real are neither
+        computed nor attended to, and the logits are those of the real positions alone, in order: (N, V).
         """
         logits = self.output(self.vectors(tokens, state, real))
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """What `step` turns into logits: the decoder's last vectors (N, M) of the real tokens."""
-        start, new = state.length, tokens.size(1)
-        target = Packing.full(tokens) if real is None else Packing(real)
-        positions = self.decoder_positions
+        """Return what `step` turns into logits: the decoder's last vectors (N, M) of the real tokens."""
+        start, new, positions = state.length, tokens.size(1), self.decoder_positions
         if real is not None and start:
-            raise ValueError(f"real places are for a whole target, not for what follows {start} tokens")
+            raise ValueError(f"real positions are for a whole target, not for what follows {start} tokens")
+        packing = Packing.full(tokens) if real is None else Packing(real)
         mask = None if new == 1 else causal_mask(new, start + new, tokens.device)
-        if target.mask is not None:
-            mask = target.mask if mask is None else mask & target.mask
+        if packing.mask is not None:
+            mask = packing.mask if mask is None else mask & packing.mask
         mask = with_bias(mask, positions.bias(start, new, start + new))
-        x = self.embed(tokens, target, self.target_embedding, positions, start)
+        target = TokenContext.of(packing, mask, positions, start)
+        source = TokenContext.of(state.source, state.source.mask, positions)
+        x = self.embed(tokens, packing, self.target_embedding, positions, start)
         for layer, cache in zip(self.decoder, state.caches, strict=True):
-            x = layer(x, target, mask, positions, start, state.memory, state.source, cache)
+            x = layer(x, target, state.memory, source, cache)
         state.length, state.memory = start + new, None
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
-        """source (B, S) and target (B, T), which begins with the start token -> logits, as `step` gives them."""
+        """source (B, S) and target (B, T), which begins with BOS -> logits, as `step` returns them."""
         return self.step(target, self.start(source), real)
 
 
 def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """A bool mask and scores to add (relative positions) as one float mask."""
+    """Return a bool mask and scores to add (relative positions) as one float mask."""
     if bias is None or mask is None:
         return mask if bias is None else bias
     return torch.where(mask, bias, -math.inf)
