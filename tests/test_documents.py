@@ -1,4 +1,4 @@
-"""Documents: with their own texts in their places they are the same bytes; with others, only the texts are others."""
+"""Documents: with their own texts they are the same bytes; with others, only the texts differ."""
 
 import contextlib
 import json
@@ -218,16 +218,17 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
 
 
 @settings(max_examples=300, deadline=None)
-@given(data=broken, suffix=st.sampled_from(SUFFIXES))
-@example(b'<a title="x>', ".html")
-@example(b"\xff\xfe<\x00", ".html")
-@example(b"- - - a\n\t|b\n", ".md")
-@example(b'["\\ud800", "a"]', ".json")
-@example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po")
-def test_any_bytes_come_back(data: bytes, suffix: str):
+@given(data=broken, suffix=st.sampled_from(SUFFIXES), answer=answers)
+@example(b'<a title="x>', ".html", "a")
+@example(b"\xff\xfe<\x00", ".html", "a")
+@example(b"- - - a\n\t|b\n", ".md", "a")
+@example(b'["\\ud800", "a"]', ".json", "a")
+@example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po", "a")
+def test_any_bytes_come_back_and_take_any_translation(data: bytes, suffix: str, answer: str):
     document = read_document(data, suffix)
     assert document.fill(document.texts) == data
     assert all(text == text.strip() and any(map(str.isalpha, text)) for text in document.texts)
+    document.fill([answer] * len(document.texts))
 
 
 @formats
@@ -268,10 +269,9 @@ def test_the_texts_are_those_that_a_reader_sees(suffix: str):
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):
     data = FIXTURES[suffix].replace("\n", end).encode()
-    document = read_document(data, suffix)
-    again = read_document(document.fill([loud(text) for text in document.texts]), suffix)
-    assert [text.lower() for text in again.texts] == [text.lower() for text in document.texts]
-    assert again.texts != document.texts
+    before, after = (read_document(document, suffix).texts for document in (data, translated(data, suffix)))
+    assert [text.lower() for text in after] == [text.lower() for text in before]
+    assert after != before
 
 
 class Page(HTMLParser):
@@ -329,11 +329,6 @@ def structure(data: bytes, suffix: str) -> object:
     return [line for line, after in pairwise(lines) if "-->" in line + after or not line.strip()]
 
 
-@formats
-def test_structure_is_the_same_after_translation(suffix: str):
-    assert structure(translated(fixture(suffix), suffix), suffix) == structure(fixture(suffix), suffix)
-
-
 @settings(max_examples=150, deadline=None)
 @given(suffix=st.sampled_from(sorted(FIXTURES)), given=st.lists(answers, min_size=1, max_size=5))
 @example(".html", ["</p><script>x</script>"])
@@ -349,22 +344,16 @@ def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list
     document = read_document(fixture(suffix), suffix)
     filled = document.fill([given[index % len(given)] for index in range(len(document.texts))])
     assert structure(filled, suffix) == structure(fixture(suffix), suffix)
+    assert structure(translated(fixture(suffix), suffix), suffix) == structure(fixture(suffix), suffix)
 
 
 @pytest.mark.parametrize(
     ("suffix", "answer"),
     [
-        (".txt", "a\nb\r\n"),
-        (".html", "<b>"),
-        (".html", "</p><p>"),
-        (".md", "**a** `b`"),
-        (".md", "\n\n# a"),
-        (".srt", "a\n\nb"),
-        (".vtt", "\n\n1:00 --> 2:00\n"),
-        (".po", 'a"\n#~ msgid "b'),
-        (".json", 'a", "b'),
+        (".txt", "a\nb\r\n"), (".html", "<b>"), (".html", "</p><p>"), (".md", "**a** `b`"), (".md", "\n\n# a"),
+        (".srt", "a\n\nb"), (".vtt", "\n\n1:00 --> 2:00\n"), (".po", 'a"\n#~ msgid "b'), (".json", 'a", "b'),
     ],
-)
+)  # fmt: skip
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
     """The control for the tests above."""
     document = read_document(fixture(suffix), suffix)
@@ -372,13 +361,6 @@ def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: st
     put = document.original[: passage.start + 1] + answer + document.original[passage.end - 1 :]
     with contextlib.suppress(ValueError, OSError):  # it is not even that format any more
         assert structure(put.encode(), suffix) != structure(fixture(suffix), suffix)
-
-
-@settings(max_examples=200, deadline=None)
-@given(data=broken, suffix=st.sampled_from(SUFFIXES), given=answers)
-def test_any_bytes_take_any_translation(data: bytes, suffix: str, given: str):
-    document = read_document(data, suffix)
-    document.fill([given] * len(document.texts))
 
 
 @formats
@@ -404,7 +386,7 @@ def test_what_a_declared_encoding_cannot_write_becomes_a_reference_or_an_error()
         translated(catalogue, ".po", lambda text: "한")
 
 
-def test_texts_with_bytes_that_are_no_characters_are_left_and_told():
+def test_texts_with_undecodable_bytes_are_left_and_reported():
     document = read_document(b"one\ntw\xff\xfeo\nthree\nfo\xffur\n", ".txt")
     assert document.texts == ["one", "three"]
     assert [(skipped.line, "2 text(s)" in skipped.reason) for skipped in document.skipped] == [(2, True)]
@@ -449,15 +431,12 @@ def test_tokens_are_all_of_the_page(data: bytes):
 @pytest.mark.parametrize(
     ("answer", "written"),
     [
-        ("Hallo <b>Welt</b>", "Hallo <b>Welt</b>"),
-        ("<b>Welt</b>, hallo", "<b>Welt</b>, hallo"),
+        ("Hallo <b>Welt</b>", "Hallo <b>Welt</b>"), ("<b>Welt</b>, hallo", "<b>Welt</b>, hallo"),
         ("Hallo <i>Welt</i> & <b>co</b>", "Hallo &lt;i&gt;Welt&lt;/i&gt; &amp; <b>co</b>"),
-        ("<b>a</b> <b>b</b>", "<b>a</b> &lt;b&gt;b&lt;/b&gt;"),
-        ("Hallo Welt", "Hallo Welt<b></b>"),
-        ("Hallo </b>Welt<b>", "Hallo Welt<b></b>"),
-        ("Hallo <B>Welt</B>", "Hallo &lt;B&gt;Welt&lt;/B&gt;<b></b>"),
+        ("<b>a</b> <b>b</b>", "<b>a</b> &lt;b&gt;b&lt;/b&gt;"), ("Hallo Welt", "Hallo Welt<b></b>"),
+        ("Hallo </b>Welt<b>", "Hallo Welt<b></b>"), ("Hallo <B>Welt</B>", "Hallo &lt;B&gt;Welt&lt;/B&gt;<b></b>"),
     ],
-)
+)  # fmt: skip
 def test_tags_of_the_text_stay_tags_and_all_others_are_words(answer: str, written: str):
     assert translated(b"<p>Hello <b>world</b></p>", ".html", lambda text: answer) == f"<p>{written}</p>".encode()
 
@@ -478,21 +457,15 @@ def test_attributes_inside_a_sentence_are_texts_of_their_own():
 @pytest.mark.parametrize(
     ("page", "texts"),
     [
-        ("<p translate=no>a<p>b", ["b"]),
-        ("<div translate=no><div>a</div>b</div>c", ["c"]),
-        ("<div translate=no>a<p translate=yes>b</p>c</div>d", ["b", "d"]),
-        ("<ul><li translate=no>a<li>b</ul>", ["b"]),
-        ("<pre>a</pre><code>b</code><kbd>c</kbd>d", ["d"]),
-        ("<title>a <b>b</b></title>c", ["a <b>b</b>", "c"]),
-        ("a</nothing>b", ["a</nothing>b"]),
-        ("<!-- <p>a</p> -->b<!-->c<!--d", ['b<x id="1"/>c']),
-        ("<?php echo '<b>' . $a->b ?>a", ["a"]),
-        ("<script>a</script >b<style>c", ["b"]),
-        ("a < b, c &lt;d&gt;", ["a < b, c <d>"]),
-        ("<p>a\n\t b&nbsp;c&nbsp;</p>", ["a b\xa0c"]),
+        ("<p translate=no>a<p>b", ["b"]), ("<div translate=no><div>a</div>b</div>c", ["c"]),
+        ("<div translate=no>a<p translate=yes>b</p>c</div>d", ["b", "d"]), ("<ul><li translate=no>a<li>b</ul>", ["b"]),
+        ("<pre>a</pre><code>b</code><kbd>c</kbd>d", ["d"]), ("<title>a <b>b</b></title>c", ["a <b>b</b>", "c"]),
+        ("a</nothing>b", ["a</nothing>b"]), ("<!-- <p>a</p> -->b<!-->c<!--d", ['b<x id="1"/>c']),
+        ("<?php echo '<b>' . $a->b ?>a", ["a"]), ("<script>a</script >b<style>c", ["b"]),
+        ("a < b, c &lt;d&gt;", ["a < b, c <d>"]), ("<p>a\n\t b&nbsp;c&nbsp;</p>", ["a b\xa0c"]),
         ('<a title="x>y">a</a> b', ['<a id="1">a</a> b', "x>y"]),
     ],
-)
+)  # fmt: skip
 def test_what_is_text_in_a_page(page: str, texts: list[str]):
     assert read_document(page.encode(), ".html").texts == texts
 
@@ -503,20 +476,16 @@ def test_what_is_text_in_a_page(page: str, texts: list[str]):
 @pytest.mark.parametrize(
     ("text", "answer", "written"),
     [
-        ("a *b* c", "X <em>y</em> z", "X *y* z"),
+        ("a *b* c", "X <em>y</em> z", "X *y* z"), ("a **b** c", "no tags", "a **b** c"),
         ("a **b**c", "<strong>\u201cx\u201d</strong>y", "<strong>\u201cx\u201d</strong>y"),
-        ("a **b** c", "no tags", "a **b** c"),
-        ("see [b](c)", "<a>y</a> x", "[y](c) x"),
-        ("see [b]\n\n[b]: c", "x <a>y</a>", "x [y][b]\n\n[b]: c"),
+        ("see [b](c)", "<a>y</a> x", "[y](c) x"), ("see [b]\n\n[b]: c", "x <a>y</a>", "x [y][b]\n\n[b]: c"),
         ("a", "1. x * y_z [w] <v> `u`", "1\\. x \\* y_z \\[w\\] \\<v> \\`u\\`"),
-        ("a\n===", "# x", "\\# x\n==="),
-        ("a [^1] b", 'x <x id="1"/> y', "x [^1] y"),
-        ("> a\n> b", "x y", "> x y"),
+        ("a\n===", "# x", "\\# x\n==="), ("> a\n> b", "x y", "> x y"),
+        ("a [^1] b", 'x <x id="1"/> y', "x [^1] y"), ("a <http://b.c> d", 'x <x id="1"/>', "x <http://b.c>"),
         ("a `b  c`\n d [e](f\n'g')", "x `b c` <a>y</a>", "x `b  c` [y](f 'g')"),
-        ("a <http://b.c> d", 'x <x id="1"/>', "x <http://b.c>"),
         ("|a|b|\n|-|-|\n|c|d \\| e|", "x | y", "|x \\| y|x \\| y|\n|-|-|\n|x \\| y|x \\| y|"),
     ],
-)
+)  # fmt: skip
 def test_translations_are_written_as_markdown(text: str, answer: str, written: str):
     assert translated(text.encode(), ".md", lambda _: answer) == written.encode()
 
@@ -527,14 +496,11 @@ def test_translations_are_written_as_markdown(text: str, answer: str, written: s
 @pytest.mark.parametrize(
     ("text", "count", "lines"),
     [
-        ("one two three four", 2, ["one two", "three four"]),
+        ("one two three four", 2, ["one two", "three four"]), ("你好世界。再见", 2, ["你好世", "界。再见"]),
         ("<i>one two</i> three four", 2, ["<i>one two</i>", "three four"]),
         ("one two three four five six", 3, ["one two", "three four", "five six"]),
-        ("one", 2, ["one"]),
-        ("你好世界。再见", 2, ["你好世", "界。再见"]),
-        ("one two", 1, ["one two"]),
     ],
-)
+)  # fmt: skip
 def test_a_cue_has_lines_of_similar_length(text: str, count: int, lines: list[str]):
     assert wrapped(text, count) == lines
 
@@ -592,7 +558,7 @@ def test_real_catalogues_lack_nothing_after_translation():
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', ["b"], 0),
     ],
 )
-def test_messages_that_cannot_be_read_are_left_and_told(catalogue: str, texts: list[str], line: int):
+def test_unreadable_messages_are_left_and_reported(catalogue: str, texts: list[str], line: int):
     document = read_document(catalogue.encode(), ".po")
     assert document.texts == texts
     assert [skipped.line for skipped in document.skipped] == [line] * bool(line)
@@ -635,7 +601,7 @@ def test_strings_are_those_that_the_library_reads(value: object, indent: int | s
 @example('{"a" 1}')
 @example("[" * 99_999)
 @example('{"a":' * 9_999 + "1" + "}" * 9_999)
-def test_what_is_no_json_is_left_and_told(text: str):
+def test_invalid_json_is_left_and_reported(text: str):
     try:
         json.loads(text)
         whole = True
