@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 import regex
@@ -81,6 +80,7 @@ def test_pieces_are_whole_sentences_and_as_few_as_possible(parts: list[str], len
     assert split_sentences(text) == parts
     assert [part for piece in found for part in split_sentences(piece)] == parts
     assert len(found) == fewest([len(part) for part in parts], length)
+    assert fewest([3, 3, 3], 6) == 2 < 3  # the control: fewer than one for each sentence
 
 
 def fewest(lengths: list[int], most: int) -> int:
@@ -91,19 +91,11 @@ def fewest(lengths: list[int], most: int) -> int:
     return best[-1]
 
 
-def test_one_sentence_a_piece_is_not_the_fewest():
-    """The control for the test above."""
-    assert fewest([3, 3, 3], 6) == 2 < 3
-
-
-def test_a_text_that_fits_is_one_piece_and_an_empty_one_is_none():
-    assert split_to_fit("One. Two.", at_most(9)) == ["One. Two."]
-    assert split_to_fit("", at_most(9)) == []
-
-
 @pytest.mark.parametrize(
     ("text", "length", "expected"),
     [
+        ("", 9, []),
+        ("One. Two.", 9, ["One. Two."]),
         ("Short. When it rains, we stay, and read.", 16, ["Short. ", "When it rains, ", "we stay, ", "and read."]),
         ("天気が悪いので、家で本を読む。終わり。", 10, ["天気が悪いので、", "家で本を読む。", "終わり。"]),
         ("one two three four", 9, ["one two ", "three ", "four"]),
@@ -112,14 +104,11 @@ def test_a_text_that_fits_is_one_piece_and_an_empty_one_is_none():
         ("👩\u200d👧👩\u200d👧", 5, ["👩\u200d👧", "👩\u200d👧"]),
         ("🇰🇷🇩🇪", 3, ["🇰🇷", "🇩🇪"]),
         ("e\u0301\u0302", 1, ["e", "\u0301", "\u0302"]),
+        ("ab", 0, ["a", "b"]),  # a character that does not fit stays
     ],
 )
 def test_what_does_not_fit_is_cut_at_clauses_then_words_then_characters(text: str, length: int, expected: list[str]):
     assert split_to_fit(text, at_most(length)) == expected
-
-
-def test_a_character_that_does_not_fit_stays():
-    assert split_to_fit("ab", lambda text: False) == ["a", "b"]
 
 
 @pytest.mark.parametrize("unit", ["It is so. ", "word ", "x", "clause, ", "漢。", "e\u0301"])
@@ -134,35 +123,16 @@ def test_few_characters_are_asked_about(unit: str):
     split_to_fit(text, fits)
     assert sum(asked) < 20 * len(text)
     assert len(asked) < 20 * len(text) / 500 + 20
+    assert sum(range(10, 501, 10)) > 20 * 500  # the control: for a piece that grows by a sentence at a time
 
 
-def test_adding_a_sentence_at_a_time_would_ask_about_many():
-    """The control for the test above."""
-    ends = range(0, 501, 10)
-    assert sum(end for _, end in pairwise(ends)) > 20 * 500
+NONSENSE = [
+    ".", '."', ".)", "A. ", "\n ", "🇩🇪", "e\u0301", "\u0301", "👩\u200d", ",", " ", "?\u00a0", "。」", "!“", "1.",
+    "Mr. 5",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        ".",
-        '."',
-        ".)",
-        "A. ",
-        "\n ",
-        "🇩🇪",
-        "e\u0301",
-        "\u0301",
-        "👩\u200d",
-        ",",
-        " ",
-        "?\u00a0",
-        "。」",
-        "!“",
-        "Mr. 5",
-        "1.",
-    ],
-)
+@pytest.mark.parametrize("unit", NONSENSE)
 def test_long_nonsense_is_cut_in_linear_time(unit: str):
     text = unit * (100_000 // len(unit))
     began = time.process_time()

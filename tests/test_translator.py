@@ -33,21 +33,9 @@ SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."
 BLANK = ["", " ", "   ", "\t", "\u3000", "\u2028", "\r", "\u00a0"]
 ODD = [
-    "\0",
-    "a\0b",
-    "a\u2028b",
-    "a\rb",
-    "\ufeff",
-    "\u200d",
-    "\u202eabc",
-    "😀",
-    "e\u0301",
-    " a ",
-    "\ud800",
-    "�",
-    "</s>",
+    "\0", "a\0b", "a\u2028b", "a\rb", "\ufeff", "\u200d", "\u202eabc", "😀", "e\u0301", " a ", "\ud800", "�", "</s>",
     ".",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
