@@ -157,11 +157,16 @@ def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, toke
     assert counts.tolist() == [1] * half + [2] * half
 
 
-def test_a_tag_stands_in_front_of_the_source_alone(origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path):
+def test_a_tag_stands_in_front_of_the_source_alone_also_under_dropout(
+    origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path
+):
     plain, _ = tokenise((origin,), tagged, None, tmp_path / "plain.arrow")
     stored, _ = tokenise((replace(origin, tag="med"),), tagged, None, tmp_path / "tagged.arrow")
     assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
     assert (stored.lengths - plain.lengths).tolist() == [[1, 0]] * len(plain)
+    batch = stored.batch(np.arange(9), (tagged, 0.5, (1,)))
+    assert set(batch.source[:, 0].tolist()) == {tagged.tags["med"]}
+    assert not (batch.source[:, 1:] == tagged.tags["med"]).any()
 
 
 # What is left out.
@@ -189,6 +194,9 @@ def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path
     assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
     with pytest.raises(DragomanError, match=rf"one.tsv: every pair is longer than {tokens} tokens; raise"):
         tokenise(origins, tokenizer, tokens, tmp_path / "x.arrow")
+    blank = CorpusSpec((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
+    with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
+        tokenise((*origins, blank), tokenizer, 100, tmp_path / "x.arrow")
 
 
 def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: Path):
@@ -220,16 +228,12 @@ def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
     together = {(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a in pairs for b in pairs if a is not b}
     assert set(joined) <= together  # both sides with the same partner
     assert not set(alone) & together  # the control
-
-
-def test_what_is_joined_is_the_same_each_time_and_other_text_than_without(
-    origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path
-):
-    for name in ("one", "two"):
-        tokenise((origin,), tokenizer, None, tmp_path / name, 0.5)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    plain, _ = tokenise((origin,), tokenizer, None, tmp_path / "plain")
-    assert Pairs.open(tmp_path / "one").fingerprint != plain.fingerprint
+    again, _ = tokenise((origin,), tokenizer, None, tmp_path / "again.arrow", share)
+    assert (tmp_path / "again.arrow").read_bytes() == (tmp_path / "joined.arrow").read_bytes()
+    plain, _ = tokenise((origin,), tokenizer, None, tmp_path / "plain.arrow")
+    assert (again.fingerprint == plain.fingerprint) == (share == 0)
+    alone_in_its_corpus = CorpusSpec((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
+    assert len(tokenise((alone_in_its_corpus,), tokenizer, None, tmp_path / "one.arrow", 1.0)[0]) == 1
 
 
 def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, tmp_path: Path):
@@ -241,17 +245,6 @@ def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, t
     assert [source for source, _ in texts_of(stored, tokenizer)[: len(texts)]] == texts
     assert len(texts) < len(stored) < 2 * len(texts)
     assert stored.lengths.max() <= longest
-
-
-def test_one_pair_is_not_joined_with_itself(tokenizer: Tokenizer, tmp_path: Path):
-    alone = CorpusSpec((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
-    assert len(tokenise((alone,), tokenizer, None, tmp_path / "one.arrow", 1.0)[0]) == 1
-
-
-def test_a_corpus_of_which_nothing_is_left_is_an_error(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
-    blank = CorpusSpec((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
-    with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
-        tokenise((origin, blank), tokenizer, 100, tmp_path / "x.arrow")
 
 
 # Writing and damage.
@@ -316,6 +309,9 @@ def test_damage_is_seen(stored: Pairs, tmp_path: Path, damage: Callable[[bytes],
     file.write_bytes(damage(data))
     with pytest.raises(DragomanError, match=r"toy.arrow: damaged; delete it"):
         Pairs.open(file)
+    file.unlink()
+    with pytest.raises(DragomanError, match=r"toy.arrow: no such file"):
+        Pairs.open(file)
 
 
 def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
@@ -345,11 +341,6 @@ def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
         )
         assert same(found.batch(np.arange(len(found))), stored.batch(np.arange(len(stored))))
     assert seen > 1000
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(DragomanError, match=r"none.arrow: no such file"):
-        Pairs.open(tmp_path / "none.arrow")
 
 
 def memory(work: Callable[[], object]) -> int:
@@ -446,10 +437,3 @@ def test_dropout_makes_no_sentence_too_long(origin: CorpusSpec, tokenizer: Token
         batch = stored.batch(np.arange(len(stored)), (tokenizer, 0.9, (1,)))
         widest.append(max(batch.source.shape[1], batch.labels.shape[1]))
     assert widest[0] <= 12 < widest[1]
-
-
-def test_a_tag_stays_in_front_under_dropout(origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path):
-    stored, _ = tokenise((replace(origin, tag="news"),), tagged, None, tmp_path / "x.arrow")
-    batch = stored.batch(np.arange(9), (tagged, 0.5, (1,)))
-    assert set(batch.source[:, 0].tolist()) == {tagged.tags["news"]}
-    assert not (batch.source[:, 1:] == tagged.tags["news"]).any()
