@@ -76,31 +76,25 @@ def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_pat
 
 
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
-def test_a_check_finds_what_is_wrong_and_nothing_else(check, tmp_path: Path, case: Hostile):
+def test_a_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_path: Path, case: Hostile):
     put(tmp_path, case.files)
-    code, report = check(*case.words, "--json")
+    code, report = check(*case.words, "--json", "--write-clean", "clean.tsv")
     assert ids(report) >= set(case.finds.split())
     assert code == any(found["level"] != "note" for found in report["findings"])
     for found in report["findings"]:
         assert found["count"] >= len(found["locations"]) > 0
-        assert all(place.startswith("a.") for place in found["locations"])
+        assert all(location.startswith("a.") for location in found["locations"])
     if len(case.finds.split()) == 1 and not isinstance(case.reads, str) and "UTF-16" not in case.name:
         also = {"two targets": {"length-ratio"}, "over-long": {"length-ratio"}, "escape": {"outer-space"}}
         assert ids(report) - {case.finds} <= also.get(case.name.split(" in ")[0], set())
-
-
-@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
-def test_what_is_cleaned_is_clean_and_nothing_is_shifted(check, tmp_path: Path, case: Hostile):
-    put(tmp_path, case.files)
-    code, _ = check(*case.words, "--write-clean", "clean.tsv")
-    if not (tmp_path / "clean.tsv").exists():
-        assert code == 1
-        return
-    again, report = check("clean.tsv", "--json")
-    assert again == 0, report
-    given = set(CLEAN) if isinstance(case.reads, str) else set(case.reads)
-    assert set(read_corpus(["clean.tsv"]).pairs) <= given | {("a", "b")}
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+    if (tmp_path / "clean.tsv").exists():
+        again, report = check("clean.tsv", "--json")
+        assert again == 0, report
+        given = set(CLEAN) if isinstance(case.reads, str) else set(case.reads)
+        assert set(read_corpus(["clean.tsv"]).pairs) <= given | {("a", "b")}  # nothing is shifted
+    else:
+        assert code == 1
 
 
 # The controls.
@@ -150,23 +144,16 @@ def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_pat
     assert not {"swapped", "one-language", "script", "slipped"} & ids(check("a.tsv", "--json")[1])
 
 
-def test_a_dev_set_the_other_way_round_is_found(check, tmp_path: Path):
+def test_a_swapped_dev_set_and_text_that_was_never_translated_are_found(check, tmp_path: Path):
     book = phrasebook("en", "de", per_template=3, seed=1)
-    write_tsv(tmp_path / "a.tsv", book.train)
+    other = "Please could you tell me what the weather is going to be like in the mountains this week?"
+    write_tsv(tmp_path / "a.tsv", [*book.train[:99], (book.train[99][0], other), *book.train[100:]])
     write_tsv(tmp_path / "dev.tsv", [(t, s) for s, t in book.dev])
     _, report = check("a.tsv", "--dev", "dev.tsv", "--json")
-    found = finding(report, "swapped")
-    assert found["count"] > 0.8 * len(book.dev)
-    assert all(place.startswith("dev.tsv:") for place in found["locations"])
-
-
-def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
-    pairs = phrasebook("en", "de", per_template=3, seed=1).train
-    other = "Please could you tell me what the weather is going to be like in the mountains this week?"
-    write_tsv(tmp_path / "a.tsv", [*pairs[:99], (pairs[99][0], other), *pairs[100:]])
-    _, report = check("a.tsv", "--json")
-    found = finding(report, "one-language")
-    assert found["locations"] == ["a.tsv:100"]
+    swapped = finding(report, "swapped")
+    assert swapped["count"] > 0.8 * len(book.dev)
+    assert all(location.startswith("dev.tsv:") for location in swapped["locations"])
+    assert finding(check("a.tsv", "--json")[1], "one-language")["locations"] == ["a.tsv:100"]
 
 
 def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):

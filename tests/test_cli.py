@@ -83,7 +83,6 @@ QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
     ("fly", 2, "no command 'fly'; there are demo, check, train"),
-    ("--fly", 2, "no command '--fly'"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),
     ("train --train missing.tsv --dev {dev}", 1, "missing.tsv: no such file"),
@@ -104,7 +103,6 @@ BAD = [
     ("train --train {train} --dev {dev} --out empty.tsv", 0, "empty.tsv: "),
     ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
     ("train --preset huge", 2, "huge"),
-    ("train {train}", 2, "is not a settings file (.toml); to train on pairs: dragoman train --train"),
     ("train --quiet {train}", 2, "is not a settings file (.toml); to train on pairs: dragoman train --train"),
     ("train {train} {dev}", 2, "is not a settings file (.toml); to train on pairs: dragoman train --train"),
     ("info tiny", 2, "tiny is a preset: dragoman info --preset tiny"),
@@ -113,7 +111,6 @@ BAD = [
     ("train unknown.toml", 2, "unknown.toml: training: unknown setting 'warm_up', did you mean 'warmup'?"),
     ("train broken.toml", 2, "broken.toml: not valid TOML"),
     ("train preset.toml", 2, "preset"),
-    ("train --quiet unknown.toml", 2, "unknown.toml: training: unknown setting 'warm_up'"),
     ("translate -m missing x", 1, "missing: no such model folder"),
     ("translate -m . x", 1, ".: not a model folder"),
     ("translate -m {damaged} x", 1, "model.safetensors: damaged"),
@@ -208,12 +205,6 @@ def test_a_flag_that_is_wrong_ends_with_code_2(dragoman, line: str):
     assert ran.err.strip()
 
 
-def test_a_request_that_is_right_says_nothing_on_standard_error(dragoman, brief: Path):
-    """The control for the tests above."""
-    ran = dragoman("info", brief)
-    assert (ran.code, ran.err) == (0, "")
-
-
 # Help.
 
 
@@ -222,12 +213,7 @@ def test_help_lists_the_commands(dragoman, arguments: list[str]):
     ran = dragoman(*arguments)
     assert ran.code == 0
     assert all(f"  {name} " in ran.out for name in COMMANDS)
-
-
-def test_the_version_is_that_of_the_package(dragoman):
-    import dragoman as package
-
-    assert dragoman("--version").out == f"dragoman {package.__version__}\n"
+    assert dragoman("--version").out.startswith("dragoman ")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -295,16 +281,11 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
 
 
 def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):
-    for end in (b"", b"\n"):
-        (tmp_path / "in").write_bytes(b"\n".join(HOSTILE) + end)
-        assert dragoman("translate", "-m", brief, "-i", "in").out.count("\n") == len(HOSTILE)
-    (tmp_path / "in").write_bytes(b"\n".join(HOSTILE) + b"\n\n")
-    assert dragoman("translate", "-m", brief, "-i", "in").out.count("\n") == len(HOSTILE) + 1
-
-
-def test_an_empty_input_is_no_error(dragoman, brief: Path, tmp_path: Path):
-    written(tmp_path / "in", "")
-    assert dragoman("translate", "-m", brief, "-i", "in") == Ran(0, "", "")
+    data = b"\n".join(HOSTILE)
+    for written_data, lines in ((data, 16), (data + b"\n", 16), (data + b"\n\n", 17), (b"", 0)):
+        (tmp_path / "in").write_bytes(written_data)
+        ran = dragoman("translate", "-m", brief, "-i", "in")
+        assert (ran.code, ran.out.count("\n")) == (0, lines)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(brief: Path):
@@ -331,31 +312,25 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_texts_on_the_command_line_are_translated_line_by_line(dragoman, trained: Path):
-    ran = dragoman("translate", "-m", trained, "The dog sees 2 cats.", "", "The bear.")
-    assert ran.code == 0
-    assert ran.out.count("\n") == 3
-    assert ran.out.split("\n")[1] == ""
+def test_texts_on_the_command_line_are_one_line_each_and_need_no_input(
+    dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stdin", None)
+    ran = dragoman("translate", "-m", trained, "The dog sees 2 cats.", "", "The dog\nsees", "\n", "The bear.")
+    assert (ran.code, ran.out.count("\n"), ran.out.split("\n")[1]) == (0, 5, "")
+    ran = dragoman("translate", "-m", trained)
+    assert ran.code == 2
+    assert "there is no standard input: give text or --input" in ran.err
 
 
-def test_a_text_with_line_breaks_on_the_command_line_is_one_line(dragoman, trained: Path):
-    assert dragoman("translate", "-m", trained, "The dog\nsees", "\n", "x").out.count("\n") == 3
-
-
-def test_a_file_is_translated_into_a_file(dragoman, trained: Path, tmp_path: Path):
-    written(tmp_path / "in", "The dog sees 2 cats.\n\nThe bear.\n")
-    ran = dragoman("translate", "-m", trained, "-i", "in", "-o", "out")
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
+def test_a_file_is_translated_into_a_file_and_not_lost_where_that_is_itself(dragoman, trained: Path, tmp_path: Path):
     texts = ["The dog sees 2 cats.", "", "The bear."]
+    written(tmp_path / "in", "".join(f"{text}\n" for text in texts))
+    assert dragoman("translate", "-m", trained, "-i", "in", "-o", "out") == Ran(0, "", "")
     expected = [found.text for found in Translator.load(trained).translate(texts)]
     assert (tmp_path / "out").read_text(encoding="utf-8").split("\n") == [*expected, ""]
-
-
-def test_a_file_is_not_lost_when_it_is_translated_into_itself(dragoman, trained: Path, tmp_path: Path):
-    written(tmp_path / "text", "The dog sees 2 cats.\n\nThe bear.\n")
-    ran = dragoman("translate", "-m", trained, "-i", "text", "-o", "text")
-    assert (tmp_path / "text").read_bytes().count(b"\n") == 3
-    assert ran.code in (0, 2)
+    assert dragoman("translate", "-m", trained, "-i", "in", "-o", "in").code in (0, 2)
+    assert (tmp_path / "in").read_bytes().count(b"\n") == 3
 
 
 # The others.
@@ -392,26 +367,22 @@ def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, co
     assert "d_ff = 512" in settings  # the preset
     assert "d_model = 32" in settings  # the file
     assert "warmup = 9" in settings  # the flag
+    flags = "--quiet --training.max-steps 1 --out elsewhere"
+    assert dragoman("train", *flags.split(), "run.toml").code == 0  # the file may come last
+    assert (tmp_path / "elsewhere" / "best").is_dir()
 
 
-def test_the_place_of_the_file_among_the_flags_does_not_matter(dragoman, corpus: Corpus, tmp_path: Path):
-    written(tmp_path / "run.toml", f'train = "{corpus[0]}"\ndev = "{corpus[1]}"\nout = "from-file"\n')
-    flags = "--quiet --preset tiny --training.max-steps 1 --training.threads 1 --model.d-model 16"
-    assert dragoman("train", *flags.split(), "run.toml").code == 0
-    assert (tmp_path / "from-file" / "best").is_dir()
-
-
-def test_evaluation_gives_scores_with_signatures(dragoman, trained: Path, corpus: Corpus):
-    ran = dragoman("evaluate", "-m", trained, corpus[1])
-    assert (ran.code, ran.err) == (0, "")
+def test_evaluation_gives_scores_with_signatures_and_the_translations(
+    dragoman, trained: Path, tmp_path: Path, pairs: list[Pair]
+):
+    write_tsv(tmp_path / "test.tsv", [pairs[0], ("", "x"), *pairs[1:10]])
+    ran = dragoman("evaluate", "-m", trained, "test.tsv")
+    assert (ran.code, ran.err) == (0, "test.tsv: left out 1 pairs with an empty side (line 2)\n")
     bleu, chrf, exact = ran.out.splitlines()
     assert re.fullmatch(r"BLEU [\d.]+   nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", bleu)
     assert re.fullmatch(r"chrF2 [\d.]+   nrefs:1\|.+version:.+", chrf)
     assert re.fullmatch(r"exact match \d+\.\d %", exact)
-
-
-def test_evaluation_gives_json_and_the_translations(dragoman, trained: Path, corpus: Corpus, tmp_path: Path):
-    ran = dragoman("evaluate", "-m", trained, corpus[1], "--json", "--output", "out.txt", "--tokenize", "char")
+    ran = dragoman("evaluate", "-m", trained, "test.tsv", "--json", "--output", "out.txt", "--tokenize", "char")
     scores = json.loads(ran.out)
     assert scores["sentences"] == 10
     assert "tok:char" in scores["bleu"]["signature"]
@@ -419,25 +390,15 @@ def test_evaluation_gives_json_and_the_translations(dragoman, trained: Path, cor
     assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 10
 
 
-def test_evaluation_tells_what_it_left_out(dragoman, trained: Path, tmp_path: Path, pairs: list[Pair]):
-    write_tsv(tmp_path / "test.tsv", [pairs[0], ("", "x"), pairs[1]])
-    ran = dragoman("evaluate", "-m", trained, "test.tsv", "--json")
-    assert json.loads(ran.out)["sentences"] == 2
-    assert ran.err == "test.tsv: left out 1 pairs with an empty side (line 2)\n"
-
-
-def test_info_counts_the_base_model_of_the_paper(dragoman):
+def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_paper(dragoman, trained: Path):
     """Section 5.1: a vocabulary of about 37,000; Table 3 rounds to 65 million parameters."""
     ran = dragoman("info", "--preset", "base", "--vocabulary", "37000")
-    assert ran.code == 0
+    assert (ran.code, ran.err) == (0, "")
     assert "63,045,632   parameters" in ran.out
     counted = json.loads(dragoman("info", "--preset", "base", "--vocabulary", "37000", "--json").out)
     assert counted["parameters"] == 63_045_632
-
-
-def test_info_of_a_model_counts_its_parameters(dragoman, trained: Path):
-    found = json.loads(dragoman("info", trained, "--json").out)
-    assert found["parameters"] == sum(p.numel() for p in Translator.load(trained).model.parameters())
+    counted = json.loads(dragoman("info", trained, "--json").out)
+    assert counted["parameters"] == sum(p.numel() for p in Translator.load(trained).model.parameters())
     assert "On " in dragoman("info", trained).out  # the model card
 
 
@@ -461,13 +422,10 @@ def test_inspection_draws_any_text(dragoman, trained: Path, tmp_path: Path, text
     assert (tmp_path / "picture.svg").is_file()
 
 
-def test_inspection_draws_an_empty_translation(dragoman, brief: Path, tmp_path: Path):
+def test_inspection_draws_an_empty_translation_and_refuses_blank_text(dragoman, brief: Path, tmp_path: Path):
     ran = dragoman("inspect", "-m", brief, "The dog", "--out", "picture.svg")
     assert ran.code == 0, ran.err
     assert (tmp_path / "picture.svg").is_file()
-
-
-def test_inspection_of_blank_text_is_refused(dragoman, brief: Path):
     ran = dragoman("inspect", "-m", brief, "  ", "--out", "picture.svg")
     assert (ran.code, ran.err) == (2, "dragoman: there is no text to translate\n")
 
@@ -537,15 +495,6 @@ def test_the_name_of_the_input_says_what_a_line_is(dragoman, trained: Path, name
     assert dragoman("translate", "-m", trained, "-i", name).out == dragoman("translate", "-m", trained, "The dog").out
     forced = dragoman("translate", "-m", trained, "-i", name, "--input-format", "text").out
     assert forced == dragoman("translate", "-m", trained, line).out
-
-
-def test_text_needs_no_standard_input(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sys.stdin", None)
-    ran = dragoman("translate", "-m", trained, "The dog", "The man")
-    assert (ran.code, ran.out.count("\n")) == (0, 2)
-    ran = dragoman("translate", "-m", trained)
-    assert ran.code == 2
-    assert "there is no standard input: give text or --input" in ran.err
 
 
 def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):

@@ -63,6 +63,10 @@ def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
     (tmp_path / f"a.en{pack}").write_bytes(packed(text(sources), CODECS[pack]))
     (tmp_path / "a.ko").write_bytes(text(targets))
     assert read_corpus([str(tmp_path / f"a.en{pack}"), str(tmp_path / "a.ko")]).pairs == toy_pairs()
+    # Several packed members are one file.
+    data = b"".join(packed(tsv(part), CODECS[pack]) for part in (CLEAN[:7], CLEAN[7:]))
+    (tmp_path / f"a.tsv{pack}").write_bytes(data)
+    assert read_corpus([str(tmp_path / f"a.tsv{pack}")]).pairs == CLEAN
 
 
 def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,14 +74,6 @@ def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch:
     for size in (1, 2, 7, 100):
         monkeypatch.setattr("dragoman.data.corpus.BLOCK", size)
         assert read_corpus([str(tmp_path / "a.tsv")]).pairs == CLEAN
-
-
-def test_a_file_of_several_packed_members_is_one_corpus(tmp_path: Path):
-    half = len(CLEAN) // 2
-    for pack in (".gz", ".zst"):
-        data = b"".join(packed(tsv(part), CODECS[pack]) for part in (CLEAN[:half], CLEAN[half:]))
-        (tmp_path / f"a.tsv{pack}").write_bytes(data)
-        assert read_corpus([str(tmp_path / f"a.tsv{pack}")]).pairs == CLEAN
 
 
 # The formats' own ways.
@@ -113,9 +109,15 @@ def test_the_languages_of_a_memory_are_found_by_their_codes(tmp_path: Path, colu
     assert read_corpus(words).pairs == ([(t, s) for s, t in CLEAN] if swapped else CLEAN)
 
 
-def test_the_header_of_a_memory_says_which_side_is_the_source(tmp_path: Path):
-    (tmp_path / "a.tmx").write_bytes(tmx([(t, s) for s, t in CLEAN], languages=("ko", "en-GB")))
-    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == CLEAN
+def test_a_memory_declares_its_encoding_its_source_language_and_its_markup(tmp_path: Path):
+    path = tmp_path / "a.tmx"
+    inline = "a <bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi><ph>{1}</ph>."
+    path.write_bytes(tmx([(t, s) for s, t in CLEAN], languages=("ko", "en-GB")))
+    assert read_corpus([str(path)]).pairs == CLEAN
+    path.write_bytes(tmx(CLEAN).decode().replace('"1.0"?', '"1.0" encoding="utf-16"?').encode("utf-16"))
+    assert read_corpus([str(path)]).pairs == CLEAN
+    path.write_bytes(tmx([("SLOT", "b")]).replace(b"SLOT", inline.encode()))
+    assert read_corpus([str(path)]).pairs == [("a bold word.", "b")]
 
 
 def test_a_memory_may_have_many_languages(tmp_path: Path):
@@ -125,18 +127,6 @@ def test_a_memory_may_have_many_languages(tmp_path: Path):
     with pytest.raises(DragomanError, match="say which languages it holds") as error:
         read_corpus([str(tmp_path / "a.tmx")])
     assert len(str(error.value)) < 300 + len(str(tmp_path))
-
-
-def test_markup_of_a_memory_is_no_text_and_what_it_holds_is(tmp_path: Path):
-    inline = "a <bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi><ph>{1}</ph>."
-    (tmp_path / "a.tmx").write_bytes(tmx([("SLOT", "b")]).replace(b"SLOT", inline.encode()))
-    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == [("a bold word.", "b")]
-
-
-def test_a_memory_in_utf_16_is_read_as_it_declares(tmp_path: Path):
-    data = tmx(CLEAN).decode().replace('"1.0"?', '"1.0" encoding="utf-16"?')
-    (tmp_path / "a.tmx").write_bytes(data.encode("utf-16"))
-    assert read_corpus([str(tmp_path / "a.tmx")]).pairs == CLEAN
 
 
 @pytest.mark.parametrize(
