@@ -151,6 +151,7 @@ def run(effort: Effort) -> Findings:
                     rows=2,
                     sharex=True,
                     sharey="row",
+                    legend="above",
                 ),
                 (10.0, 6.0),
             ),

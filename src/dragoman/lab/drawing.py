@@ -58,7 +58,7 @@ class Panel:
             labels = self.ticks if isinstance(self.ticks, Mapping) else {tick: f"{tick:,g}" for tick in self.ticks}
             axes.set_xticks(list(labels), list(labels.values()))
             axes.xaxis.minorticks_off()
-        axes.set(xlabel=self.x, ylabel=self.y, ylim=self.ylim)
+        axes.set(xlabel=self.x, ylabel=self.y)
         axes.set_title(self.title, fontsize=10)
         axes.grid(color="0.9", linewidth=0.6)
         self.also(axes)
@@ -71,6 +71,9 @@ def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | st
         grid = figure.subplots(rows, len(panels) // rows, squeeze=False, sharex=sharex, sharey=sharey)
         for axes, panel in zip(grid.flat, panels, strict=True):
             panel.draw(axes)
+        for axes, panel in zip(grid.flat, panels, strict=True):
+            if panel.ylim:
+                axes.set_ylim(*panel.ylim)  # last, since it stops axes that are shared from growing with their curves
         if legend == "above":
             handles = grid[0, 0].get_legend_handles_labels()
             figure.legend(*handles, loc="outside upper center", ncols=4, frameon=False, fontsize=9)

@@ -167,7 +167,8 @@ def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
         "paper": [row.millions or 0 for row in counts],
     }
     bars(axes, [f"{row.group} {row.change}".strip() for row in counts], series)
-    axes.tick_params(axis="x", rotation=35, labelsize=8)
+    for label in axes.get_xticklabels():
+        label.set(rotation=35, ha="right", fontsize=8)
     axes.set_ylabel("parameters (millions)")
 
 

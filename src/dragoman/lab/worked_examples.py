@@ -320,7 +320,15 @@ def draw_trace(example: Example) -> Draw:
     stages = [stage[:, :MAX_COLUMNS] for stage in example.trace.stages]
     columns = [example.keys] * 4 + [tuple(str(i + 1) for i in range(stages[-1].size(1)))]
     maps = [
-        HeatMap(stage, title, () if number else example.queries, across, ".4g", most=number == 3, signed=number != 3)
+        HeatMap(
+            stage,
+            title,
+            () if number else example.queries,
+            across,
+            ".4f" if number == 3 else ".4g",
+            most=number == 3,
+            signed=number != 3,
+        )
         for number, (title, stage, across) in enumerate(zip(STAGES, stages, columns, strict=True))
     ]
     return heat_maps(*maps, widths=[stage.size(1) for stage in stages])
