@@ -8,6 +8,7 @@ from conftest import TINY_RECURRENT, tiny_transformer
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.inspection.layers import layer_outputs
 from dragoman.model import Model, build
 from dragoman.model.attention import explicit
 from dragoman.model.capture import AttentionCapture, attention_layers
@@ -143,3 +144,11 @@ def test_a_step_of_decoding_is_a_row_of_the_whole():
             weights = capture.weights["decoder"][0]
             torch.testing.assert_close(weights[0, :, 0], whole["decoder"][0][0, :, position, : position + 1])
             torch.testing.assert_close(capture.weights["cross"][2][:, :, 0], whole["cross"][2][:, :, position])
+
+
+def test_layer_outputs_are_no_longer_collected_after_an_error():
+    model = make("sinusoidal")
+    with pytest.raises(RuntimeError), layer_outputs(model) as outputs:
+        raise RuntimeError
+    model(SOURCE, TARGET)
+    assert outputs.encoder_layers == []

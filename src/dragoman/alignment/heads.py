@@ -98,7 +98,7 @@ def alignment_weights(
 
 def aligning_capture(model: Model) -> AttentionCapture:
     """Capture a model's attention. Raises DragomanError for a model without attention over the source."""
-    capture = AttentionCapture(model)
+    capture = AttentionCapture(model, ["cross"])
     if not capture.weights["cross"]:
         raise DragomanError("this model has no attention over the source, so it cannot align words")
     return capture

@@ -13,8 +13,8 @@ def strongest_links(weights: Tensor) -> list[Link]:
     """Link each target word to the source word that it looked at most."""
     if not weights.numel():
         return []
-    weight, source = weights.max(1)
-    return sorted((u, w) for w, (u, most) in enumerate(zip(source.tolist(), weight.tolist(), strict=True)) if most > 0)
+    largest, sources = (values.tolist() for values in weights.max(1))
+    return sorted((u, w) for w, u in enumerate(sources) if largest[w] > 0)
 
 
 def links_above(weights: Tensor, threshold: float) -> list[Link]:

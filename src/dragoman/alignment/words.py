@@ -37,10 +37,10 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     starts = [start for start, _ in spans]
     tokens: list[range] = [range(0)] * len(spans)
-    for position, (start, end) in enumerate(character_spans(tokenizer, ids)):
-        start += len(text[start:end]) - len(text[start:end].lstrip())
-        if start < min(end, len(text)):
-            word = bisect_right(starts, start) - 1
+    for position, (start, end) in enumerate(character_spans(tokenizer, ids, text)):
+        visible = text[start:end].lstrip()
+        if visible:
+            word = bisect_right(starts, min(end, len(text)) - len(visible)) - 1
             tokens[word] = range(tokens[word].start if tokens[word] else position, position + 1)
     return [Word(text[start:end], mine, (start, end)) for mine, (start, end) in zip(tokens, spans, strict=True)]
 
@@ -78,8 +78,8 @@ def shown_token(tokenizer: Tokenizer, id: int) -> str:
     return tokenizer.pieces[id].replace(" ", "␣")
 
 
-def character_spans(tokenizer: Tokenizer, ids: Ids) -> list[Span]:
-    """Return which characters of `tokenizer.decode(ids)` each token stands for.
+def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> list[Span]:
+    """Return which characters of `text`, by default what the ids decode to, each token stands for.
 
     The bytes of one character all stand for it; a tag stands for none.
     """
@@ -97,7 +97,8 @@ def character_spans(tokenizer: Tokenizer, ids: Ids) -> list[Span]:
         for position, start, stop in zip(run, starts.tolist(), stops.tolist(), strict=True):
             spans[position] = (start, stop)
         end = int(stops[-1])
-    space = end - len(tokenizer.decode(ids))  # the one that the tokenizer puts in front, and takes away again
+    text = tokenizer.decode(ids) if text is None else text
+    space = end - len(text)  # the one that the tokenizer puts in front, and takes away again
     return [(max(start - space, 0), max(stop - space, 0)) for start, stop in spans]
 
 
@@ -116,14 +117,13 @@ def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> T
     A word is looked at as much as its tokens together, and looks as they do on average, so rows that sum to 1 still do
     where every token belongs to a word.
     """
-    mean = membership(rows, weights.size(-2))
-    mean /= mean.sum(1, keepdim=True).clamp(min=1)
+    mean = membership(rows, weights.size(-2), mean=True)
     return (mean @ weights.double() @ membership(columns, weights.size(-1)).T).to(weights.dtype)
 
 
-def membership(words: Sequence[Word], tokens: int) -> Tensor:
-    """Return a table (words, tokens): 1 where a token belongs to a word, else 0."""
+def membership(words: Sequence[Word], tokens: int, mean: bool = False) -> Tensor:
+    """Return a table (words, tokens): 1 where a token belongs to a word, or its share for a mean, else 0."""
     table = np.zeros((len(words), tokens))
     for row, word in enumerate(words):
-        table[row, word.tokens.start : word.tokens.stop] = 1
+        table[row, word.tokens.start : word.tokens.stop] = 1 / max(len(word.tokens), 1) if mean else 1
     return torch.from_numpy(table)

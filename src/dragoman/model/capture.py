@@ -4,6 +4,7 @@ Shapes: B sentences, H heads, T queries, S keys, N real target tokens of a batch
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -45,14 +46,17 @@ def share_weights(model: Model) -> Model:
 class AttentionCapture:
     """Record the attention weights of `model`, a copy that shares the weights of the given one.
 
-    Whatever runs the copy is recorded: `weights[kind][layer]`, (B, H, T, S), is what that layer weighed its values with
+    `kinds` are those to record: asking a kernel for its weights costs as much as attention itself. Whatever runs the
+    copy is recorded: `weights[kind][layer]`, (B, H, T, S), is what that layer weighed its values with
     in its latest call. Outputs, gradients and random numbers are those of the model without recording.
     """
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, kinds: Sequence[AttentionKind] = ("encoder", "decoder", "cross")):
         self.model = share_weights(model)
         self.weights: dict[AttentionKind, list[Tensor]] = {}
-        for kind, layers in attention_layers(self.model).items():
+        layers_of = attention_layers(self.model)
+        for kind in kinds:
+            layers = layers_of[kind]
             self.weights[kind] = [torch.empty(0) for _ in layers]
             for index, layer in enumerate(layers):
                 layer.kernel = self._recording(layer.kernel, kind, index)
