@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_search import SENTENCES, WIDE, WORDS, all_outputs, beam, greedy, make, sources
+from test_search import SENTENCES, WIDE, WORDS, all_outputs, beam, greedy, make, same, sources
 
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair
@@ -44,8 +44,7 @@ def test_an_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[
 def test_a_model_beside_itself_is_that_model():
     model = make("sinusoidal")
     one, two = (greedy(each, sources(), [9] * len(SENTENCES)) for each in (model, Ensemble([model, model])))
-    assert [h.tokens for h in one] == [h.tokens for h in two]
-    assert [h.score for h in one] == pytest.approx([h.score for h in two], abs=1e-5)
+    assert same(one, two)
     assert len(set(itertools.chain(*(h.tokens for h in one)))) < WORDS
 
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from conftest import gap
+from conftest import gap, tiny_transformer
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config import AttentionConfig
 from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
@@ -31,15 +31,8 @@ def scheme(name: str, d_model: int = D_MODEL, d_k: int = D_K, max_length: int = 
 
 
 def model_with(positions: str, **changes) -> Transformer:
-    config = TransformerConfig(
-        d_model=D_MODEL,
-        encoder_layers=1,
-        decoder_layers=1,
-        attention=AttentionConfig(heads=HEADS, **changes),
-        feed_forward=FeedForwardConfig(d_ff=8),
-        positions=positions,
-        max_length=PLACES,
-    )
+    attention = AttentionConfig(heads=HEADS, **changes)
+    config = tiny_transformer(d_model=D_MODEL, attention=attention, d_ff=8, positions=positions, max_length=PLACES)
     return Transformer(config, vocabulary=9).eval()
 
 

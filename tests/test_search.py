@@ -8,24 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import tiny_transformer
 from torch import Tensor
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AttentionConfig, RecurrentConfig
 from dragoman.decoding.processors import Processor
-from dragoman.decoding.search import Hypothesis, OutputSpec, beam_search, greedy_search, length_penalty
+from dragoman.decoding.search import BeamSearch, Hypothesis, OutputSpec, beam_search, greedy_search, length_penalty
 from dragoman.model import Model, build
 
 PAD, BOS, EOS, WORDS = 0, 1, 2, 5  # a vocabulary so small that every output can be tried
 
-SMALL = TransformerConfig(
-    d_model=16,
-    encoder_layers=1,
-    decoder_layers=2,
-    attention=AttentionConfig(heads=2),
-    feed_forward=FeedForwardConfig(d_ff=32),
-    share="none",
-    max_length=32,
-)
+SMALL = tiny_transformer(decoder_layers=2, share="none", max_length=32)
 MODELS = {
     "sinusoidal": SMALL,
     "learned, pre-norm": dataclasses.replace(SMALL, positions="learned", norm_first=True),
@@ -119,9 +112,7 @@ def test_a_beam_of_one_is_greedy_search(name: str):
     model = make(name)
     one = [hypotheses[0] for hypotheses in beam(model, sources(), 1, LIMITS, alpha=0.0)]
     two = greedy(model, sources(), LIMITS)
-    assert [h.tokens for h in one] == [h.tokens for h in two]
-    assert [h.score for h in one] == pytest.approx([h.score for h in two], abs=1e-5)
-    assert [h.finished for h in one] == [h.finished for h in two]
+    assert same(one, two)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -166,24 +157,40 @@ def test_ending_early_changes_nothing(name: str, alpha: float):
         assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
+def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
+    """Whether they have the same tokens in the same order, and nearly the same scores."""
+    words = [[(h.tokens, h.finished) for h in hypotheses] for hypotheses in (one, other)]
+    return words[0] == words[1] and [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sentence_alone_is_translated_as_in_a_batch(name: str):
     model = make(name)
-    together = beam(model, sources(), 3, LIMITS)
-    for sentence, limit, expected in zip(SENTENCES, LIMITS, together, strict=True):
-        alone = beam(model, sources([sentence]), 3, [limit])[0]
-        assert [h.tokens for h in alone] == [h.tokens for h in expected]
-        assert [h.score for h in alone] == pytest.approx([h.score for h in expected], abs=1e-5)
-        assert [h.finished for h in alone] == [h.finished for h in expected]
+    together, greedily = beam(model, sources(), 3, LIMITS), greedy(model, sources(), LIMITS)
+    for row, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
+        assert same(beam(model, sources([sentence]), 3, [limit])[0], together[row])
+        assert same(greedy(model, sources([sentence]), [limit]), [greedily[row]])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_sentence_alone_is_translated_greedily_as_in_a_batch(name: str):
-    model = make(name)
-    together = greedy(model, sources(), LIMITS)
-    alone = [greedy(model, sources([s]), [limit])[0] for s, limit in zip(SENTENCES, LIMITS, strict=True)]
-    assert [h.tokens for h in alone] == [h.tokens for h in together]
-    assert [h.score for h in alone] == pytest.approx([h.score for h in together], abs=1e-5)
+def test_searches_that_take_their_steps_in_turn_find_what_each_finds_alone():
+    model, seen = make("sinusoidal"), []
+    alone = [beam(model, sources([sentence]), 3, [9]) for sentence in SENTENCES]
+    searches = [
+        BeamSearch(model, sources([sentence]), output([9], 0.6), 3, observe=lambda *step: seen.append(step))
+        for sentence in SENTENCES
+    ]
+    steps = 0
+    while any(not search.done for search in searches):
+        for search in searches:
+            if not search.done:
+                search.step()
+                steps += 1
+    assert [search.finished.hypotheses() for search in searches] == alone
+    assert len(seen) == steps
+    for so_far, log_p, step in seen:  # what an observer is shown belongs together
+        total = (so_far[..., None] + log_p).flatten(1)
+        kept = step.score > -torch.inf
+        assert torch.equal(total.gather(1, step.beam * WORDS + step.token)[kept], step.score[kept])
 
 
 def test_the_order_of_a_batch_changes_nothing():
