@@ -28,7 +28,7 @@ class Preset(Generic[Kind]):
 
 
 # The two for small corpora and no GPU: pre-norm, small batches and rotary positions in all attention, also over the
-# source, learn fastest there (docs/benchmarks.md).
+# source, learn fastest there (docs/notes/quality.md).
 TINY = Preset(
     TransformerConfig(
         d_model=128,
