@@ -1,4 +1,4 @@
-"""dragoman score"""
+"""dragoman score: how probable a model finds given translations."""
 
 import json
 import sys

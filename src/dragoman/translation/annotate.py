@@ -26,7 +26,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Annotator:
-    """Score and align the words of any outputs, whoever translated them.
+    """Score and align the words of any outputs, not only of those that this model translated.
 
     `tags`, one for each source, are those of the training; '' for none.
     """

@@ -201,11 +201,11 @@ class Translator:
         """Search more carefully, with placeholders taken out before and put back afterwards."""
         retries = list(prepare_retries(segments, self.tokenizer, self.safeguards))
         with_words = [retry.bare for retry in retries if retry.has_words]
-        found = iter(self._search_segments(with_words, careful(self.search)))
+        hypotheses = iter(self._search_segments(with_words, careful(self.search)))
         candidates = []
         for retry in retries:
             if retry.has_words:
-                (hypothesis,) = next(found)
+                (hypothesis,) = next(hypotheses)
                 bare = self.tokenizer.decode(hypothesis.tokens)
                 text = put_back(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
                 candidates.append(self._judge(retry.segment, text, hypothesis))
