@@ -3,7 +3,7 @@
 Shapes: B pairs, S source tokens, T target tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,3 +133,18 @@ def padded(rows: Sequence[Ids | np.ndarray]) -> np.ndarray:
         row[: len(ids)] = ids
         row[len(ids)] = EOS
     return table
+
+
+def batches_by_length(rows: Iterable[int], sources: Sequence[Ids], max_tokens: int) -> Iterator[list[int]]:
+    """Group `rows` of similar length to search for together, at most `max_tokens` with EOS and padding.
+
+    A source that is longer than that goes alone.
+    """
+    batch: list[int] = []
+    for row in sorted(rows, key=lambda row: len(sources[row])):
+        if batch and (len(batch) + 1) * (len(sources[row]) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

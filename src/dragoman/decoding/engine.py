@@ -1,6 +1,6 @@
 """The contract between the translator and whatever searches for it: ids in, hypotheses out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,18 +37,3 @@ class Engine(Protocol):
         naming a setting or constraint that this engine does not know.
         """
         ...
-
-
-def search_batches(rows: Iterable[int], sources: Sequence[Ids], max_tokens: int) -> Iterator[list[int]]:
-    """Group `rows` of similar length to search for together, at most `max_tokens` with EOS and padding.
-
-    A source that is longer than that goes alone.
-    """
-    batch: list[int] = []
-    for row in sorted(rows, key=lambda row: len(sources[row])):
-        if batch and (len(batch) + 1) * (len(sources[row]) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch

@@ -24,8 +24,6 @@ def apply_processors(
     processors: Sequence[Processor], log_p: Tensor, tokens: Tensor, sentence: Tensor, eos: int
 ) -> Tensor:
     """Apply all processors in turn. A hypothesis that they leave no token may end."""
-    if not processors:
-        return log_p
     end = log_p[:, eos].clone()
     for processor in processors:
         log_p = processor(log_p, tokens, sentence)

@@ -48,6 +48,8 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
     state: of the model, after all but the last token; sentence (rows,): which sentence each row translates.
     """
     log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
+    if not output.processors:
+        return log_p
     return apply_processors(output.processors, log_p, tokens, sentence, output.eos)
 
 

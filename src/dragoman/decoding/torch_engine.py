@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SearchConfig
-from dragoman.data.batches import Ids, source_batch
+from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.cpu import pack_weights
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, search_batches
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import (
@@ -56,7 +56,7 @@ class TorchEngine:
         max_tokens = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
         for with_terms in (False, True):
             rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
-            for batch in search_batches(rows, sources, max_tokens):
+            for batch in batches_by_length(rows, sources, max_tokens):
                 ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
                 hypotheses |= zip(batch, self.search_batch(ids, config, own, observe), strict=True)
         return [hypotheses[row] for row in range(len(sources))]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dragoman.translation.candidates import Candidate, SegmentResult
+from dragoman.translation.safeguards import Candidate, SegmentResult
 from dragoman.translation.segments import Segment
 
 

@@ -24,12 +24,11 @@ from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
 from dragoman.text.scripts import read_scripts
 from dragoman.translation.annotate import Annotator
-from dragoman.translation.candidates import Candidate, SegmentResult, better, judge
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, torch_engine
 from dragoman.translation.result import Translation, join, one_line
 from dragoman.translation.retry import careful, prepare_retries, put_back, untranslated
-from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.safeguards import Candidate, Safeguards, SegmentResult, better, judge
 from dragoman.translation.segments import Segment, cut
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
@@ -191,7 +190,7 @@ class Translator:
             for segment, hypotheses in zip(segments, self._search_segments(segments, self.search), strict=True)
         ]
         flagged = [index for index, candidates in enumerate(first) if candidates[0].flags]
-        second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True))
+        second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
         return [
             SegmentResult(segment, better(candidates, second.get(index)), retried=index in second)
             for index, (segment, candidates) in enumerate(zip(segments, first, strict=True))
@@ -223,7 +222,11 @@ class Translator:
         """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words."""
         sources = [segment.tag_ids + segment.ids for segment in segments]
         constraints = [
-            Constraints(tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizer), self.forbidden)
+            Constraints(
+                tuple(segment.prefix_ids),
+                token_sequences(segment.terms, self.tokenizer) if segment.terms else (),
+                self.forbidden,
+            )
             for segment in segments
         ]
         return self._search(sources, search, constraints)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.config import SearchConfig
-from dragoman.data.batches import Ids
+from dragoman.data.batches import Ids, batches_by_length
 from dragoman.data.tokenizer import EOS
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, search_batches
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.decoding.torch_engine import SEARCH_TOKENS
 from dragoman.errors import UsageError
@@ -61,7 +61,7 @@ class CTranslate2Engine:
         self.check(sources, config, constraints)
         hypotheses: dict[int, list[Hypothesis]] = {}
         for group in alike(constraints):
-            for rows in search_batches(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
+            for rows in batches_by_length(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
                 batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
                 hypotheses |= zip(rows, self._search_batch(batch, config, own), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
