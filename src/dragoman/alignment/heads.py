@@ -45,6 +45,7 @@ class AlignmentHead:
         return f"{which}, agrees with {100 * self.agreement:.1f} % of {self.links:,} links of a word model"
 
     def as_json(self) -> str:
+        """Return the record as a line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
     def save(self, folder: Path) -> None:

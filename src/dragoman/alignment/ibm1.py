@@ -29,14 +29,14 @@ def mutual_links(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndar
 
 
 def most_probable_origins(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndarray]:
-    """Return, for each pair (T,), the id of the source token that explains each target token best, or NULL.
+    """Return, for each pair (T,), the id of the source token that explains each target token best, or NULL for none.
 
-    The table p(target token | source token) is learned from the pairs by expectation maximisation. A cell is a target
-    token with one of the source tokens of its pair.
+    The table p(target token | source token) is learned from the pairs by expectation maximisation.
     """
     if not sources:
         return []
     pairs = list(zip(sources, targets, strict=True))
+    # A cell is a target token together with NULL or a source token of its pair; the arrays have an item for each cell.
     source = np.concatenate([np.tile([NULL, *s], len(t)) for s, t in pairs])
     target = np.concatenate([np.repeat(t, len(s) + 1) for s, t in pairs])
     widths = np.concatenate([np.full(len(t), len(s) + 1) for s, t in pairs])  # cells of each target token

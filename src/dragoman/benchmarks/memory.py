@@ -93,6 +93,7 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
 
 
 def planning_time(pairs: Pairs) -> float:
+    """Return the seconds that it takes to plan the batches of one epoch."""
     began = time.perf_counter()
     plan(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
     return time.perf_counter() - began

@@ -106,7 +106,7 @@ def refuse_outputs(options: Options) -> None:
 
 
 def read_translations(path: Path, expected: int) -> list[str]:
-    """Return the translations in a file. Raise DragomanError where their number is not that of the sentences."""
+    """Return the translations in a file, one a line. Raise DragomanError where there are not `expected` lines."""
     from dragoman.data.corpus import read_lines
     from dragoman.data.tokenizer import normalise
 

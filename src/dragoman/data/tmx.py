@@ -84,6 +84,7 @@ class Units:
         self.text: list[str] | None = None  # of the segment
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Open an element; raise ValueError where elements are nested too deeply."""
         self.open.append(tag)
         if len(self.open) > MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} elements inside each other")

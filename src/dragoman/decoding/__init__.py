@@ -1,1 +1,1 @@
-"""From a model to token ids. Search knows `start`, `step` and `select`, and nothing else of a model."""
+"""Search for token ids with a model, of which a search knows `start`, `step` and `select` alone."""

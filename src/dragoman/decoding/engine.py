@@ -1,4 +1,4 @@
-"""The contract between the translator and whatever searches for it: ids in, hypotheses out."""
+"""Define the contract between the translator and the engines that search for it: ids in, hypotheses out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Term = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the output for one source must contain and must not contain."""
+    """Describe what the output for one source must contain and must not contain."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
     terms: tuple[Term, ...] = ()  # it has all of these
@@ -33,7 +33,7 @@ class Engine(Protocol):
     ) -> list[list[Hypothesis]]:
         """Return the best `config.n_best` hypotheses for each source (ids without EOS), the best first.
 
-        `constraints`: one for each source. The result for one source does not depend on the others. Raises UsageError
-        naming a setting or constraint that this engine does not know.
+        `constraints`: one for each source. The result for one source does not depend on the others. Raise UsageError
+        naming a setting or constraint that this engine does not support.
         """
         ...

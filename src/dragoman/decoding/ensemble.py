@@ -1,4 +1,4 @@
-"""Several models as one: the mean of their probabilities."""
+"""Use several models as one: the mean of their probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dragoman.model import Seq2Seq
 
 
 class States:
-    """The state of each model; row i belongs to hypothesis i."""
+    """Hold the state of each model; row i belongs to hypothesis i."""
 
     def __init__(self, states: Sequence[Any]):
         self.states = states

@@ -23,7 +23,7 @@ MAX_TOKENS = 1024  # of a side, EOS included, that a command takes: the memory o
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The log-probability of each token of a target, EOS included, given the source and the tokens before it."""
+    """Hold the log-probability of each token of a target, EOS included, given the source and the tokens before it."""
 
     tokens: Ids
     log_p: list[float]  # nats
@@ -38,7 +38,7 @@ class Likelihood:
 
 
 def max_positions(model: Model) -> int:
-    """Return the most tokens that a side of a text from outside may have, EOS included."""
+    """Return how many tokens, EOS included, the model accepts at most on each side of a pair."""
     return min(MAX_TOKENS, model.config.max_positions or MAX_TOKENS)
 
 

@@ -1,4 +1,4 @@
-"""Processors: what an output must have or must not have, as changes to the log-probabilities of the next token.
+"""Change the log-probabilities of the next token, so that an output contains what it must and nothing forbidden.
 
 Shapes: R hypotheses, V vocabulary, L tokens so far with BOS, B sentences.
 """

@@ -55,7 +55,7 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
 
 @dataclass(frozen=True)
 class BeamStep:
-    """How the hypotheses of each sentence are continued in one step, all (R, K), the most probable first."""
+    """Hold the continuations of each sentence's hypotheses in one step, all (R, K), the most probable first."""
 
     score: Tensor  # of those that stay open; -inf where there are fewer
     beam: Tensor  # which of the K each of them continues
@@ -112,8 +112,8 @@ def greedy_search(
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: from the `top_k` most probable ones, or from as many as together have probability `top_p`,
-    each by its probability to the power of 1 / temperature.
+    """Describe how a token is drawn: from the `top_k` most probable ones, or from as many as together have probability
+    `top_p`, each by its probability to the power of 1 / temperature.
     """
 
     temperature: float = 1.0
@@ -290,7 +290,7 @@ class BeamSearch:
             self.state.select(rows.flatten())
 
     def can_improve(self) -> Tensor:
-        """Return (R,), bool: whether going on may change the hypotheses of each live sentence."""
+        """Return (R,), bool: whether further steps may change the hypotheses of each live sentence."""
         best_open = self.score.amax(-1)
         if self.patience:
             return (best_open > -math.inf) & (self.finished.count[self.sentence] < self.patience * self.beams)
@@ -321,7 +321,7 @@ def beam_search(
 
 
 class FinishedPool:
-    """The best finished hypotheses of each sentence so far, the best first."""
+    """Hold the best finished hypotheses of each sentence so far, the best first."""
 
     def __init__(self, sentences: int, wanted: int, max_length: int, like: Tensor, distinct: bool = False):
         """distinct: what comes twice counts once; one group of beams never finds a hypothesis twice."""
@@ -359,7 +359,7 @@ class FinishedPool:
         return score.masked_fill(there.any(-1) | earlier.any(-1), -math.inf)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Return those of each sentence, the best first."""
+        """Return the hypotheses of each sentence, the best first."""
         table = (self.tokens, self.length, self.score, self.ended)
         return [
             [

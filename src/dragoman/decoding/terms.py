@@ -72,7 +72,10 @@ class TermAllocation(BeamAllocation):
         return BeamStep(score, pick(candidates.beam, chosen), pick(candidates.token, chosen), end_score, end_beam)
 
     def compete(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
-        """Only those with the most tokens of their terms compete: all of them, or nothing better has been found."""
+        """Return the scores of those hypotheses alone that have the most tokens of their terms; -inf for the others.
+
+        Even they compete only if they have all their terms, or if no hypothesis of the sentence is finished.
+        """
         progress = self.table.advance(self.progress, token, torch.full_like(token, eos))
         matched = self.table.tokens_matched(progress).masked_fill(score == -math.inf, -1)
         competes = matched == matched.amax(1, keepdim=True)
@@ -85,13 +88,13 @@ class TermAllocation(BeamAllocation):
 
 @dataclass(frozen=True)
 class TermProgress:
-    """How much of their terms the k hypotheses of each sentence have."""
+    """Hold how much of their terms the k hypotheses of each sentence have."""
 
     begun: Tensor  # (R, k, N, L): whether the last l + 1 tokens are the first l + 1 of a sequence
     left: Tensor  # (R, k, T): how often each term has still to come
 
     def select(self, index: Tensor) -> "TermProgress":
-        """Keep the hypotheses index (R, n) of each sentence."""
+        """Return the progress of the hypotheses index (R, n) of each sentence."""
         return TermProgress(pick(self.begun, index), pick(self.left, index))
 
     def select_sentences(self, rows: Tensor) -> "TermProgress":
@@ -100,7 +103,7 @@ class TermProgress:
 
 @dataclass(frozen=True)
 class TermTable:
-    """The terms of each sentence."""
+    """Hold the terms of each sentence as tensors."""
 
     sequence: Tensor  # (R, N, L): the alternatives of all terms, padded with -1
     length: Tensor  # (R, N): of each
@@ -133,6 +136,7 @@ class TermTable:
         return cls(sequence, (sequence >= 0).sum(-1), term, count, term_length, boundaries)
 
     def select(self, rows: Tensor) -> "TermTable":
+        """Return the table of the hypotheses `rows`, in that order."""
         return replace(
             self,
             sequence=self.sequence[rows],
@@ -144,7 +148,7 @@ class TermTable:
 
     @property
     def total_length(self) -> Tensor:
-        """(R,): the `tokens_matched` of a hypothesis that has all its terms."""
+        """Return (R,): the `tokens_matched` of a hypothesis that has all its terms."""
         return (self.wanted * self.term_length).sum(-1)
 
     def start(self, beams: int) -> TermProgress:
@@ -153,26 +157,26 @@ class TermTable:
         return TermProgress(begun[:, None].repeat(1, beams, 1, 1), self.wanted[:, None].repeat(1, beams, 1))
 
     def pending(self, progress: TermProgress) -> Tensor:
-        """(R, k, N): whether the term of each sequence has still to come."""
+        """Return (R, k, N): whether the term of each sequence has still to come."""
         return progress.left.gather(2, self.term[:, None].expand(progress.begun.shape[:3])) > 0
 
     def completed(self, progress: TermProgress) -> Tensor:
-        """(R, k, N): whether the last tokens are the sequence; it counts if the next token leaves it a word."""
+        """Return (R, k, N): whether the last tokens are the sequence; it counts if the next token leaves it a word."""
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device)
         return (progress.begun & (lengths == self.length[..., None])[:, None]).any(-1)
 
     def begun_length(self, progress: TermProgress) -> Tensor:
-        """(R, k, N): the length of the longest beginning of each sequence that the last tokens are."""
+        """Return (R, k, N): the length of the longest beginning of each sequence that the last tokens are."""
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device, dtype=torch.int32)
         return (progress.begun * lengths).amax(-1)
 
     def partial_match(self, progress: TermProgress) -> Tensor:
-        """(R, k, N): the tokens that the beginning of each sequence counts for: the fewer are missing, the more."""
+        """Return (R, k, N): how many tokens the beginning of each sequence counts for, more the fewer are missing."""
         begun, term_length = self.begun_length(progress), self.term_length.gather(1, self.term)
         return ((term_length - self.length)[:, None] + begun).masked_fill(~self.pending(progress) | (begun == 0), 0)
 
     def tokens_matched(self, progress: TermProgress) -> Tensor:
-        """(R, k): tokens of the terms that hypotheses have: of those met, and of the one that is most nearly met.
+        """Return (R, k): how many tokens of the terms hypotheses have: of those met, and of the one most nearly met.
 
         Only one of those begun counts, for they may share tokens of which not all can be kept.
         """
@@ -191,8 +195,10 @@ class TermTable:
         return TermProgress(before_each & fits, progress.left - met)
 
     def next_tokens(self, progress: TermProgress, last: Tensor) -> tuple[Tensor, Tensor]:
-        """(R, k, N) twice, for hypotheses whose last token is last (R, k): the token that may begin each sequence, and
-        the one that continues it; -1: none, or its term need not come any more.
+        """Return (R, k, N) twice: the token that may begin each sequence, and the one that continues it, after last (R,
+        k).
+
+        -1 stands for no token: also where a term need not come any more.
         """
         pending, begun = self.pending(progress), self.begun_length(progress).long()
         first = self.sequence[:, None, :, 0].expand(pending.shape)
@@ -220,7 +226,7 @@ class TermTable:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Continuations of the hypotheses of each sentence, all (R, M), the most probable first; score -inf: none."""
+    """Hold continuations of the hypotheses of each sentence, all (R, M), the most probable first; score -inf: none."""
 
     score: Tensor
     beam: Tensor  # which of the K each continues
@@ -232,7 +238,10 @@ class Candidates:
 
     @classmethod
     def of(cls, total: Tensor, last: Tensor, table: TermTable, progress: TermProgress, eos: int) -> "Candidates":
-        """Collect those worth comparing. total (R, K, V): the score with each token; last (R, K): the one before."""
+        """Collect the continuations worth comparing.
+
+        total (R, K, V): the score with each token; last (R, K): the token before.
+        """
         beams, words = total.shape[1:]
         first = torch.arange(beams, device=total.device)[:, None] * words
         open_total = total.clone()
@@ -260,12 +269,15 @@ class Candidates:
         return cls(score, beam, token, is_end, bank, ranks(bank), after.select(order))
 
     def ended(self, beams: int) -> tuple[Tensor, Tensor]:
-        """(R, K) scores and beams of those that end and are among the first K of their bank; -inf where fewer do."""
+        """Return (R, K) scores and beams of those that end and are among the first K of their bank; -inf where fewer
+        do.
+        """
         score, index = self.score.masked_fill(~self.is_end | (self.rank_in_bank >= beams), -math.inf).topk(beams)
         return score, pick(self.beam, index)
 
     def open(self, beams: int) -> tuple[Tensor, Tensor]:
-        """(R, K) scores and indices of those that stay open: the first of each bank, the second of each, and so on.
+        """Return (R, K) scores and indices of those that stay open: the first of each bank, the second of each, and so
+        on.
 
         Where there are more banks than beams, the bank with the most tokens comes first, then the more probable ones.
         """

@@ -1,4 +1,4 @@
-"""The engine that searches with our own models: sources of similar length together, as the settings say."""
+"""Search with our own models: group sources of similar length, and turn settings and constraints into a search."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ class TorchEngine:
         constraints: Sequence[Constraints] | None = None,
         observe: Observer | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine` says. observe: sees each step of a greedy or beam search without terms."""
+        """Search as `Engine` says; `observe` sees each step of a greedy or beam search without terms."""
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
         max_tokens = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
@@ -96,12 +96,12 @@ class TorchEngine:
         )
 
     def max_lengths(self, sources: list[Ids], config: SearchConfig) -> Tensor:
-        """Return (B,): tokens that each output may have, EOS included."""
+        """Return (B,): how many tokens each output may have, EOS included."""
         lengths = [len(ids) + config.extra_length for ids in sources]
         return torch.tensor([min(length, self.max_positions or length) for length in lengths])
 
     def processors(self, config: SearchConfig, constraints: list[Constraints]) -> list[Processor]:
-        """Return those that the settings and constraints ask for."""
+        """Return the processors that the settings and constraints ask for."""
         processors: list[Processor] = []
         if config.min_length:
             processors.append(MinimumLength(config.min_length, EOS))

@@ -1,6 +1,7 @@
-"""Figure 1 of the paper for any model of ours, read from its modules: names, sizes, counts, norms, positions, sharing.
+"""Describe any model of ours as the boxes of Figure 1: names, sizes, counts, norms, positions, shared parameters.
 
-A model on the device `meta` will do: nothing is computed. `plots/architecture.py` draws it.
+A model on the device `meta` will do: nothing is computed. `plots/architecture.py` draws the boxes. `seen` maps the id
+of each parameter that has a box already to the name of the module in that box.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,12 +33,13 @@ class Box:
 
     @property
     def lines(self) -> list[str]:
-        """What is written in the box."""
+        """Return the lines of text in the box."""
         name = [self.module] if self.module else []
         return [self.title, *name, *self.details, *parameter_count(self.parameters)]
 
 
 def parameter_count(parameters: int) -> list[str]:
+    """Return the line that gives the number of parameters, none for 0."""
     return [f"{parameters:,} parameters"] if parameters else []
 
 
@@ -103,6 +105,7 @@ def stacks(model: Model) -> tuple[Stack, Stack]:
 def transformer_stacks(
     model: Transformer, embeddings: tuple[Box, Box], top: tuple[Box, ...], seen: dict[int, str]
 ) -> tuple[Stack, Stack]:
+    """Describe the encoder and the decoder of a Transformer; layers that are alike become one group."""
     both = []
     for name, inputs, embedding, end in (
         ("encoder", "source", embeddings[0], ()),
@@ -125,7 +128,7 @@ def transformer_stacks(
 
 
 def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
-    """Return each module that has a Residual of its name around it, in the order in which they act."""
+    """Yield each module of a layer that has a residual connection around it, in the order in which they act."""
     for name, around in layer.named_children():
         if not isinstance(around, Residual):
             continue
@@ -142,6 +145,7 @@ def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
 def recurrent_stacks(
     model: Recurrent, embeddings: tuple[Box, Box], top: tuple[Box, ...], seen: dict[int, str]
 ) -> tuple[Stack, Stack]:
+    """Describe the encoder and the decoder of a recurrent model, with its attention if it has any."""
     middle = []
     if (attention := model.attention) is not None:
         title = "Additive attention" if score_name(attention.kernel) == "additive" else "Dot-product attention"
@@ -180,6 +184,7 @@ def own(module: nn.Module, name: str, seen: dict[int, str]) -> int:
 
 
 def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box:
+    """Describe an embedding or the output matrix, the module `name` of the model, and whether it is shared."""
     module = getattr(model, name)
     rows, size = module.weight.shape
     details = [f"{rows:,} words of {size:,}"]
@@ -193,6 +198,7 @@ def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box
 
 
 def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box | None:
+    """Describe a position scheme and what it changes; None for a model without positions."""
     scheme = next(scheme for scheme, kind in POSITIONS.items() if type(positions) is kind)
     hooks = {
         "embed": "added to the embeddings",
@@ -207,6 +213,7 @@ def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box |
 
 
 def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen: dict[int, str]) -> Box:
+    """Describe an attention layer; `decoder` says whether it belongs to a decoder layer."""
     heads = attention.heads
     d_k, d_v = attention.query.out_features // heads, attention.value.out_features // heads
     cross = name == "cross_attention"

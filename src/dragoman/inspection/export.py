@@ -1,4 +1,4 @@
-"""An inspection as plain numbers and text, for other programs and for the page."""
+"""Export an inspection as plain numbers and text, for other programs and for the page."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,7 +8,7 @@ from dragoman.inspection.inspection import Inspection, Sentence
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
-    """Return everything but the weights."""
+    """Return the inspection as JSON types, without the attention weights."""
     tree, alignment = inspection.tree, inspection.alignment
     return {
         "model": inspection.model,

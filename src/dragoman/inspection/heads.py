@@ -46,9 +46,10 @@ class HeadStatistics:
 
     @property
     def pattern(self) -> str:
-        """Where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for none of them.
+        """Return where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for none of
+        them.
 
-        In cross-attention only the last two: the same position in two languages means little.
+        In cross-attention only the last two count: the same position in two languages means little.
         """
         nearby = {} if self.kind == "cross" else {"previous": self.previous, "same": self.same, "next": self.next}
         shares = {**nearby, "special": self.special, "punctuation": self.punctuation}

@@ -111,7 +111,7 @@ class Inspection:
 
     @property
     def decoder_input(self) -> Sentence:
-        """What the decoder reads: BOS, which is the first token and word, then the target without EOS."""
+        """Return what the decoder reads: BOS, which is the first token and word, then the target without EOS."""
         tokens, words = (
             [
                 Word(SPECIAL[BOS], range(1)),

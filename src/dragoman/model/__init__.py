@@ -13,7 +13,7 @@ from dragoman.model.transformer import Transformer
 
 
 class State(Protocol):
-    """What a model keeps of its hypotheses; row i belongs to hypothesis i."""
+    """Hold what a model keeps of its hypotheses; row i belongs to hypothesis i."""
 
     def select(self, rows: Tensor) -> None:
         """Keep hypotheses `rows`, in that order; a row may be chosen several times or not at all."""

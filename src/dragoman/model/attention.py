@@ -64,7 +64,7 @@ class Additive(nn.Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
-        """query (B, H, T, K), key (B, H, S, K), value (B, H, S, V) -> (B, H, T, V)."""
+        """Return (B, H, T, V) for query (B, H, T, K), key (B, H, S, K) and value (B, H, S, V)."""
         mask = checked_mask(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)
@@ -144,7 +144,7 @@ class KeyValues:
 
     @property
     def used(self) -> list[Tensor]:
-        """(B, S, H, D) each: the filled part of the buffers."""
+        """Return the filled part of both buffers, (B, S, H, D) each."""
         return [buffer[:, : self.length] for buffer in self.buffers]
 
     @property

@@ -8,8 +8,8 @@ STEPS = 2**16
 
 
 class Dropout(nn.Module):
-    """Do as nn.Dropout does. On a CPU, where drawing the mask costs more than applying it, each element draws 16 bits
-    instead of a float; the rate is then a multiple of 1/65,536.
+    """Drop elements as nn.Dropout does. On a CPU, where drawing the mask costs more than applying it, each element
+    draws 16 bits instead of a float; the rate is then a multiple of 1/65,536.
     """
 
     def __init__(self, rate: float):
@@ -17,6 +17,7 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x with elements dropped and the rest scaled up in training, x itself otherwise."""
         if not self.training or not self.rate:
             return x
         if x.device.type != "cpu":

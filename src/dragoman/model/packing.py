@@ -29,19 +29,19 @@ class Packing:
         return packing
 
     def pack(self, x: Tensor) -> Tensor:
-        """(B, T, ...) -> (N, ...)."""
+        """Return x (B, T, ...) as (N, ...)."""
         x = x.flatten(0, 1)
         return x if self.index is None else _Pick.apply(x, self.index)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(N, ...) -> (B, T, ...), with zeros in the padding."""
+        """Return x (N, ...) as (B, T, ...), with zeros in the padding."""
         if self.index is not None:
             x = _Place.apply(x, self.index, self.real.numel())
         return x.unflatten(0, self.real.shape)
 
     @property
     def mask(self) -> Tensor | None:
-        """(B, 1, 1, T), True where attention may look; None where it may look everywhere."""
+        """Return (B, 1, 1, T), True where attention may look; None where it may look everywhere."""
         return None if self.index is None else self.real[:, None, None, :]
 
     def select(self, rows: Tensor) -> "Packing":

@@ -1,4 +1,4 @@
-"""How a Transformer knows word order (section 3.5): several schemes behind one interface.
+"""Tell a Transformer the order of its tokens (section 3.5): several schemes behind one interface.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, M d_model.
 """
@@ -52,7 +52,7 @@ def sinusoids_in_halves(length: int, size: int) -> Tensor:
 
 
 class Table(Positions):
-    """A table that a formula gives: computed when it is first needed, and again when a longer sentence comes."""
+    """Hold a table that a formula gives: computed when it is first needed, and again when a longer sentence comes."""
 
     table: Tensor
     formula = staticmethod(sinusoids)
@@ -71,7 +71,7 @@ class Table(Positions):
 
 
 class Sinusoidal(Table):
-    """Added to the embeddings; any length will do."""
+    """Add the table of section 3.5 to the embeddings; any length will do."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model)
@@ -85,7 +85,7 @@ class SinusoidalHalves(Sinusoidal):
 
 
 class Learned(Positions):
-    """One learned vector per position, added to the embeddings (Table 3, row E). Raises ValueError past max_length."""
+    """Add one learned vector per position to the embeddings (Table 3, row E). Raise ValueError past max_length."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)

@@ -39,7 +39,10 @@ class PlainRNN(nn.Module):
             nn.init.uniform_(weight, -1 / math.sqrt(size), 1 / math.sqrt(size))
 
     def forward(self, x: Tensor, real: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, S, inputs), real (B, S), h (B, size) -> all states (B, S, size), zeros in padding, and the last one."""
+        """Return all states (B, S, size), with zeros in the padding, and the last one.
+
+        x (B, S, inputs); real (B, S); h (B, size): the state before.
+        """
         states: list[Tensor] = []
         steps = list(zip(self.input(x).unbind(1), real[:, :, None].unbind(1), strict=True))
         for now, alive in reversed(steps) if self.backward else steps:
@@ -76,7 +79,10 @@ class Recurrence(nn.Module):
         return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
 
     def forward(self, x: Tensor, real: Tensor | None, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """x (B, S, M), real (B, S) or None for all, hidden -> states (B, S, M) and the hidden state after the end."""
+        """Return the states (B, S, M) of the top layer, and the hidden state after the last real token.
+
+        x (B, S, M); real (B, S): which positions hold a token, None for all; hidden: the state before.
+        """
         if isinstance(self.cells, nn.ModuleList):
             return self.plain(x, torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real, hidden[0])
         cell: Callable = self.cells
@@ -92,6 +98,7 @@ class Recurrence(nn.Module):
         return states, after if self.parts == 2 else (after,)
 
     def plain(self, x: Tensor, real: Tensor, hidden: Tensor) -> tuple[Tensor, Hidden]:
+        """Run the plain cells, layer by layer; arguments and result are those of `forward`."""
         last: list[Tensor] = []
         for index in range(0, len(hidden), self.directions):
             if index:
@@ -106,7 +113,7 @@ class Recurrence(nn.Module):
 
 
 class GlobalAttention(nn.Module):
-    """The decoder's state attends to all encoder states: a weighted mean of them is its context."""
+    """Let the decoder's state attend to all encoder states: a weighted mean of them is its context."""
 
     def __init__(self, d_model: int, score: str):
         super().__init__()
@@ -121,14 +128,17 @@ class GlobalAttention(nn.Module):
             self.kernel = self.score.forward
 
     def forward(self, states: Tensor, keys: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """states (B, T, M) of the decoder; keys, memory (B, S, M); mask (B, 1, 1, S) -> context (B, T, M)."""
+        """Return the context (B, T, M) of each of the decoder's states (B, T, M).
+
+        keys, memory (B, S, M): of the encoder; mask (B, 1, 1, S).
+        """
         query = self.query(states)[:, None] * self.scale
         return self.kernel(query, keys[:, None], memory[:, None], mask, 0.0)[:, 0]
 
 
 @dataclass
 class State:
-    """Everything that decoding one more token needs; row i belongs to hypothesis i."""
+    """Hold all that decoding one more token needs; row i belongs to hypothesis i."""
 
     memory: Tensor  # B S M, the encoder's states
     keys: Tensor  # B S M

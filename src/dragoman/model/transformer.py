@@ -34,7 +34,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., M) -> (..., M)."""
+        """Return (..., M) for x (..., M)."""
         return self.out(self.dropout(self.activation(self.hidden(x))))
 
 
@@ -55,7 +55,7 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True)
 class TokenContext:
-    """What a stack of layers needs to know of the tokens of one call, besides their vectors."""
+    """Hold what a stack of layers needs to know of the tokens of one call, besides their vectors."""
 
     packing: Packing
     mask: Tensor | None = None  # broadcastable to (B, H, queries, tokens): which of them each query may attend to
@@ -64,7 +64,7 @@ class TokenContext:
 
     @classmethod
     def of(cls, packing: Packing, mask: Tensor | None, positions: Positions, start: int = 0) -> "TokenContext":
-        """start: position of the first token."""
+        """Return the context of packed tokens, the first of which is at position `start`."""
         rotate, rotate_across = partial(positions.rotate, start=start), partial(positions.rotate_across, start=start)
         return cls(packing, mask, rotate, rotate_across)
 
@@ -80,7 +80,7 @@ class EncoderLayer(nn.Module):
         self.around_feed_forward = Residual(config)
 
     def forward(self, x: Tensor, source: TokenContext) -> Tensor:
-        """x (N, M) -> (N, M)."""
+        """Return (N, M) for the source tokens x (N, M)."""
 
         def attend_to_source(y: Tensor) -> Tensor:
             keys = self.attention.project(y, source.packing, source.rotate)
@@ -92,13 +92,13 @@ class EncoderLayer(nn.Module):
 
 @dataclass
 class Cache:
-    """The keys and values that one decoder layer keeps: of the target so far, and of the encoder's output."""
+    """Hold the keys and values that one decoder layer keeps: of the target so far, and of the encoder's output."""
 
     target: KeyValues | None = None
     memory: KeyValues | None = None
 
     def extend(self, new: KeyValues) -> KeyValues:
-        """Add those of the new target tokens; return those of all."""
+        """Add the keys and values of new target tokens; return those of all target tokens."""
         if self.target:
             self.target.extend(new)
         else:
@@ -121,9 +121,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, target: TokenContext, memory: Tensor | None, source: TokenContext, cache: Cache
     ) -> Tensor:
-        """x (N, M) of the new target tokens -> (N, M).
+        """Return (N, M) for the new target tokens x (N, M), whose keys and values are then in the cache.
 
-        The cache then has their keys and values, and those of the memory (N', M); from then on that is None.
+        memory (N', M): the encoder's output, given in the first call alone; the cache keeps its keys and values.
         """
 
         def attend_to_target(y: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class DecoderLayer(nn.Module):
 
 @dataclass
 class State:
-    """Everything that decoding one more token needs; row i belongs to hypothesis i.
+    """Hold all that decoding one more token needs; row i belongs to hypothesis i.
 
     Neighbouring hypotheses of one source share its memory: that has one row for each `shared` hypotheses.
     """
@@ -207,7 +207,7 @@ class Transformer(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
-        """Section 3.4 and 3.5: ids (B, T) -> vectors (N, M)."""
+        """Return the vectors (N, M) of the ids (B, T), positions included (sections 3.4 and 3.5)."""
         x = words(tokens)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
@@ -251,7 +251,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
-        """source (B, S) and target (B, T), which begins with BOS -> logits, as `step` returns them."""
+        """Return the logits, as `step` does, for source (B, S) and target (B, T), which begins with BOS."""
         return self.step(target, self.start(source), real)
 
 

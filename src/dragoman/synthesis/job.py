@@ -1,7 +1,7 @@
-"""Describe what is translated by which model and how, and keep on disk what a file of pairs was made from.
+"""Describe a job of synthesis, and record on disk what its file of pairs was made from.
 
 The same job makes the same bytes. A job that was begun or finished is recognised by its provenance: everything that
-decides the bytes. Nothing made from something else is ever mixed in.
+decides the bytes. Blocks of different provenance are never joined.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class LocatedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Describe what is translated by which model, and how."""
+    """Describe which texts are translated by which model, with which settings, into which file."""
 
     model: Path
     "model folder or run folder"
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def record_file(self) -> Path:
-        """What the finished file was made from."""
+        """Return the path of the record of what the finished file was made from."""
         return self.out.with_name(f"{self.out.name}.json")
 
     @property
@@ -89,7 +89,11 @@ class Job:
         return json.loads(json.dumps(made_of))
 
     def texts(self, notes: list[str] | None = None) -> Iterator[LocatedText]:
-        """Yield every text in order, blank ones too; a sentence about what has no text is added to `notes`."""
+        """Yield every text in order, blank ones included, with its location.
+
+        Where they are the sources of a corpus, `notes` gets a sentence for each reason why something in it was left
+        out.
+        """
         if isinstance(self.text, CorpusSpec):
             left_out = LeftOut(self.text)
             for row in stream(self.text, left_out):

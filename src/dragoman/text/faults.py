@@ -1,4 +1,4 @@
-"""What is plainly wrong with a translation, seen from the two texts alone: a loop, a copy, far too long, ..."""
+"""Find what is plainly wrong with a translation, from the two texts alone: a loop, a copy, far too long, ..."""
 
 import re
 import unicodedata

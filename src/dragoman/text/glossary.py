@@ -1,4 +1,4 @@
-"""Glossary terms: where they stand in a source, what the output needs for them, and whether it has it.
+"""Find glossary terms in a source, say what the output needs for them, and check whether it has it.
 
 A text is split into atoms: words, white space, and single characters otherwise. A term is a sequence of whole atoms, so
 it matches whole words where words have spaces between them: "dog" in "the dog", not in "dogma". In scripts without
@@ -44,7 +44,7 @@ class Entry:
     line: int = 0
 
     def matches(self, text: str) -> bool:
-        """Return whether upper and lower case of `text` are right; apart from them, it is `source`."""
+        """Return whether the case of `text` is what the entry's case rule allows; apart from case, it is `source`."""
         if self.case == "any" or text == self.source:
             return True
         return self.case == "match" and (is_capitals(text) or not is_capitals(self.source))
@@ -73,7 +73,7 @@ class TermMatch:
 
 @dataclass(frozen=True)
 class TermReport:
-    """Which matches of a source have one of their targets in the output."""
+    """Say which matches of a source have one of their targets in the output."""
 
     met: tuple[TermMatch, ...] = ()
     missed: tuple[TermMatch, ...] = ()
@@ -90,6 +90,7 @@ class Trie(Generic[Value]):
     values: list[Value] = field(default_factory=list)
 
     def insert(self, atoms: Sequence[str], value: Value) -> None:
+        """Add the sequence of atoms, with the value, below this node."""
         node = self
         for atom in atoms:
             node = node.children.setdefault(atom, Trie())

@@ -1,4 +1,4 @@
-"""In which scripts a text and a language are written: LATIN, HANGUL, CJK, ..., as Unicode names them."""
+"""Tell which scripts a text or a language is written in: LATIN, HANGUL, CJK, ..., as Unicode names them."""
 
 import contextlib
 import json

@@ -70,6 +70,7 @@ class Journal:
             self.board.close()
 
     def write(self, name: str, line: str) -> None:
+        """Append a line to the file `name` of the run folder; a journal that is not active writes nothing."""
         if not self.active:
             return
         if name not in self.files:

@@ -191,7 +191,10 @@ class Learner:
 
     @torch.no_grad()
     def load(self, saved: Model, state: dict[str, Tensor]) -> None:
-        """Restore what `full_model` and `state` gave. Raises KeyError or RuntimeError where it is of another model."""
+        """Restore the model and the state that `full_model` and `state` returned.
+
+        Raise KeyError or RuntimeError where they belong to another model.
+        """
         values = dict(saved.named_parameters())
         averages = iter(self.average)
         for name, parameter in self.model.named_parameters():

@@ -54,6 +54,10 @@ class _OutputLoss(torch.autograd.Function):
         smoothing: float,
         needs_gradient: bool,
     ) -> Tensor:
+        """Return the loss, computed in slices of rows so that the logits of a whole batch are never in memory at once.
+
+        Its gradients by vectors, weight and bias are kept for `backward` where `needs_gradient`.
+        """
         device = vectors.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         words, exact = len(weight), torch.promote_types(weight.dtype, torch.float32)
@@ -90,6 +94,7 @@ class _OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients kept by `forward`, times `grad`."""
         d_vectors, d_weight, d_bias = ctx.saved_tensors
         return (
             (d_vectors * grad).to(ctx.dtype),

@@ -82,6 +82,10 @@ class DataParallel:
             self.gradient.zero_()
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        """Sum gradients and statistics over all processes, and return the statistics of the update.
+
+        `micro_batches` counts those of all processes.
+        """
         if self.ordered:
             self.add_in_order(micro_batches)
             losses, tokens, failures, stops = zip(*self.group.gather(tuple(own)), strict=True)

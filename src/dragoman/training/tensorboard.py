@@ -20,6 +20,7 @@ class Board:
         self.writer: Any = None
 
     def record(self, event: str, *, step: int, **values: Any) -> None:
+        """Write the numbers among `values` as scalars 'event/name' at `step`; other values are skipped."""
         if self.writer is None:
             self.writer = self.package.SummaryWriter(
                 str(self.folder),

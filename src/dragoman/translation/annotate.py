@@ -1,4 +1,6 @@
-"""What a model says about finished translations: how probable each word is, and which source word it comes from."""
+"""Annotate finished translations with what a model says of them: each word's probability, and the source word it comes
+from.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The coverage penalty: a translation that leaves out part of its source loses against one that does not.
+"""Apply the coverage penalty: a translation that leaves out part of its source loses against one that does not.
 
 Shapes: T target tokens, S source tokens.
 """

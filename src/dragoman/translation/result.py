@@ -1,4 +1,4 @@
-"""The translation of a text, joined from those of its segments."""
+"""Join the translations of segments into that of their text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

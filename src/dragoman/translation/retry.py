@@ -1,4 +1,4 @@
-"""The second search for segments whose first translation is faulty: more careful, and with placeholders taken out.
+"""Search again for segments whose first translation is faulty: more carefully, and with placeholders taken out.
 
 "The {name} sees %s." is searched for as "The sees." and its placeholders are put back where the words beside them went,
 so that each comes back exactly once, whatever the model makes of the words.
@@ -43,7 +43,7 @@ class Retry:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is anything to search for besides placeholders and punctuation."""
+        """Return whether there is anything to search for besides placeholders and punctuation."""
         return any(map(str.isalnum, self.bare.text))
 
 

@@ -1,4 +1,4 @@
-"""What a translation is held to, besides being probable, and the judgement of candidates by it."""
+"""Describe what every translation is checked for, and judge candidates by it."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,10 @@ class Candidate:
 
     @property
     def badness(self) -> tuple[int, int]:
-        """Compare candidates by wrong placeholders first: a text without them breaks the program that fills them in."""
+        """Return a key that puts better candidates first.
+
+        Wrong placeholders count most: a text without them breaks the program that fills them in.
+        """
         return self.wrong_placeholders, len(self.flags)
 
 
@@ -92,7 +95,7 @@ def judge(
 
 
 def better(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
-    """Return the candidates, the best one replaced by that of the second search where less is wrong with that."""
+    """Return the candidates, with the first replaced by `second` where less is wrong with that."""
     if second is None or second.badness >= candidates[0].badness:
         return candidates
     return [second, *candidates[1:]]

@@ -42,6 +42,7 @@ def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
 
 
 def piece_boundaries(piece: str) -> tuple[int, int]:
+    """Return what a piece begins and ends with."""
     if piece in BYTE:  # beyond ASCII it is most likely part of a letter
         piece = chr(BYTE[piece]) if BYTE[piece] < 0x80 else "x"
     return character_class(piece[:1]), character_class(piece[-1:])

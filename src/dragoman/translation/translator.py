@@ -1,6 +1,7 @@
-"""Text in, text out: the translator cuts, searches, judges, searches again what is faulty, and joins.
+"""Translate text: cut it into segments that fit the model, search, check the results, retry the faulty ones, and join
+them.
 
-Ids, models and search lie below it, commands above.
+Ids, models and search lie below this module, commands above it.
 """
 
 import contextlib
@@ -36,9 +37,10 @@ MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 
 
 class Translator:
-    """Hold a model, its tokenizer, how to search, what to hold translations to, and the engine that searches.
+    """Hold a model, its tokenizer, the search settings, the safeguards that translations are checked by, and the
+    engine.
 
-    It never changes: `replace` returns another one that shares the model.
+    A translator never changes: `replace` returns another one that shares the model.
     """
 
     def __init__(
@@ -123,12 +125,12 @@ class Translator:
 
     @property
     def max_source_tokens(self) -> int:
-        """How many source tokens are searched for at once, EOS not included."""
+        """Return how many tokens one search takes at most, EOS not included; longer sources are cut."""
         return min(MAX_SOURCE_TOKENS, (self.engine.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
 
     @cached_property
     def alignment(self) -> AlignmentHead | None:
-        """The layer and head that alignments are taken from; None for a model without attention over its source."""
+        """Return the layer and head that align words; None for a model without attention over its source."""
         if self.measured_alignment:
             return self.measured_alignment
         with contextlib.suppress(DragomanError):
@@ -137,7 +139,7 @@ class Translator:
 
     @cached_property
     def annotator(self) -> Annotator:
-        """What scores and aligns the words of translations; of an ensemble, with the first model."""
+        """Return what scores and aligns the words of translations; of an ensemble, it uses the first model alone."""
         return Annotator(self.model, self.tokenizer, self.alignment)
 
     def translate(
@@ -184,7 +186,7 @@ class Translator:
         ]
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
-        """Search for each segment, and once more where the best that was found has a flag. The better one is kept."""
+        """Search for each segment, and once more where its best candidate has a flag; keep the better of the two."""
         first = [
             [self._judge(segment, self.tokenizer.decode(hypothesis.tokens), hypothesis) for hypothesis in hypotheses]
             for segment, hypotheses in zip(segments, self._search_segments(segments, self.search), strict=True)
@@ -216,6 +218,7 @@ class Translator:
         return candidates
 
     def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
+        """Return the candidate with this text, flagged wherever it breaks the safeguards."""
         return judge(segment, text, hypothesis, self.safeguards, self.scripts)
 
     def _search_segments(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Hypothesis]]:
@@ -234,7 +237,11 @@ class Translator:
     def _search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """Return what the engine finds; with a coverage penalty, the best of all its beams by that as well."""
+        """Return the engine's hypotheses for each source, best first, at most `n_best`.
+
+        With a coverage penalty the engine returns its whole beam, and the penalty decides the order before the rest is
+        dropped. Without attention over the source there is no penalty.
+        """
         if not search.coverage_penalty or self.alignment is None:
             return self.engine.search(sources, search, constraints)
         all_beams = replace(search, n_best=search.beam, coverage_penalty=0.0)

@@ -68,7 +68,10 @@ def write_marian(model: Transformer, folder: Path) -> list[str]:
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Return matrices (inputs, outputs) and vectors (1, outputs); its words: EOS, the unknown word, our subwords."""
+    """Return the weights by their names in Marian: matrices (inputs, outputs), vectors (1, outputs).
+
+    Marian's vocabulary is EOS, the unknown word, then our subwords.
+    """
     words = [EOS, PAD, *range(3, model.output.out_features)]
     weights = {"Wemb": model.source_embedding.weight[words], "decoder_ff_logit_out_b": model.output.bias[None, words]}
     for side, number, part, kind, value in layer_weights(model):
@@ -86,7 +89,10 @@ def write_joeynmt(model: Transformer, folder: Path) -> list[str]:
 
 
 def joeynmt_weights(model: Transformer) -> dict[str, Tensor]:
-    """Return the weights without the output bias, which it lacks; its words: the unknown word, zeros, then ours."""
+    """Return the weights and the position table by their names in JoeyNMT, which has no output bias.
+
+    JoeyNMT's vocabulary is the unknown word, whose vector is zero, then ours.
+    """
     words = nn.functional.pad(model.source_embedding.weight, (0, 0, 1, 0))
     positions = sinusoids_in_halves(JOEYNMT_POSITIONS, model.config.d_model)[None]
     weights = dict.fromkeys(("src_embed.lut.weight", "trg_embed.lut.weight", "decoder.output_layer.weight"), words)

@@ -90,7 +90,11 @@ def letters_hash(text: str) -> int:
 
 
 def find_repeats(hashes: list[RowHashes], later: list[np.ndarray]) -> list[list[Hits]]:
-    """Return for each corpus of a set its rows that occur further up in the set, or in a set that comes after it."""
+    """Return, for each corpus of a set, the hits of the rules 'duplicate', 'several-targets' and 'overlap'.
+
+    A duplicate pair, or a source with a second target, is compared with all rows further up in the set; an overlap,
+    with `later`, the keys of the rows of each set that comes after this one.
+    """
     if not hashes:
         return []
     has_text = np.concatenate([rows.has_text for rows in hashes])

@@ -88,6 +88,7 @@ def forms(column: TextColumn) -> Iterator[Hits]:
 
 
 def copies(block: RowBlock) -> Iterator[Hits]:
+    """Yield the rows whose target is a copy of the source, long and short ones as separate rules."""
     sources, targets = (column.texts for column in block.columns)
     same = np.flatnonzero(block.columns[SOURCE].hashes == block.columns[TARGET].hashes)
     long, short = np.zeros((2, len(block)), bool)
@@ -101,6 +102,9 @@ def copies(block: RowBlock) -> Iterator[Hits]:
 
 
 def lengths(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
+    """Yield the rows whose length ratio is unusual for the corpus, and windows of rows whose lengths fit better when
+    one side is shifted by a row.
+    """
     beyond = np.abs(log_ratios(block) - profile.usual_ratio())
     yield Hits("length-ratio", beyond > np.log(limits.ratio))
     slipped = np.zeros(len(block), bool)
@@ -119,6 +123,7 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def languages(block: RowBlock, profile: Profile) -> Iterator[Hits]:
+    """Yield the rows whose sides are swapped, in one language, or in a script that is rare in the corpus."""
     (source, source_each), (target, target_each) = (profile.fits(column, n) for n, column in enumerate(block.columns))
     doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER)
     swapped = doubted & (source < SWAPPED) & (target < SWAPPED)

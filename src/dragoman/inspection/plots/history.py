@@ -1,4 +1,4 @@
-"""The history of a run in one figure: gradients, updates, entropies, and the cross-attention of one sentence."""
+"""Draw the history of a run in one figure: gradients, updates, entropies, and the cross-attention of one sentence."""
 
 import math
 from collections.abc import Sequence
@@ -76,7 +76,10 @@ def log_shades(rows: Rows) -> Rows:
 
 
 def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str) -> None:
-    """Draw a map with a row for each layer or head and a column for each snapshot; with its numbers where they fit."""
+    """Draw a map with a row for each layer or head and a column for each snapshot.
+
+    `shades`, from 0 to 1, are the colours; the numbers of `rows` are written into the cells where they fit.
+    """
     draw_image(axes, torch.tensor(list(shades.values())), WEIGHTS)
     every = math.ceil(len(steps) / SHOWN)
     axes.set_xticks(range(0, len(steps), every), steps[::every], fontsize=8)

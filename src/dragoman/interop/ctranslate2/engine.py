@@ -38,10 +38,10 @@ SEARCHED, SCORED = 2048, 256
 
 
 class CTranslate2Engine:
-    """Search as `Engine` says. Outputs, too, have at most `max_positions` tokens; that of an empty source is empty.
+    """Search as `Engine` demands. Outputs, too, have at most `max_positions` tokens; that of an empty source is empty.
 
     Scores are always those of the model. A beam search with a minimum length, forbidden words or no repeats may find
-    other words than native search: CTranslate2 redistributes the probability of what it excludes.
+    other words than the native search: CTranslate2 redistributes the probability of what it excludes.
     """
 
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1):
@@ -57,6 +57,7 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each source, best first; raise UsageError for what CTranslate2 cannot do."""
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         self.check(sources, config, constraints)
         hypotheses: dict[int, list[Hypothesis]] = {}

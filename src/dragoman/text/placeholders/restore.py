@@ -59,25 +59,25 @@ class Removed:
 
     @property
     def tag(self) -> tuple[str, bool] | None:
-        """The name of a tag that stands around text and whether it opens; None for '<br/>' and everything else."""
+        """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and everything else."""
         match = TAG_NAME.match(self.text) if self.kind == "tag" else None
         return (match[2].lower(), not match[1]) if match and not self.text.endswith("/>") else None
 
     @property
     def opens_at_word(self) -> bool:
-        """Whether it is an opening tag with no space behind it."""
+        """Return whether it is an opening tag with no space behind it."""
         return bool(self.tag and self.tag[1] and self.after.strip())
 
     @property
     def closes_at_word(self) -> bool:
-        """Whether it is a closing tag with no space in front of it."""
+        """Return whether it is a closing tag with no space in front of it."""
         return bool(self.tag and not self.tag[1] and self.before.strip())
 
     @property
     def goes_with_next_word(self) -> bool:
-        """Whether it moves with the word after it, not with the one before.
+        """Return whether it moves with the word after it, not with the one before.
 
-        So do an opening tag, a count ("%d files"), and what touches the next word alone ("{x}s").
+        An opening tag does, a count ("%d files"), and what touches the next word alone ("{x}s").
         """
         if self.tag:
             return self.tag[1]
