@@ -1,4 +1,4 @@
-"""Who may import whom: what is below knows nothing of what is above."""
+"""The layers of the package: no file imports from a layer above its own."""
 
 import ast
 import itertools

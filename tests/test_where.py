@@ -296,7 +296,7 @@ def test_the_folders_of_the_map_are_those_of_the_package():
 
 
 def test_the_layers_of_the_map_are_those_that_imports_keep_to():
-    shown = README.split("## Who may import whom")[1].split("\n## ")[0]
+    shown = README.split("## Layers")[1].split("\n## ")[0]
     assert [set(line.split(", ")) for line in re.findall(r"^    (.+)$", shown, re.MULTILINE)] == LAYERS
 
 
