@@ -116,7 +116,7 @@ def test_tokens_that_are_the_same_are_fully_alike():
     model.encoder_positions.embed = lambda x, start: x * 0 + 1
     model.encoder_positions.bias = lambda *sizes: None
     model.encoder_positions.rotate = lambda x, start: x
-    assert residuals.through_layers(model, [3, 4, 5])[0] == pytest.approx([1.0], abs=1e-5)
+    assert residuals.cosines_and_changes(model, [3, 4, 5])[0] == pytest.approx([1.0], abs=1e-5)
 
 
 def test_both_kinds_of_block_begin_with_the_same_weights():

@@ -1,4 +1,4 @@
-"""Which layer and head to align words with. It differs from model to model, so it is measured, and recorded.
+"""Choose the layer and head to align words with. It differs from model to model, so it is measured, and recorded.
 
 Shapes: B pairs, L layers, H heads, T target tokens, S source tokens. With EOS, the two sides have T+1 and S+1.
 """
@@ -28,7 +28,7 @@ ENOUGH_LINKS = 5_000
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """The layer and head that align words, and how well they agree with a word model."""
+    """Hold the layer and head that align words, and how well they agree with a word model."""
 
     RECORD: ClassVar = "alignment.json"  # in a model folder
 

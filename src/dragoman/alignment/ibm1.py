@@ -1,4 +1,4 @@
-"""A word model that needs no alignments made by people: IBM model 1 (Brown et al. 1993).
+"""Align words without alignments made by people: IBM model 1 (Brown et al. 1993).
 
 It knows nothing of order and context, only which words go together.
 """

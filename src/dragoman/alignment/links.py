@@ -1,4 +1,4 @@
-"""From attention weights to word alignments. Weights are those of words, (W, U): W target words, U source words."""
+"""Turn attention weights into word alignments. Weights are those of words, (W, U): W target words, U source words."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def links_above(weights: Tensor, threshold: float) -> list[Link]:
 def character_links(weights: Tensor, target: Sequence[Word], source: Sequence[Word]) -> list[tuple[Span, Span]]:
     """Link the characters of each source word to those of the target word that looked at it most.
 
-    In the order of the source. What stands before, behind or around a source word belongs to the same spot in the
-    target. A source word that no target word looked at is missing.
+    The links are in the order of the source. What stands before, behind or around a source word belongs to the same
+    spot in the target. A source word that no target word looked at is missing.
     """
     return sorted((source[u].span, target[w].span) for w, u in strongest_links(weights.T))

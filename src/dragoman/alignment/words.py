@@ -1,4 +1,4 @@
-"""From tokens to words: where the words of a text are, and how much one word looked at another.
+"""Find the words of tokenised text, and turn weights of tokens into those of words.
 
 Shapes: T target tokens, S source tokens, W target words, U source words.
 """
@@ -21,7 +21,7 @@ Span = tuple[int, int]  # start and end, as for a slice
 
 @dataclass(frozen=True)
 class Word:
-    """A label, the tokens that it stands for, and its characters in the text."""
+    """Hold a label, the tokens that it stands for, and its characters in the text."""
 
     label: str
     tokens: range
@@ -46,7 +46,7 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
 
 
 def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
-    """Return each token but the tags as a word of its own, for languages that are written without spaces."""
+    """Return each token but the tags as a word, for languages that are written without spaces."""
     spans = character_spans(tokenizer, ids)
     return [
         Word(shown_token(tokenizer, id), range(position, position + 1), spans[position])
@@ -112,7 +112,7 @@ def first_bytes(data: bytes) -> list[bool]:
 
 
 def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
-    """Turn weights (..., T, S) of tokens into those (..., W, U) of words.
+    """Return weights of words (..., W, U), from those of tokens (..., T, S).
 
     A word is looked at as much as its tokens together, and looks as they do on average, so rows that sum to 1 still do
     where every token belongs to a word.

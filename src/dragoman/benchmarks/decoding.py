@@ -42,7 +42,7 @@ MODEL = replace(
 
 
 def benchmark(threads: int, rounds: int, sentences: int) -> str:
-    """Return a table in Markdown: target tokens per second, a row for each beam and batch."""
+    """Return a report in Markdown: target tokens per second of each toolkit, a row for each beam and batch."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = endless(Transformer(MODEL, VOCABULARY, pad=PAD).eval())

@@ -114,7 +114,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """The number of target tokens, EOS included."""
+        """Return the number of target tokens, EOS included."""
         return int(self.real.sum())
 
     def to(self, device: torch.device) -> "Batch":

@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def location(self) -> str:
-        """'news.tsv:12:3'"""
+        """Return where it is: 'news.tsv:12:3', with line and byte as far as they are known."""
         return ":".join(str(part) for part in (display_path(self.file), self.number, self.byte) if part)
 
     def __str__(self) -> str:
@@ -224,7 +224,9 @@ def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
 
 
 def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield line n of the one with line n of the other. A line that cannot be read drops its partner too."""
+    """Yield each line of the source file with the same line of the target file; an unreadable line drops its partner
+    too.
+    """
     end: Any = object()
     counts = [0, 0]
     sides = itertools.zip_longest(read_lines(source, on_problem), read_lines(target, on_problem), fillvalue=end)

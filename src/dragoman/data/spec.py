@@ -59,7 +59,10 @@ class CorpusSpec:
 
     @property
     def format(self) -> str:
-        """The suffix that decides how to read it: '.tsv', '.jsonl', ...; '' for two files of plain text."""
+        """Return the suffix that decides how to read the corpus: '.tsv', '.jsonl', ...; '' for two files of plain text.
+
+        A single file with an unknown suffix is read as TSV.
+        """
         if len(self.files) == 2:
             return ""
         suffix = suffix_of(self.files[0])
@@ -79,7 +82,7 @@ def check_present(files: Iterable[str]) -> None:
 
 
 def suffix_of(file: str) -> str:
-    """Return '.tsv' for 'news.tsv.gz'."""
+    """Return the suffix that says the format, that of the packed file: '.tsv' for 'news.tsv.gz'."""
     path = Path(file)
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
 

@@ -165,7 +165,11 @@ def render(template: str, values: dict[str, Write], language: str) -> str:
 
 
 def particle(before: str, after_consonant: str, after_vowel: str) -> str:
-    """Return the Korean particle that fits the syllable `before` it; 으로 is 로 after the consonant ㄹ too."""
+    """Return the form of a Korean particle that fits the syllable `before` it: after a final consonant or after a
+    vowel.
+
+    The consonant ㄹ counts as a vowel for 으로/로.
+    """
     final = (ord(before) - 0xAC00) % 28 if "가" <= before <= "힣" else 0
     if final == 0 or (final == 8 and after_consonant == "으로"):
         return after_vowel

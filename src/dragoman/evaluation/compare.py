@@ -56,7 +56,7 @@ class Comparison:
         return asdict(self)
 
     def beam_suffix(self, beam: int) -> str:
-        """Return the words for a row whose beam is smaller than the one asked for."""
+        """Return ', beam 2' or ', greedy' for a beam other than that of the comparison; '' for that one."""
         if beam == self.search.beam:
             return ""
         return f", beam {beam}" if beam > 1 else ", greedy"

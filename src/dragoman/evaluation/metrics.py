@@ -62,7 +62,7 @@ def normalise_references(translations: Sequence[str], references: Sequence[str])
 def by_sentence(
     translations: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> list[tuple[float, float]]:
-    """Return BLEU and chrF of each sentence; this BLEU counts only the n-grams that a short sentence has."""
+    """Return (BLEU, chrF) of each sentence; this BLEU leaves out n-grams that are longer than the sentence."""
     bleu, chrf = BLEU(tokenize=tokenize, effective_order=True), CHRF()
     return [
         (bleu.sentence_score(text, [reference]).score, chrf.sentence_score(text, [reference]).score)

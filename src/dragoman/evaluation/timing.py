@@ -22,11 +22,12 @@ class Contender:
 
     @property
     def median(self) -> float:
+        """Return the speed of the round in the middle, in units per second."""
         return statistics.median(self.rates)
 
     @property
     def spread(self) -> float:
-        """Half the distance from the slowest to the fastest round, as a share of the median."""
+        """Return half the distance from the slowest to the fastest round, as a share of the median."""
         return (max(self.rates) - min(self.rates)) / 2 / self.median
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Many attention maps as one.
+"""Combine many attention maps into one.
 
 Shapes: L layers, H heads, T target tokens, S source tokens.
 """

@@ -62,12 +62,12 @@ class LayerGroup:
 
     @property
     def parameters(self) -> int:
-        """The parameters of one layer."""
+        """Return the number of parameters of one layer."""
         return sum(box.parameters for box in self.boxes)
 
     @property
     def boxes(self) -> list[Box]:
-        """The boxes of one layer."""
+        """Return the boxes of one layer."""
         return [box for sublayer in self.sublayers for box in sublayer.boxes]
 
 
@@ -175,7 +175,7 @@ def recurrence(name: str, module: Recurrence, from_encoder: str, seen: dict[int,
 
 
 def own(module: nn.Module, name: str, seen: dict[int, str]) -> int:
-    """Count the parameters of `module` that were not seen before, and mark them as seen."""
+    """Return how many parameters of `module` were not seen before, and mark them as seen."""
     count = 0
     for parameter in module.parameters():
         count += parameter.numel() if id(parameter) not in seen else 0
@@ -226,7 +226,7 @@ def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen:
 
 
 def score_name(kernel: Callable[..., Any]) -> str:
-    """Say how a kernel compares queries with keys; the name of a kernel that is not ours."""
+    """Return in words how a kernel compares queries with keys; the name of a kernel that is not ours."""
     if kernel in (fused, explicit):
         return "scaled dot product"
     if isinstance(getattr(kernel, "__self__", None), Additive):

@@ -1,4 +1,4 @@
-"""What a model consists of, and what it costs to train and to run."""
+"""Count what a model consists of, and what it costs to train and to run."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Figures for paper and screen, as SVG, PNG or PDF. Needs the extra `plot`."""
+"""Draw figures for paper and screen, as SVG, PNG or PDF. Needs the extra `plot`."""
 
 import importlib.util
 import io
@@ -27,7 +27,7 @@ LETTERS_PER_INCH = 15  # of a caption
 
 @dataclass(frozen=True)
 class Scale:
-    """What the colours of a map mean."""
+    """Say what the colours of a map mean."""
 
     name: str  # beside the colour bar, with the unit
     colours: str  # a colour map of matplotlib: one that gets darker, or one that does in both directions from 0
@@ -45,7 +45,7 @@ def signed_scale(name: str, limit: float) -> Scale:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is not drawn yet."""
+    """Describe a figure that is not drawn yet."""
 
     caption: str  # what is shown, of which model and sentence
     draw: Callable[[Any], None]  # on an empty matplotlib figure with constrained layout

@@ -1,4 +1,4 @@
-"""How hard the loss pulls at each layer of a model, and how far the layer has moved."""
+"""Measure the gradient of the loss in each layer of a model, and how far the layer has moved."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What attention heads do, in numbers.
+"""Describe attention heads in numbers.
 
 For a head, the query at position i gives the key at position j the weight a_ij; the weights of a query sum to 1. A key
 that a query may not see (later tokens in the decoder) counts as absent. Every statistic is a mean over queries: of one
@@ -24,7 +24,7 @@ MOST_OF_IT = 0.5  # a head has a pattern where more than this share of its weigh
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """The statistics of one head. One that no query has is None."""
+    """Hold the statistics of one head; None for a statistic that no query has."""
 
     kind: AttentionKind
     layer: int  # from 1
@@ -46,8 +46,7 @@ class HeadStatistics:
 
     @property
     def pattern(self) -> str:
-        """Return where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for none of
-        them.
+        """Return where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for nowhere.
 
         In cross-attention only the last two count: the same position in two languages means little.
         """
@@ -120,7 +119,7 @@ def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, T
 
 
 def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
-    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where it may not look there."""
+    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where the query may not look there."""
     result = weights.new_full(weights.shape[:-1], math.nan)
     diagonal, allowed = weights.diagonal(offset, -2, -1), visible.diagonal(offset)
     start = max(0, -offset)

@@ -1,4 +1,4 @@
-"""How a model learned: what each checkpoint of a run does, one after the other.
+"""Follow a model through its training: what each checkpoint of a run does, one after the other.
 
 Shapes: L layers with attention over the source, H heads, W target words, U source words, both with EOS.
 """
@@ -32,7 +32,7 @@ Pair = tuple[Ids, Ids]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one checkpoint does."""
+    """Hold what one checkpoint does."""
 
     step: int
     loss: float  # nats per target token of the sample, with label smoothing, without dropout
@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """The snapshots of a run, the first step first."""
+    """Hold the snapshots of a run, in the order of their steps."""
 
     run: str
     pairs: int  # in the sample
@@ -57,7 +57,7 @@ class History:
 
     @property
     def which(self) -> str:
-        """Say which layer and head `head` is."""
+        """Return in words which layer and head `head` is."""
         layers, heads = self.snapshots[0].cross_attention.shape[:2]
         which = f"head {self.head.head} of {heads}" if self.head.head else f"mean of {heads} heads"
         return f"layer {self.head.layer} of {layers}, {which}"
@@ -77,12 +77,12 @@ class History:
 
     @property
     def gradients(self) -> dict[str, list[float]]:
-        """The gradient norm of each layer at each snapshot."""
+        """Return the gradient norm of each layer at each snapshot."""
         return by_layer([snapshot.gradients for snapshot in self.snapshots])
 
     @property
     def updates(self) -> dict[str, list[float]]:
-        """The relative update of each layer at each snapshot but the first."""
+        """Return the relative update of each layer at each snapshot but the first."""
         return by_layer([snapshot.updates for snapshot in self.snapshots[1:]])
 
 

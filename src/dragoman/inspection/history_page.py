@@ -1,4 +1,4 @@
-"""The history of a run as one HTML file with everything in it: cross-attention with a slider, and all numbers."""
+"""Write the history of a run as one HTML file with everything in it: cross-attention with a slider, and all numbers."""
 
 import base64
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Cell:
 
 
 def history_page(history: History) -> str:
-    """Return the whole document."""
+    """Return the HTML page of a history."""
     snapshots = history.snapshots
     entropies = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
     maps = torch.stack([snapshot.cross_attention for snapshot in snapshots])  # snapshots L H W U

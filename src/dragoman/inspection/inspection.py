@@ -42,7 +42,7 @@ HIDDEN: dict[Hidden, str] = {"special": "start, end and tags", "punctuation": "p
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as the model sees it."""
+    """Hold a sentence as the model sees it."""
 
     text: str
     ids: Ids  # without BOS and EOS
@@ -50,7 +50,10 @@ class Sentence:
     words: list[Word]  # split at white space; what belongs to no word is an entry of its own, EOS is the last
 
     def hidden(self, what: Collection[Hidden]) -> set[int]:
-        """Return the positions of BOS, EOS and tags ("special"), and of nothing but punctuation, signs and space."""
+        """Return the positions of the tokens to hide.
+
+        "special": BOS, EOS and tags; "punctuation": tokens of nothing but punctuation, signs and space.
+        """
         tests = {"special": is_special, "punctuation": is_punctuation}
         return {position for name in what for position, token in enumerate(self.tokens) if tests[name](token.label)}
 
@@ -74,7 +77,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Position:
-    """What the model thought of a target token, given the tokens before it."""
+    """Hold what the model thought of a target token, given the tokens before it."""
 
     token_id: int
     token: str
@@ -96,7 +99,7 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One sentence, its translation, and what the model did. Tensors are float32 and on the CPU."""
+    """Hold one sentence, its translation, and what the model did. Tensors are float32 and on the CPU."""
 
     model: str  # its name
     version: str  # of dragoman
@@ -198,7 +201,7 @@ class Inspection:
         return AttentionMap(weights, [word.label for word in rows], [word.label for word in columns], "; ".join(notes))
 
     def describe(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> str:
-        """Say which layers and heads: 'layer 2 of 6, mean of 8 heads'."""
+        """Return in words which layers and heads: 'layer 2 of 6, mean of 8 heads'."""
         layers, heads = self.maps(kind).shape[:2]
         if aggregate == "rollout":
             return f"rollout of layers 1 to {layer or layers}, mean of {heads} heads"
@@ -226,7 +229,7 @@ class Inspection:
 
     @property
     def decoder_tokens(self) -> list[str]:
-        """The tokens that were read: BOS is the first, and EOS is not among them."""
+        """Return the tokens that were read: BOS is the first, and EOS is not among them."""
         return [token.label for token in self.decoder_input.tokens]
 
 
@@ -310,7 +313,7 @@ def recorded_search(translator: Translator, source: Ids, prefix: Ids) -> tuple[I
 def forced_pass(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
     """Run the model once with the target given.
 
-    Returns the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V).
+    Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V).
     """
     capture, device = AttentionCapture(model), next(model.parameters()).device
     vectors = capture.run(*(torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])))

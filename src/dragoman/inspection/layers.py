@@ -1,4 +1,4 @@
-"""What every layer puts out, and a learned mixture of it.
+"""Collect the output of every layer, and mix them with learned weights.
 
 Shapes: L layers, B sentences, S or T tokens, M d_model.
 """
@@ -15,19 +15,19 @@ from dragoman.model.transformer import TokenContext, Transformer
 
 @dataclass
 class LayerOutputs:
-    """The outputs of the calls made inside `layer_outputs`."""
+    """Hold the outputs of the calls made inside `layer_outputs`."""
 
     encoder_layers: list[Tensor] = field(default_factory=list)
     decoder_layers: list[Tensor] = field(default_factory=list)
 
     @property
     def encoder(self) -> Tensor:
-        """(L, B, S, M), zeros in padding."""
+        """Return (L, B, S, M), zeros in padding."""
         return torch.stack(self.encoder_layers)
 
     @property
     def decoder(self) -> Tensor:
-        """(L, B, T, M), zeros in padding."""
+        """Return (L, B, T, M), zeros in padding."""
         return torch.stack(self.decoder_layers)
 
 
@@ -60,5 +60,5 @@ class WeightedLayerPool(nn.Module):
         self.weights = nn.Parameter(torch.zeros(layers))
 
     def forward(self, outputs: Tensor) -> Tensor:
-        """(L, ...) -> (...)."""
+        """Return the mixture (...) of the layers' outputs (L, ...)."""
         return torch.tensordot(self.weights.softmax(0), outputs, dims=1)

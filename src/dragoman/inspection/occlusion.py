@@ -1,4 +1,4 @@
-"""Attention is not explanation: a second opinion, by leaving source words out.
+"""Leave source words out, one at a time: a second opinion, since attention is not explanation.
 
 Shapes: U source words, W target words with EOS.
 """
@@ -16,7 +16,7 @@ from dragoman.model import Model
 
 @dataclass(frozen=True)
 class Occlusion:
-    """What happens to the probability of each target word when a source word is left out."""
+    """Hold what happens to the probability of each target word when a source word is left out."""
 
     source: list[str]  # U, without EOS
     target: list[str]  # W
@@ -25,7 +25,7 @@ class Occlusion:
 
     @property
     def drop(self) -> Tensor:
-        """(U, W), from -1 to 1: how much less probable a target word is without a source word."""
+        """Return (U, W), from -1 to 1: how much less probable a target word is without a source word."""
         return self.probability - self.without
 
 

@@ -1,4 +1,4 @@
-"""One page to share: an inspection in one HTML file that loads nothing from anywhere."""
+"""Write an inspection as one HTML file to share, which loads nothing from anywhere."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ ROWS_AND_COLUMNS: dict[AttentionKind, tuple[str, str]] = {
 
 
 def inspection_page(inspection: Inspection, model: Model) -> str:
-    """Return the whole document. A long sentence is not scored again without each of its words: the page says so."""
+    """Return the HTML page. A long sentence is not scored again without each of its words: the page says so."""
     source, target = inspection.source, inspection.target
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None

@@ -1,4 +1,4 @@
-"""A search as a tree: each hypothesis is a node, its parent is the hypothesis without the last token.
+"""Record a search as a tree: each hypothesis is a node, its parent is the hypothesis without the last token.
 
 Shapes: R live sentences, here one, K beams, V vocabulary.
 """
@@ -23,7 +23,7 @@ Fate = Literal["kept", "finished", "pruned"]
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis that the search compared with others: its parent and one more token."""
+    """Hold a hypothesis that the search compared with others: its parent and one more token."""
 
     parent: int | None  # its index among the nodes; None for the root, which is BOS
     step: int  # how many tokens it has; 0 for the root
@@ -52,7 +52,7 @@ class BeamTree:
 
     @property
     def path(self) -> list[int]:
-        """The nodes from the root to the winner."""
+        """Return the nodes from the root to the winner."""
         nodes = [self.winner]
         while (parent := self.nodes[nodes[-1]].parent) is not None:
             nodes.append(parent)

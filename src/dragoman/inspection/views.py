@@ -1,4 +1,4 @@
-"""The views of an inspection: which figure shows what, and what its caption says."""
+"""Make the views of an inspection: which figure shows what, and what its caption says."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,7 +68,7 @@ def draw_cross_attention(
 
 
 def about(inspection: Inspection) -> str:
-    """Name the model and the sentence."""
+    """Return the words of a caption that name the model and the sentence."""
     source, target = (shorten(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.long_range import even_start
+from dragoman.lab.long_range import draw_weights
 from dragoman.model.recurrent import ACTIVATIONS, PlainRNN
 
 STEPS, SIZE, SENTENCES = 50, 64, 8
@@ -23,6 +23,7 @@ GROWING = ("relu", "gelu")
 
 
 def slope(activation: str, x: Tensor) -> Tensor:
+    """Return the derivative of an activation at each number of x."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(ACTIVATIONS[activation](x).sum(), x)
     return gradient
@@ -43,11 +44,12 @@ class Course:
 
 
 def course(activation: str, gain: float, seeds: list[int]) -> Course:
+    """Measure one activation with one gain, over all seeds."""
     states, gradients, largest = [], [], 0.0
     for seed in seeds:
         random = torch.manual_seed(seed)
         cell = PlainRNN(SIZE, SIZE, activation).double()
-        even_start(cell, gain)
+        draw_weights(cell, gain)
         x = torch.randn(SENTENCES, STEPS, SIZE, dtype=torch.float64, generator=random).requires_grad_()
         real = torch.ones(SENTENCES, STEPS, dtype=torch.bool)
         outputs, last = cell(x, real, x.new_zeros(SENTENCES, SIZE))
@@ -59,6 +61,7 @@ def course(activation: str, gain: float, seeds: list[int]) -> Course:
 
 
 def results(courses: dict[tuple[str, float], Course]) -> Results:
+    """Return the numbers that the claims are about."""
     edge = torch.tensor(BLURRED, dtype=torch.float64)
     ends = {gain: {name: float(courses[name, gain].states[-1]) for name in GROWING} for gain in GAINS}
     kept = {name: {gain: courses[name, gain].kept for gain in GAINS} for name in ACTIVATIONS}

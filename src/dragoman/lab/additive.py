@@ -61,7 +61,7 @@ def inputs(length: int, d_k: int) -> list[Tensor]:
 
 
 def seconds(kernel: Kernel, length: int, d_k: int, repeats: int) -> float:
-    """Return the CPU time of one forward and backward pass, the fastest of some after a first one."""
+    """Return the CPU time of one forward and backward pass: the fastest of `repeats`, after one that does not count."""
     query, key, value = inputs(length, d_k)
     times = []
     for _ in range(1 + repeats):
@@ -124,7 +124,10 @@ def trial(score: str, d_k: int, seed: int, steps: int) -> Trial:
 
 
 def results(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Results:
-    """loss: at the end, by score and d_k."""
+    """Return the numbers that the claims are about.
+
+    loss: at the end, by score and d_k.
+    """
     return Results(
         ms={cost.kernel: 1000 * cost.seconds for cost in (dot, additive)},
         ratio=additive.seconds / dot.seconds,

@@ -132,6 +132,7 @@ class Comparison:
         return Experiment(self.title, self.source, self.thesis, self.claims, partial(self.run, sentences))
 
     def run(self, sentences: Sentences, effort: Effort) -> Findings:
+        """Train every variant with every seed, and return what came out."""
         steps = effort.of(STEPS)
         runs = {
             label: [trained(variant, seed, steps, sentences) for seed in effort.seeds]
@@ -158,6 +159,7 @@ def ranges(runs: Runs) -> list[str]:
 
 
 def tables(runs: Runs, seeds: Sequence[int]) -> list[Table]:
+    """Return a table of all runs, and one of BLEU by the length of the source."""
     return [
         Table(
             "Each run: dev loss in nats per token, scores on the test sentences, minutes of training",
@@ -177,6 +179,7 @@ def tables(runs: Runs, seeds: Sequence[int]) -> list[Table]:
 
 
 def figures(runs: Runs) -> list[Figure]:
+    """Return the figures of BLEU, BLEU by length, and training loss."""
     groups = dict(enumerate(ranges(runs)))
     lengths = {label: (list(groups), bleu_by_length(same)) for label, same in runs.items()}
     losses = {label: tuple(zip(*same[0].losses, strict=True)) or ((), ()) for label, same in runs.items()}
@@ -205,6 +208,7 @@ def figures(runs: Runs) -> list[Figure]:
 
 
 def draw_scores(figure: Any, runs: Runs) -> None:
+    """Draw the BLEU of each variant: a bar at the mean, a mark for each seed."""
     axes = figure.subplots()
     rows = range(len(runs))
     axes.barh(rows, [bleu(same) for same in runs.values()], color="0.85", edgecolor="0.5")

@@ -152,7 +152,10 @@ def results(
     crossings: dict[int, int],
     seconds: dict[str, list[float]],
 ) -> Results:
-    """ratios: counted operations by the formulas' ones, at several sizes; steps: in a row, for each further word."""
+    """Return the numbers that the claims are about.
+
+    ratios: counted operations by the formulas' ones, at several sizes; steps: in a row, for each further word.
+    """
     factor = {name: row[-1] / row[-2] for name, row in seconds.items()}  # over the last doubling of the length
     pairs = zip(TIMED, seconds[SELF.name], seconds[RECURRENT.name], strict=True)
     slower_from = min((n for n, attention, recurrence in pairs if attention > recurrence), default=None)

@@ -105,7 +105,7 @@ def learning(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Panel:
 
 
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
-    """runs: for each name one for each seed."""
+    """Return the training loss of each model by step; runs: one for each seed, by name."""
     return Figure(
         "losses",
         "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",

@@ -98,9 +98,12 @@ def results(
     dense: int,
     one_hot_distances: Tensor,
     embedded_distances: Tensor,
-    found: Scaling,
+    scaling: Scaling,
 ) -> Results:
-    """gaps: of results and gradients; hot, dense: how many numbers stand for all words."""
+    """Return the numbers that the claims are about.
+
+    gaps: of results and gradients; hot, dense: how many numbers stand for all words.
+    """
     forward, gradients = (max(side) for side in zip(*gaps, strict=True))
     hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
     return Results(
@@ -111,7 +114,7 @@ def results(
         ratio=hot / dense,
         hot_range=hot_range,
         row_range=row_range,
-        scaling=found,
+        scaling=scaling,
     )
 
 

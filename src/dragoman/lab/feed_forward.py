@@ -88,7 +88,10 @@ def trained(activation: Activation, factor: float, steps: int, seeds: tuple[int,
 
 
 def results(trials: list[Trial], count: int, change: tuple[float, float], gap: float, gelu_gap: float) -> Results:
-    """count: parameters of a network; change: at the changed position and elsewhere; gaps: from equal formulas."""
+    """Return the numbers that the claims are about.
+
+    count: parameters of a network; change: at the changed position and elsewhere; gaps: from equal formulas.
+    """
     low, high = FACTORS
     by = {(trial.activation, trial.factor): trial for trial in trials}
     rough = {a: [roughness(by[a, factor].losses) for factor in FACTORS] for a in ACTIVATIONS}

@@ -127,7 +127,10 @@ class Trial:
 
 
 def results(loss: float, right: float, other: float, plain: Trial, smooth: Trial) -> Results:
-    """loss, right, other: after descent, with the probabilities of the right word and of each other one."""
+    """Return the numbers that the claims are about.
+
+    loss, right, other: after descent, with the probabilities of the right word and of each other one.
+    """
     least, (wanted, rest) = floor(WORDS, PAPER), smoothed(WORDS, PAPER)
     return Results(
         loss=loss,

@@ -72,7 +72,9 @@ def results(
     added: dict[str, tuple[float, float]],
     refused: dict[str, str],
 ) -> Results:
-    """reached: accuracy at the lengths of training; longer: by length; added: differences of two sequences, and of two
+    """Return the numbers that the claims are about.
+
+    reached: accuracy at the lengths of training; longer: by length; added: differences of two sequences, and of two
     positions; refused: errors at a sentence longer than the table; all by scheme.
     """
     best = max(longer, key=lambda name: longer[name][LENGTHS[-1]])

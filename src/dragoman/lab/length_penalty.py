@@ -107,7 +107,10 @@ def searched(models: dict[int, Model], sources: list[Ids], beams: int, alpha: fl
 def results(
     by_alpha: list[Searched], by_beams: list[Searched], reference: float, agreed: int, tried: int, gap: float
 ) -> Results:
-    """reference: mean length; agreed, tried, gap: of `exhaustive_gap`."""
+    """Return the numbers that the claims are about.
+
+    reference: mean length; agreed, tried, gap: of `exhaustive_gap`.
+    """
     lengths = [row.length for row in by_alpha]
     return Results(
         penalty=[length_penalty(length, PAPER) for length in LENGTHS],

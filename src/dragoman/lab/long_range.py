@@ -24,7 +24,7 @@ SHOWN = (0, 9, 24, LAST)  # words between an input and the output
 Layer = Callable[[Tensor], Tensor]  # (B, S, M) -> (B, S, M)
 
 
-def even_start(cell: PlainRNN, gain: float) -> None:
+def draw_weights(cell: PlainRNN, gain: float) -> None:
     """Draw weights that keep the size of their input; the recurrent ones multiply it by `gain`."""
     nn.init.normal_(cell.input.weight, std=cell.input.in_features**-0.5)
     nn.init.zeros_(cell.input.bias)
@@ -36,7 +36,7 @@ def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: flo
     layer = Recurrence(RecurrentConfig(cell=cell, d_model=SIZE, dropout=0.0), directions)
     for module in layer.modules():
         if isinstance(module, PlainRNN):
-            even_start(module, gain=1.0)
+            draw_weights(module, gain=1.0)
         elif isinstance(module, nn.LSTM) and forget is not None:
             biases = dict(module.named_parameters())
             for name, value in (("bias_ih_l0", forget), ("bias_hh_l0", 0.0)):
@@ -99,7 +99,10 @@ class Sides:
 
 
 def results(kept: dict[str, float], middle: dict[str, Sides]) -> Results:
-    """kept: what is left of the gradient over the whole sentence, as a share of the last word's own, by layer."""
+    """Return the numbers that the claims are about.
+
+    kept: what is left of the gradient over the whole sentence, as a share of the last word's own, by layer.
+    """
     best = max((LSTM, OPEN, GRU), key=kept.__getitem__)
     return Results(kept=kept, best=best, most=kept[best], blind=middle[PLAIN].right == 0, both=middle[BOTH])
 

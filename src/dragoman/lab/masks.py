@@ -83,7 +83,10 @@ class Training:
 
 
 def training(rows_too: bool, seed: int, ignore: bool = True) -> Training:
-    """rows_too: the queries of padding may look nowhere either. The padding passes through all layers, unpacked."""
+    """Compute output, loss and gradients of two encoder layers that see the padding as well: nothing is packed.
+
+    rows_too: the queries of padding may look nowhere either.
+    """
     torch.manual_seed(seed)
     config = small(16, heads=2)
     model = nn.ModuleDict(
@@ -199,7 +202,10 @@ def results(
     finite: dict[str, bool],
     integers: float,
 ) -> Results:
-    """unmoved: with and without the mask; reach (S, S): of inputs (columns) on outputs (rows) under look-ahead."""
+    """Return the numbers that the claims are about.
+
+    unmoved: with and without the mask; reach (S, S): of inputs (columns) on outputs (rows) under look-ahead.
+    """
     ahead, behind = float(reach.triu(1).max()), float(reach[reach.tril() > 0].min())
     masked, unmasked = unmoved
     return Results(

@@ -106,7 +106,10 @@ def results(
     company: dict[str, tuple[float, float, float]],
     reached: dict[tuple[str, int], float],
 ) -> Results:
-    """by_padding, by_batch: largest changes; counted: of `statistics`; company: of `losses`; reached: accuracy."""
+    """Return the numbers that the claims are about.
+
+    by_padding, by_batch: largest changes; counted: of `statistics`; company: of `losses`; reached: accuracy.
+    """
     large, few = BATCHES
     return Results(
         padding=by_padding,

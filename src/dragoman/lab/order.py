@@ -86,6 +86,7 @@ def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Or
 
 
 def results(orders: dict[str, Order]) -> Results:
+    """Return the numbers that the claims are about."""
     least = min(orders[name].smallest for name in SCHEMES if name != "none")
     return Results(none=orders["none"], least=least, back=orders[LOOKING_BACK])
 

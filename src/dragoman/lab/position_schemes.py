@@ -150,7 +150,10 @@ def conditions_met() -> dict[str, tuple[bool, ...]]:
 def results(
     met: dict[str, tuple[bool, ...]], corners: dict[str, Tensor], code: list[float], wave: list[float]
 ) -> Results:
-    """corners: two bits in two orders, and the line; code, wave: gaps of neighbours, of binary code and sinusoids."""
+    """Return the numbers that the claims are about.
+
+    corners: two bits in two orders, and the line; code, wave: gaps of neighbours, of binary code and sinusoids.
+    """
 
     def missed(cells: tuple[bool, ...]) -> str:
         return ", ".join(name for name, cell in zip(CONDITIONS, cells, strict=True) if not cell)

@@ -58,7 +58,10 @@ def results(
     ends: dict[str, tuple[float, bool]],
     reached: dict[tuple[str, bool], float],
 ) -> Results:
-    """encoder, decoder: gradients by layer; ends: of `at_the_end`; reached: accuracy, with and without warm-up."""
+    """Return the numbers that the claims are about.
+
+    encoder, decoder: gradients by layer; ends: of `at_the_end`; reached: accuracy, with and without warm-up.
+    """
     return Results(
         bottom={"encoder": {k: v[0] for k, v in encoder.items()}, "decoder": {k: v[0] for k, v in decoder.items()}},
         top={"encoder": {k: v[-1] for k, v in encoder.items()}, "decoder": {k: v[-1] for k, v in decoder.items()}},

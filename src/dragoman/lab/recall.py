@@ -54,7 +54,10 @@ def measure(config: ModelConfig, distance: int, seed: int, effort: Effort) -> fl
 
 
 def results(shares: dict[str, list[float]]) -> Results:
-    """shares: recalled at each distance, by kind of model."""
+    """Return the numbers that the claims are about.
+
+    shares: recalled at each distance, by kind of model.
+    """
     near, far = ({name: by_distance[i] for name, by_distance in shares.items()} for i in (0, -1))
     overall = {name: mean(by_distance) for name, by_distance in shares.items()}
     gains = {name: far[attending(name)] - far[name] for name in (PLAIN, LSTM, GRU)}

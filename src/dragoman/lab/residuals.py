@@ -40,7 +40,7 @@ class NoResidual(Residual):
 
 
 def without_residuals(model: Transformer) -> Transformer:
-    """Make the layers of the encoder f(x), in place; the decoder is left as it is."""
+    """Replace x + f(x) by f(x) in the layers of the encoder, in place; return the model."""
     for layer in model.encoder:
         assert isinstance(layer, EncoderLayer)
         layer.around_attention, layer.around_feed_forward = NoResidual(model.config), NoResidual(model.config)
@@ -95,8 +95,8 @@ def queries(layers: Iterable[Any]) -> list[Tensor]:
 
 
 @torch.no_grad()
-def through_layers(model: Transformer, words: list[int]) -> tuple[list[float], list[float]]:
-    """Return after each encoder layer how alike its tokens are (mean cosine of two), and their change, |f| / |x|.
+def cosines_and_changes(model: Transformer, words: list[int]) -> tuple[list[float], list[float]]:
+    """Return the mean cosine of two tokens after each encoder layer, and |f| / |x| of each layer but the first.
 
     words: all different.
     """
@@ -131,7 +131,9 @@ def results(
     reached: dict[tuple[str, int], float],
     changes: list[float],
 ) -> Results:
-    """silent: change by layers whose f is 0; bare, queries: gradients by layer, at the start; cosine: of two words
+    """Return the numbers that the claims are about.
+
+    silent: change by layers whose f is 0; bare, queries: gradients by layer, at the start; cosine: of two words
     after the last layer; reached: accuracy by kind and depth; changes: |f| / |x| by layer, after training.
     """
     half = DEEP // 2
@@ -201,7 +203,7 @@ def run(effort: Effort) -> Findings:
     stacks = {kind: make(kind, DEEP, first) for kind in KINDS}
     of_networks = {kind: gradients(model, pairs, networks(model.encoder)) for kind, model in stacks.items()}
     of_queries = {kind: gradients(stacks[kind], pairs, queries(stacks[kind].encoder)) for kind in kinds}
-    alike = {kind: through_layers(stacks[kind], different)[0] for kind in kinds}
+    alike = {kind: cosines_and_changes(stacks[kind], different)[0] for kind in kinds}
     runs: dict[tuple[str, int], list[Learned]] = {(kind, depth): [] for depth in DEPTHS for kind in kinds}
     changes: list[list[float]] = []
     for (kind, depth), each in runs.items():
@@ -209,7 +211,7 @@ def run(effort: Effort) -> Findings:
             model = make(kind, depth, seed)
             each.append(learn(model, TASK, steps=effort.of(STEPS), seed=seed, batch=PAIRS))
             if (kind, depth) == (WITH, DEEP):
-                changes.append(through_layers(model, different)[1])
+                changes.append(cosines_and_changes(model, different)[1])
     rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}
     changed = [mean(values) for values in zip(*changes, strict=True)]
     (with_residual, quick_steps), (without, steps) = learned_difference(10.0, 10.4), learned_difference(0.0, 10.4)

@@ -124,7 +124,10 @@ class Trial:
 
 
 def results(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, int, int]]) -> Results:
-    """gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed."""
+    """Return the numbers that the claims are about.
+
+    gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed.
+    """
     return Results(
         equal=max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1),
         smallest=min(gap for radius, gap in gaps.items() if radius < CHAIN - 1),

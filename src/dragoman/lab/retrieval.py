@@ -160,7 +160,10 @@ class Regression:
 
 
 def results(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Results:
-    """rows: of `sharpened`; gap: between attention and kernel regression; errors: of the regression."""
+    """Return the numbers that the claims are about.
+
+    rows: of `sharpened`; gap: between attention and kernel regression; errors: of the regression.
+    """
     best = min(errors, key=errors.__getitem__)
     ends = [min(errors), max(errors)]
     return Results(

@@ -75,7 +75,10 @@ def softmax(triple: Sequence[float], divisor: float = 1) -> list[float]:
 
 
 def results(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, few: float, reverse: float) -> Results:
-    """many, few: the largest weight in the triples given for a large and for a small d_k."""
+    """Return the numbers that the claims are about.
+
+    many, few: the largest weight in the triples given for a large and for a small d_k.
+    """
     return Results(
         raw=raw,
         scaled=scaled,

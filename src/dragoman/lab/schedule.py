@@ -55,6 +55,7 @@ def trained(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
 
 
 def results(warm: Trial, cold: Trial) -> Results:
+    """Return the numbers that the claims are about."""
     peaks = {pair: peak(*pair) for pair in CURVES}
     first, highest, later = (paper_rate(step, *PAPER) for step in (1, 4000, 16000))
     return Results(

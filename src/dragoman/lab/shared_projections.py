@@ -113,14 +113,17 @@ def last(learned: Learned) -> float:
     return mean(learned.losses[-WINDOW:])
 
 
-def results(losses: dict[tuple[str, str], list[float]], found: Check) -> Results:
-    """losses: of the last steps, by task and sharing, one per seed."""
+def results(losses: dict[tuple[str, str], list[float]], measured: Check) -> Results:
+    """Return the numbers that the claims are about.
+
+    losses: of the last steps, by task and sharing, one per seed.
+    """
     return Results(
         end={task.name: {way: mean(losses[task.name, way]) for way in SHARED} for task in TASKS},
         clearly={task.name: max(losses[task.name, SEPARATE]) < 0.9 * min(losses[task.name, ONE]) for task in TASKS},
-        gradients=found.gradients,
-        norms=", ".join(f"{name} {norm:.2g}" for name, norm in found.gradients.items()),
-        moved=found.moved,
+        gradients=measured.gradients,
+        norms=", ".join(f"{name} {norm:.2g}" for name, norm in measured.gradients.items()),
+        moved=measured.moved,
     )
 
 

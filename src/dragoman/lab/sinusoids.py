@@ -66,7 +66,9 @@ def results(
     errors: dict[int, float],
     waves: Tensor,
 ) -> Results:
-    """rows, column: nearest two of 50 positions, by all numbers and by one; apart: lowest and highest distance by
+    """Return the numbers that the claims are about.
+
+    rows, column: nearest two of 50 positions, by all numbers and by one; apart: lowest and highest distance by
     offset; by_offset: products from offset 0 on; errors: of the rotation, by offset.
     """
     rise = next((i for i in range(1, len(by_offset)) if by_offset[i] > by_offset[i - 1]), None)

@@ -82,7 +82,10 @@ def results(
     sizes: dict[str, int],
     first_layer: tuple[int, int],
 ) -> Results:
-    """spread: standard deviation of the cosines of random pairs, by size; reached, sizes: accuracy and parameters."""
+    """Return the numbers that the claims are about.
+
+    spread: standard deviation of the cosines of random pairs, by size; reached, sizes: accuracy and parameters.
+    """
     return Results(
         gaps=gaps,
         off=max(abs(deviation * math.sqrt(size) - 1) for size, deviation in spread.items()),

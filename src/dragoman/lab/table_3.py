@@ -84,6 +84,7 @@ def with_small_values(row: Row) -> Row:
 
 
 def results(counts: dict[Row, int]) -> Results:
+    """Return the numbers that the claims are about."""
     known = {row: gap(row, count) for row, count in counts.items() if row.millions}
     worst = max(known, key=lambda row: abs(known[row]))
     by_heads = [count for row, count in counts.items() if row.group in ("base", "A")]

@@ -171,7 +171,9 @@ def results(
     sums: Tensor,
     z: Tensor,
 ) -> Results:
-    """kernel, columns: largest differences; pairs: weights as told and as computed; printed, true: weights of "I am
+    """Return the numbers that the claims are about.
+
+    kernel, columns: largest differences; pairs: weights as told and as computed; printed, true: weights of "I am
     dog"; sums, z: its output by the formula with two sums, and as it is.
     """
     own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, true)]

@@ -1,1 +1,1 @@
-"""From sentence pairs to a model. `loop.train` is the way in and tells the story; each other file has one topic."""
+"""Train a model on sentence pairs. `loop.train` is the entry point; each other file has one topic."""

@@ -42,7 +42,7 @@ def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
 
 
 def tokens_per_second(learner: Learner, tokens: int, vocabulary: int) -> float:
-    """Return the speed of forward and backward pass on a batch of that size; 0 where it does not fit."""
+    """Return the tokens per second of forward and backward pass on a batch of that size; 0 where it does not fit."""
     device = learner.group.device
     random = torch.Generator().manual_seed(tokens)
     ids = torch.randint(PAD + 3, vocabulary, (2, tokens // SENTENCE, SENTENCE - 1), generator=random).tolist()

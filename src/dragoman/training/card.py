@@ -1,4 +1,4 @@
-"""Model cards: what a model is, what it was trained on, and how good it is, in Markdown."""
+"""Write model cards: what a model is, what it was trained on, and how good it is, in Markdown."""
 
 import datetime
 import os

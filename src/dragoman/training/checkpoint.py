@@ -1,4 +1,4 @@
-"""Checkpoints: a model folder plus what training needs to resume exactly where it was.
+"""Save and load checkpoints: a model folder plus what training needs to resume exactly where it was.
 
 A run folder has `checkpoints/step-00001000/`, and the links `best` and `last` into it. A checkpoint appears whole or
 not at all; a link is replaced in one rename, so at every instant both lead to a complete checkpoint.
@@ -32,7 +32,7 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class TrainingProgress:
-    """How far a run has come. With weights and moments, it is all that the rest of the run depends on."""
+    """Hold how far a run has come. With weights and moments, it is all that the rest of the run depends on."""
 
     step: int = 0  # updates of the weights
     epoch: int = 0

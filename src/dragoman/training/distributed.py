@@ -1,4 +1,4 @@
-"""The processes that train together. `torchrun` starts them; without it there is one, and nothing is exchanged."""
+"""Join the processes that train together. `torchrun` starts them; without it there is one, and nothing is exchanged."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""One update of the weights: forward pass, backward pass, Adam.
+"""Update the weights once: forward pass, backward pass, Adam.
 
 A batch is cut into micro-batches, which the processes share. Which process computes which one changes no result:
 dropout depends on the number of the micro-batch, and gradients are summed after the backward pass.
@@ -36,7 +36,7 @@ MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
 
 @dataclass
 class StepResult:
-    """What an update measured. `skipped` says in words why the weights did not change; empty where they did."""
+    """Hold what an update measured. `skipped` says in words why the weights did not change; empty where they did."""
 
     loss: float  # summed over target tokens, in nats
     tokens: int  # of the target

@@ -1,4 +1,4 @@
-"""When a run ends: steps, epochs, minutes, patience."""
+"""Decide when a run ends: steps, epochs, minutes, patience."""
 
 from dragoman.config import TrainingConfig
 from dragoman.training.checkpoint import TrainingProgress

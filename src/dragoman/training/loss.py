@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing (section 5.4), together with the output matrix that it follows.
+"""Compute cross-entropy with label smoothing (section 5.4), together with the output matrix before it.
 
 Logits are the largest tensor of training: 25,000 tokens times 37,000 words are 3.7 GB, and PyTorch's own loss makes
 several of that size. Here they are computed for some tokens at a time and turned into their gradient at once, so that

@@ -1,4 +1,4 @@
-"""Memory: how much is used, what it looks like when there is not enough, and how to need less of it."""
+"""Measure memory, recognise a lack of it, and train with less of it."""
 
 import resource
 import sys
@@ -17,7 +17,7 @@ from dragoman.model.transformer import Cache, Transformer
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether that is how Python or PyTorch, which on a CPU raises a RuntimeError, reports a lack of memory."""
+    """Return whether an error means a lack of memory, for which PyTorch on a CPU raises a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""Where weights and gradients live when several processes train one model, and how gradients become one.
+"""Divide weights and gradients among the processes that train one model, and sum their gradients.
 
 Gradients are reduced after the backward pass. PyTorch's DistributedDataParallel reduces them during it; there, a
 process that runs out of memory half-way leaves the others waiting for ever.
@@ -20,7 +20,7 @@ from dragoman.training.loss import Objective
 
 
 class LocalStats(NamedTuple):
-    """What one process measured on its micro-batches of a batch."""
+    """Hold what one process measured on its micro-batches of a batch."""
 
     losses: list[float]  # of each micro-batch, summed over target tokens
     tokens: int
@@ -29,7 +29,7 @@ class LocalStats(NamedTuple):
 
 
 class GlobalStats(NamedTuple):
-    """What all processes together measured on a batch."""
+    """Hold what all processes together measured on a batch."""
 
     loss: float
     tokens: int

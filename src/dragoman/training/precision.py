@@ -1,4 +1,4 @@
-"""The dtype of matmuls in training, and the scale that float16 needs."""
+"""Choose the dtype of matmuls in training, and the loss scale that float16 needs."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""What a run reports in words: skipped batches, validations, the best score so far."""
+"""Report in words on a run: skipped batches, validations, the best score so far."""
 
 import numpy as np
 

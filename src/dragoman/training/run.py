@@ -1,4 +1,4 @@
-"""A training run: everything it works on, and how it is saved."""
+"""Hold everything that a training run works on, and save it."""
 
 import json
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Run:
 
     @cached_property
     def scripts(self) -> list[str]:
-        """The writing systems of the target language, for the faults of a translation."""
+        """Return the writing systems of the target language, for the faults of a translation."""
         return scripts.usual_scripts(target for _, target in self.dev_corpus.pairs)
 
     def save(self) -> None:

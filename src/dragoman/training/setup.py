@@ -209,7 +209,7 @@ def copy_weights(old: Model, new: Model) -> None:
 
 
 def describe_hardware(group: ProcessGroup) -> str:
-    """Return '2 threads', the name of the GPU, or '4 processes, each ...'."""
+    """Return what computes, in words: '2 threads', the name of the GPU, or '4 processes, each ...'."""
     hardware = f"{torch.get_num_threads()} threads"
     if group.device.type == "cuda":
         hardware = torch.cuda.get_device_name(group.device)

@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class GracefulStop:
-    """Whether a signal has asked this process to stop, and which one. A second request ends the process at once.
+    """Hold whether a signal has asked this process to stop, and which one. A second request ends the process at once.
 
     A second signal within `same_request` seconds is the same request: torchrun may pass on what we got, too.
     """

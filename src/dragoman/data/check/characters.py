@@ -45,7 +45,7 @@ class Alphabet:
 
 
 def kind_of(character: str) -> str:
-    """Return the name of the kind in KINDS."""
+    """Return the kind of a character, one of the names in KINDS."""
     if character in NAMED:
         return NAMED[character]
     category = unicodedata.category(character)

@@ -32,17 +32,17 @@ class TextColumn:
         self.hashes = np.fromiter(map(hash, self.texts), np.int64, len(texts))  # (n,)
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return (n,) which rows have one of these positions of `codes`."""
+        """Return (n,), bool: which rows have a character at one of these positions in `codes`."""
         hit = np.zeros(len(self.texts), bool)
         hit[np.searchsorted(self.starts, positions, side="right") - 1] = True
         return hit
 
     def total(self, values: np.ndarray) -> np.ndarray:
-        """Return (n, ...): values (c, ...) summed over the characters of each text."""
+        """Return (n, ...): the sums of values (c, ...) over the characters of each text."""
         return np.add.reduceat(values, self.starts, axis=0)
 
     def trigrams(self, buckets: int) -> np.ndarray:
-        """Return (c,) a hash below `buckets`, a power of two, of each character and its two neighbours."""
+        """Return (c,): a hash below `buckets`, a power of two, of each character and its two neighbours."""
         codes = self.codes.astype(np.uint32)
         mixed = codes * np.uint32(0x85EBCA6B)
         mixed[1:] ^= codes[:-1] * np.uint32(0x9E3779B1)

@@ -85,6 +85,7 @@ def hash_rows(spec: CorpusSpec, profile: Profile | None, compare: bool) -> RowHa
 
 
 def letters_hash(text: str) -> int:
+    """Return a hash of the letters and digits of a text, whatever their case; 0 where it has none."""
     letters = NO_LETTERS.sub("", text.casefold())
     return hash(letters) if letters else 0
 
@@ -119,7 +120,7 @@ def is_further_up(values: np.ndarray, among: np.ndarray) -> np.ndarray:
 
 
 def add_problems_to(report: CheckReport) -> OnProblem:
-    """Return what a reader calls: every problem is reported, none stops the check."""
+    """Return a callback for readers that adds every problem to the report and stops at none."""
 
     def add(problem: Problem) -> None:
         rule = "byte-order-mark-first" if problem.kind == "byte-order-mark" else problem.kind
@@ -146,6 +147,7 @@ def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[
 
 
 def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
+    """Write the rows that are kept to `clean` as TSV."""
     sources, targets = (column.texts for column in block.columns)
     for row in np.flatnonzero(keep):
         # Only texts of other formats can have a tab.

@@ -60,7 +60,7 @@ class Hits(NamedTuple):
 
 
 def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield the hits of all rules that one block is enough for. A pair with an empty side is only that."""
+    """Yield the hits of all rules that need no more than one block. A pair with an empty side breaks only that rule."""
     yield Hits("empty", ~block.has_text)
     for number, column in enumerate(block.columns):
         for hits in (*characters(column, profile), *forms(column)):
@@ -71,6 +71,7 @@ def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[H
 
 
 def characters(column: TextColumn, profile: Profile) -> Iterator[Hits]:
+    """Yield the rows with characters that text should not have, a rule for each kind."""
     kinds = profile.alphabet.kinds_of(column.codes)
     for kind in np.flatnonzero(np.bincount(kinds, minlength=len(KINDS))):
         if kind > KIND["plain"]:
@@ -78,6 +79,7 @@ def characters(column: TextColumn, profile: Profile) -> Iterator[Hits]:
 
 
 def forms(column: TextColumn) -> Iterator[Hits]:
+    """Yield the rows with text that is not in NFC, has outer space, or looks like markup."""
     texts = column.texts
     if not unicodedata.is_normalized("NFC", column.joined):
         yield Hits("not-nfc", np.array([not unicodedata.is_normalized("NFC", text) for text in texts]))
@@ -102,8 +104,9 @@ def copies(block: RowBlock) -> Iterator[Hits]:
 
 
 def lengths(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield the rows whose length ratio is unusual for the corpus, and windows of rows whose lengths fit better when
-    one side is shifted by a row.
+    """Yield the rows whose length ratio is unusual for the corpus, and the windows that seem to have slipped.
+
+    A window of rows has slipped where its lengths correlate better with one side moved by a row.
     """
     beyond = np.abs(log_ratios(block) - profile.usual_ratio())
     yield Hits("length-ratio", beyond > np.log(limits.ratio))
@@ -144,6 +147,7 @@ def languages(block: RowBlock, profile: Profile) -> Iterator[Hits]:
 
 
 def placeholders(block: RowBlock) -> Hits:
+    """Return the rows whose two sides have different placeholders."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
         if any("%" in text or "{" in text for text in texts):

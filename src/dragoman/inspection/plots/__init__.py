@@ -1,1 +1,1 @@
-"""The pictures of an inspection, each from plain numbers and labels: what they show is decided elsewhere."""
+"""Draw the figures of an inspection from plain numbers and labels: what they show is decided elsewhere."""

@@ -1,4 +1,4 @@
-"""The drawing of an architecture. One unit is an inch."""
+"""Draw an architecture. One unit is an inch."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def architecture_figure(model: Model, name: str) -> Figure:
 def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, list[tuple[float, str]]]:
     """Draw a column whose boxes begin at x; outward is -1 where its outer side is the left one, else 1.
 
-    Returns the y of its top, and y and label of each input from the encoder.
+    Return the y of its top, and y and label of each input from the encoder.
     """
     centre = x + WIDTH / 2
     outer = centre + outward * WIDTH / 2

@@ -60,13 +60,13 @@ def history_figure(history: History) -> Figure:
 
 
 def evenly_spaced(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-    """Return as many as a figure shows, the first and the last among them."""
+    """Return SHOWN of the snapshots, evenly spaced, the first and the last among them; all where there are fewer."""
     indices = np.linspace(0, len(snapshots) - 1, min(len(snapshots), SHOWN)).round().astype(int)
     return [snapshots[index] for index in indices]
 
 
 def log_shades(rows: Rows) -> Rows:
-    """Return where each number is between the lowest, 0, and the highest, 1, by their logarithms; 0 for what is 0."""
+    """Return the logarithm of each number, scaled from 0, the lowest, to 1, the highest; 0 stays 0."""
     logarithms = [math.log(value) for row in rows.values() for value in row if value > 0]
     low, high = min(logarithms, default=0.0), max(logarithms, default=0.0)
     width = (high - low) or 1.0

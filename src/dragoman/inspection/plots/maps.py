@@ -1,4 +1,4 @@
-"""Maps: all heads at once, masks, and what is lost without a source word.
+"""Draw maps: all heads at once, masks, and what is lost without a source word.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
@@ -83,9 +83,9 @@ def frame(corner: tuple[float, float], width: float, height: float) -> Any:
 
 
 def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Turn (L, H, T, S) into one image with NaN between the maps.
+    """Return maps (L, H, T, S) as one image with NaN between them.
 
-    Also returns how many rows and columns lie between the start of one map and of the next.
+    Also return how many rows and columns lie between the start of one map and of the next.
     """
     layers, heads, rows, columns = weights.shape
     down, right = (max(1, math.ceil(GAP * side)) for side in (rows, columns))
@@ -97,7 +97,7 @@ def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Mask:
-    """Which queries may look at which keys."""
+    """Hold which queries may look at which keys."""
 
     title: str
     allowed: Tensor  # (T, S) of bool

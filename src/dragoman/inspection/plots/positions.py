@@ -1,4 +1,4 @@
-"""The positional encoding as a map, as curves, and as dot products.
+"""Draw the positional encoding as a map, as curves, and as dot products.
 
 Shapes: P positions, D dimensions.
 """
@@ -22,7 +22,7 @@ SHOWN = 4  # positions whose dot products with all others are drawn
 
 @dataclass(frozen=True)
 class PositionalEncoding:
-    """What is added to the word at each position."""
+    """Hold what is added to the word at each position."""
 
     scheme: str  # as the model's settings name it
     table: Tensor  # P D

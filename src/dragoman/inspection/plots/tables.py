@@ -1,4 +1,4 @@
-"""Tables as figures: statistics of heads, and what was probable at each position."""
+"""Draw tables: statistics of heads, and what was probable at each position."""
 
 import math
 from collections.abc import Sequence

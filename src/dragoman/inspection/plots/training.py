@@ -1,4 +1,4 @@
-"""The curves of training runs in one figure. Needs the extra `plot`."""
+"""Draw the curves of training runs in one figure. Needs the extra `plot`."""
 
 import json
 import math
@@ -25,7 +25,7 @@ MARKS = ("o", "s", "^", "D", "v")
 
 @dataclass(frozen=True)
 class Panel:
-    """One curve per run: a value of the rows of one event."""
+    """Describe a panel with one curve per run: a value of the rows of one event."""
 
     title: str
     event: str

@@ -1,4 +1,4 @@
-"""A beam search as a tree, from left to right."""
+"""Draw a beam search as a tree, from left to right."""
 
 from collections import Counter
 from typing import Any

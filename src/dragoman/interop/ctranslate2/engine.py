@@ -85,6 +85,7 @@ class CTranslate2Engine:
     def _search_batch(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]
     ) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each source of a batch, whose constraints are of one kind (see `alike`)."""
         limits = [len(ids) + config.extra_length for ids in sources]
         limits = [min(limit, self.max_positions or limit) for limit in limits]
         found = self._collect(sources, config, constraints, max(limits))
@@ -167,7 +168,7 @@ class CTranslate2Engine:
 
 
 def alike(constraints: Sequence[Constraints]) -> list[list[int]]:
-    """Return groups of sources, by index, that may be searched for together.
+    """Group the sources, by index, into those that may be searched for together.
 
     In a batch CTranslate2 forbids the same sequences everywhere, and a prefix changes how those without one are found.
     """
