@@ -62,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> None:
+    """Run the command that the first argument names. Raise UsageError where there is none of that name."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
         print(USAGE, end="")

@@ -49,7 +49,7 @@ class ProgressDisplay:
 
     @property
     def is_live(self) -> bool:
-        """Whether the bar is on a screen now, so that plain lines are not needed."""
+        """Return whether the bar is on a screen now, so that plain lines are not needed."""
         return self.bar.live.is_started
 
     def log(self, text: str) -> None:

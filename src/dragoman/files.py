@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; it becomes `path`, with a manifest of its files, when the block ends.
 
-    Raises DragomanError where the disk is full; after that or any other exception, `path` is as it was.
+    Raise DragomanError where the disk is full; after that or any other exception, `path` is as it was.
     """
     draft = draft_of(path)
     shutil.rmtree(draft, ignore_errors=True)

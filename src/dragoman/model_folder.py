@@ -68,7 +68,7 @@ def find_model(path: Path) -> Path:
 def read_model(path: Path) -> tuple[Model, Tokenizer]:
     """Return the model and the tokenizer of a model folder or run folder, ready to translate.
 
-    Raises DragomanError naming the file where something is missing, damaged or does not fit.
+    Raise DragomanError naming the file where something is missing, damaged or does not fit.
     """
     folder = find_model(path)
     verify(folder)

@@ -56,7 +56,7 @@ class AlignmentHead:
     def load(cls, folder: Path) -> "AlignmentHead | None":
         """Read what was measured for the model in a model folder or run folder; None where nothing was.
 
-        Raises DragomanError where the file is not such a record.
+        Raise DragomanError where the file is not such a record.
         """
         file = find_model(folder) / cls.RECORD
         if not file.is_file():
@@ -79,7 +79,7 @@ def alignment_weights(
     """Return, for each pair (T+1, S+1), how much each target token, as it was predicted, looked at each source token.
 
     The last row and the last column are EOS; each row sums to 1. The weights of a pair do not depend on the other
-    pairs. Raises UsageError for a layer or head that the model does not have.
+    pairs. Raise UsageError for a layer or head that the model does not have.
     """
     capture = aligning_capture(model)
     if not 1 <= head.layer <= len(capture.weights["cross"]):
@@ -98,7 +98,7 @@ def alignment_weights(
 
 
 def aligning_capture(model: Model) -> AttentionCapture:
-    """Capture a model's attention. Raises DragomanError for a model without attention over the source."""
+    """Capture a model's attention. Raise DragomanError for a model without attention over the source."""
     capture = AttentionCapture(model, ["cross"])
     if not capture.weights["cross"]:
         raise DragomanError("this model has no attention over the source, so it cannot align words")
@@ -108,7 +108,7 @@ def aligning_capture(model: Model) -> AttentionCapture:
 def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> AlignmentHead:
     """Return the head, or the mean of a layer's heads, that agrees best with a word model learned from these pairs.
 
-    Without links of the word model to judge by, the mean of the last layer, not measured. Raises DragomanError for a
+    Without links of the word model to judge by, the mean of the last layer, not measured. Raise DragomanError for a
     model without attention over the source.
     """
     capture = aligning_capture(model)
@@ -136,7 +136,7 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
 
 
 def unmeasured_head(model: Model) -> AlignmentHead:
-    """Return the mean of the last layer. Raises DragomanError for a model without attention over the source."""
+    """Return the mean of the last layer. Raise DragomanError for a model without attention over the source."""
     if not (layers := attention_layers(model)["cross"]):
         raise DragomanError("this model has no attention over the source, so it cannot align words")
     return AlignmentHead(layer=len(layers))

@@ -132,6 +132,7 @@ def our_decoder(model: Transformer) -> Decode:
 
 
 def hugging_face(model: Transformer) -> Decode:
+    """Return a decoder that runs the same weights in Hugging Face's MarianMT."""
     other: Any = MarianMT.of(model).eval().inner
 
     @torch.inference_mode()
@@ -151,6 +152,7 @@ def hugging_face(model: Transformer) -> Decode:
 
 
 def ctranslate2(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
+    """Return a decoder that runs the same weights in CTranslate2."""
     import ctranslate2 as library
 
     from dragoman.interop.ctranslate2.conversion import convert

@@ -69,6 +69,7 @@ def cells(row: MemoryUse) -> list[str]:
 
 
 def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
+    """Write a corpus of `count` pairs, tokenise it and train on it for some steps in a process of its own."""
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)

@@ -64,6 +64,7 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
 def row(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
+    """Measure a translator with one search: return the cells of its row, as in COLUMNS."""
     engine = translator.engine
     assert isinstance(engine, CTranslate2Engine)
     careful, careless = (

@@ -119,6 +119,7 @@ def marianmt(
 
 @torch.inference_mode()
 def translate_with_marianmt(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
+    """Return the translations of the texts by beam search, in batches of similar length, in the order of the texts."""
     ids: list[Ids] = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     translations: dict[int, str] = {}

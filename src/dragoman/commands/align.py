@@ -91,6 +91,7 @@ def main(arguments: list[str]) -> None:
 
 
 def refuse_contradictions(options: Options) -> None:
+    """Raise UsageError for missing pairs, and for flags that do not go together."""
     if not options.pairs:
         raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
     if options.threshold is not None and not 0 < options.threshold <= 1:
@@ -139,6 +140,7 @@ def pairs_to_measure(
 
 
 def line(options: Options, weights: "Tensor", target: "list[Word]", source: "list[Word]") -> str:
+    """Return the links of a pair as a line: '0-0 1-2', or words with `--text`, and weights with `--soft`."""
     from dragoman.alignment.links import links_above, strongest_links
 
     threshold = MIN_WEIGHT if options.soft else options.threshold

@@ -127,6 +127,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
 
 
 def print_report(report: "CheckReport", clean: Path | None, written: int | None) -> None:
+    """Print what each rule found, and how many pairs of each corpus are left."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -115,6 +115,7 @@ def main(arguments: list[str]) -> None:
 
 
 def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "AttentionKind", name: str) -> "Figure":
+    """Return the table of head statistics over the first pairs of a sample that are short enough for the model."""
     from dragoman import __version__
     from dragoman.data.corpus import read_corpus
     from dragoman.decoding.forced import max_positions

@@ -81,6 +81,7 @@ def as_text(likelihood: "Likelihood | None") -> str:
 
 
 def as_json(row: "Row", likelihood: "Likelihood | None", tokenizer: "Tokenizer") -> str:
+    """Return a pair with its log-probabilities, in nats, as a line of JSON; null where it was not scored."""
     record: dict[str, Any] = {
         "source": row.source,
         "target": row.target,

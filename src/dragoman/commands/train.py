@@ -93,7 +93,7 @@ def flag(arguments: list[str], name: str) -> str | None:
 
 
 def complete(options: Options) -> RunConfig:
-    """Return the run with a folder to write to. Raises UsageError where its corpora are missing."""
+    """Return the run with a folder to write to. Raise UsageError where its corpora are missing."""
     run = options.run
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):

@@ -94,7 +94,7 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
 
 
 def run_of(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
-    """Return the run of a preset, changed by settings from TOML. Raises UsageError where there is no such preset."""
+    """Return the run of a preset, changed by settings from TOML. Raise UsageError where there is no such preset."""
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]

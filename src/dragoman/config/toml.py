@@ -23,7 +23,7 @@ KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": Recurre
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file. Raises UsageError, naming the file, where it cannot be read."""
+    """Return the content of a TOML file. Raise UsageError, naming the file, where it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def as_dict(config: Any) -> dict[str, Any]:
 
 
 def update(config: T, data: dict[str, Any], where: str) -> T:
-    """Return `config` with the values of `data`. Raises UsageError for unknown keys and for values of a wrong type."""
+    """Return `config` with the values of `data`. Raise UsageError for unknown keys and for values of a wrong type."""
     if not isinstance(data, dict):
         raise UsageError(f"{where}: expected a table of settings, found {json.dumps(data)}")
     hints = typing.get_type_hints(type(config))
@@ -100,7 +100,7 @@ def of_kind(current: Any, data: Any, where: str) -> Any:
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """Return a TOML or JSON value as a field of type `hint` holds it. Raises UsageError where it has another type."""
+    """Return a TOML or JSON value as a field of type `hint` holds it. Raise UsageError where it has another type."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     options = typing.get_args(hint) if union else (hint,)
     for option in options:

@@ -45,7 +45,7 @@ def max_positions(model: Model) -> int:
 def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
     """Return how probable `model` finds each target; ids without BOS and EOS.
 
-    The result for one pair does not depend on the others. Raises ValueError where a side is longer than learned
+    The result for one pair does not depend on the others. Raise ValueError where a side is longer than learned
     positions allow.
     """
     likelihoods: dict[int, Likelihood] = {}

@@ -28,7 +28,7 @@ SUFFIXES = (*PARSERS, ".json")
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
-    `keys`, for JSON alone, are those whose values are translated; without them, all strings are. Raises UsageError for
+    `keys`, for JSON alone, are those whose values are translated; without them, all strings are. Raise UsageError for
     an unknown suffix, and for keys in another format.
     """
     suffix = suffix.lower()

@@ -61,13 +61,13 @@ class Document:
 
     @property
     def texts(self) -> list[str]:
-        """What is to be translated, in order. Every text has a letter, and none has space around it."""
+        """Return what is to be translated, in order. Every text has a letter, and none has space around it."""
         return [text for passage in self.passages for text in passage.texts]
 
     def fill(self, translations: Sequence[str]) -> bytes:
         """Return the document with the translations of its texts, in order.
 
-        A text stays as it was, byte for byte, where its translation is the same or blank. Raises ValueError where there
+        A text stays as it was, byte for byte, where its translation is the same or blank. Raise ValueError where there
         are not as many translations as texts, DragomanError where the document's encoding cannot write one.
         """
         if len(translations) != sum(len(passage.texts) for passage in self.passages):

@@ -155,6 +155,7 @@ def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: boo
 
 
 def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
+    """Yield the attributes whose values are text for readers, such as `alt` and `title`."""
     for attribute in attributes:
         value = attribute[2] or ""
         quote = 1 if value[:1] in ('"', "'") else 0

@@ -14,6 +14,10 @@ STRING = json.JSONDecoder()
 
 
 def parse_json(data: bytes, keys: Collection[str]) -> Document:
+    """Return the document whose texts are the strings under `keys`, all strings where none are given.
+
+    A file that is not JSON has no texts; what was skipped, and keys that do not occur, are noted in the document.
+    """
     original, encoding = decode(data)
     ascii_only = original.isascii() and "\\u" in original
     passages: list[Passage] = []
@@ -36,7 +40,7 @@ def parse_json(data: bytes, keys: Collection[str]) -> Document:
 def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
     """Yield (key, string, start, end) for every string value; start and end are those of its quotes.
 
-    The strings of a list have the key of the list. Without recursion, so they may lie as deep as they like. Raises
+    The strings of a list have the key of the list. Without recursion, so they may lie as deep as they like. Raise
     JSONDecodeError.
     """
     unclosed: list[tuple[str, str]] = []  # what closes each object or list that is open, and the key it stands under

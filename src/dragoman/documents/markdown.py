@@ -57,6 +57,7 @@ BEGINNING = re.compile(r"\A(?=[-+>=~#:])|\A\d{1,9}(?=[.)](?:\s|\Z))")
 
 
 def parse_markdown(data: bytes) -> Document:
+    """Return the document whose texts are the paragraphs, headings, table cells and other blocks of text."""
     original, encoding = decode(data)
     passages: list[Passage] = []
     lost: list[int] = []  # where blocks begin whose source was not found
@@ -257,6 +258,7 @@ def own_span(token: Token) -> tuple[int, int]:
 
 
 def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
+    """Return a token as text, or as the placeholder that stands for its markup."""
     source = content[start:end].replace("\n", " ")
     shown = SPACE.sub(" ", source)
     kind, _, side = token.type.rpartition("_")

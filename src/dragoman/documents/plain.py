@@ -1,4 +1,4 @@
-"""Plain text: each line is a text."""
+"""Parse plain text: each line is a text."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ LINE = re.compile(r"[^\n]+")
 
 
 def parse_plain(data: bytes) -> Document:
+    """Return the document whose texts are the lines that have a letter, without the space around them."""
     original, encoding = decode(data)
     passages = []
     for line in LINE.finditer(original):

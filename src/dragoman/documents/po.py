@@ -50,6 +50,7 @@ class Message:
 
 
 def parse_po(data: bytes) -> Document:
+    """Return the document whose texts are the messages without a translation; lines that are not PO are noted in it."""
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []

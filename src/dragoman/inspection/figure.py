@@ -81,7 +81,7 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Draw a figure, its caption below it, to a file whose suffix is the format. Raises UsageError for another one."""
+    """Draw a figure, its caption below it, to a file whose suffix is the format. Raise UsageError for another one."""
     check_format(path)
     plt = pyplot()
     canvas, content = plt.figure(figsize=figure.size, layout="constrained"), io.BytesIO()

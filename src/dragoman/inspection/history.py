@@ -101,7 +101,7 @@ def read_history(
 ) -> History:
     """Go through the checkpoints of a run, given by step, with the first usable pairs, and follow pair `sentence`.
 
-    That pair counts from 1, and its own target is given to the model. Raises UsageError where there is no such pair or
+    That pair counts from 1, and its own target is given to the model. Raise UsageError where there is no such pair or
     it is too long, DragomanError for a damaged checkpoint and for a model without attention over the source.
     """
     if not 1 <= sentence <= len(pairs):

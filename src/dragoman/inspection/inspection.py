@@ -159,7 +159,7 @@ class Inspection:
         """Return the weights (queries, keys) of tokens: (T, S) for cross-attention, else (S, S) or (T, T).
 
         layer and head count from 1; without them, the mean or the largest value of all, or their rollout (see
-        `aggregates`), which goes from the first layer up to `layer`. Raises UsageError for a layer or head that the
+        `aggregates`), which goes from the first layer up to `layer`. Raise UsageError for a layer or head that the
         model does not have.
         """
         return AGGREGATES[aggregate](self.select(kind, layer, head, aggregate))
@@ -177,7 +177,7 @@ class Inspection:
         """Return the weights of words, or of subwords, with labels; "max" is the largest value among words.
 
         What is hidden is left out of rows and columns, and each row is scaled to the sum it had: the caption says so.
-        Raises UsageError where nothing is left.
+        Raise UsageError where nothing is left.
         """
         maps, over = self.select(kind, layer, head, aggregate), AGGREGATES[aggregate]
         queries, keys = self.queries_and_keys(kind)
@@ -268,7 +268,7 @@ def inspect(
 
     prefix: how the search's translation begins; tag: as for `Translator.translate`; alternatives: how many for each
     position; name: of the model, as captions show it. Of an ensemble, the first model is inspected. The model is not
-    touched, so others may use it meanwhile. Raises UsageError for a text that is blank or longer than the model takes.
+    touched, so others may use it meanwhile. Raise UsageError for a text that is blank or longer than the model takes.
     """
     model, tokenizer = translator.model, translator.tokenizer
     if not text.strip():

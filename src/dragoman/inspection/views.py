@@ -59,7 +59,7 @@ def draw_cross_attention(
 ) -> str:
     """Draw how a translation of `text`, the model's own by default, looked at the source. Returns the translation.
 
-    layer and head count from 1; without them, the last layer and the mean of its heads. Raises UsageError for a layer
+    layer and head count from 1; without them, the last layer and the mean of its heads. Raise UsageError for a layer
     or head that the model does not have, and for a model without attention over the source.
     """
     inspection = inspect(translator, text, translation)
@@ -107,7 +107,7 @@ def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: boo
 
 
 def search_tree(inspection: Inspection) -> Figure:
-    """Return the search that found the translation. Raises UsageError where none was recorded."""
+    """Return the search that found the translation. Raise UsageError where none was recorded."""
     if inspection.tree is None:
         raise UsageError("there is no beam search to draw: the translation was given, or found in another way")
     return tree_figure(inspection.tree, about(inspection))

@@ -119,7 +119,7 @@ class Glossary:
     def read(cls, path: str | Path) -> "Glossary":
         """Read a file of lines: source term, tab, target terms with | between them, and perhaps a tab and a case rule.
 
-        Blank lines and lines that begin with # are skipped. Raises DragomanError naming file and line.
+        Blank lines and lines that begin with # are skipped. Raise DragomanError naming file and line.
         """
         path = str(path)
         entries: dict[tuple[str, str], Entry] = {}
@@ -208,7 +208,7 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
 
 
 def parse_entry(line: str, number: int) -> Entry:
-    """Return the entry of a line. Raises ValueError saying what is wrong with it."""
+    """Return the entry of a line. Raise ValueError saying what is wrong with it."""
     columns = [" ".join(canonical(column).split()) for column in line.split("\t")]
     if len(columns) == 1:
         raise ValueError("no tab in it: write source term, tab, target term")

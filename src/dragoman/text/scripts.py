@@ -36,7 +36,7 @@ def usual_scripts(texts: Iterable[str]) -> list[str]:
 def read_scripts(folder: Path) -> tuple[str, ...]:
     """Return the scripts that training recorded in a model folder, none where it did not.
 
-    Raises DragomanError where the record is not a list of scripts.
+    Raise DragomanError where the record is not a list of scripts.
     """
     file = folder / RECORD
     if not file.is_file():

@@ -21,7 +21,7 @@ from dragoman.training.card import card_of_average, display_path
 def average(folders: Sequence[Path], out: Path) -> None:
     """Write the model folder `out` with the mean weights of the models in `folders`, whose order does not matter.
 
-    Sums are in double precision. Raises UsageError where `out` exists or a folder is named twice, DragomanError where
+    Sums are in double precision. Raise UsageError where `out` exists or a folder is named twice, DragomanError where
     models differ in more than their weights.
     """
     if out.exists():

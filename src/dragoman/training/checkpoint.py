@@ -129,7 +129,7 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint. Raises DragomanError naming the file that is missing, damaged or of another kind."""
+    """Read a checkpoint. Raise DragomanError naming the file that is missing, damaged or of another kind."""
     verify(folder)
     model, tokenizer = load_model(folder)
     try:
@@ -143,7 +143,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest whole checkpoint of a run, if any, and a sentence for each newer one that is damaged.
 
-    Raises DragomanError where there are checkpoints, all of them damaged.
+    Raise DragomanError where there are checkpoints, all of them damaged.
     """
     notes: list[str] = []
     folders = checkpoints(run)

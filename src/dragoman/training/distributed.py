@@ -68,7 +68,7 @@ class ProcessGroup:
 
 @contextmanager
 def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun has started. Raises DragomanError where one of them is gone or hangs."""
+    """Join the processes that torchrun has started. Raise DragomanError where one of them is gone or hangs."""
     device = device_of(settings.device)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if device.type == "cuda":

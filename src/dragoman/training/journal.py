@@ -44,7 +44,7 @@ class StepMetrics:
 class Journal:
     """Write to the console (standard error), to `train.log`, `metrics.jsonl` and `samples/` of a run folder.
 
-    With `tensorboard`, numbers also go to `tensorboard/`; raises UsageError where the package is missing. A journal
+    With `tensorboard`, numbers also go to `tensorboard/`; raise UsageError where the package is missing. A journal
     that is not `active`, as on all ranks but the first, writes nothing anywhere.
     """
 

@@ -31,7 +31,7 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
     """Train into the folder `config.out`; resume the run that is already there.
 
     Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143,
-    is raised. Started by torchrun, all processes do this together, and the first one writes. Raises DragomanError for
+    is raised. Started by torchrun, all processes do this together, and the first one writes. Raise DragomanError for
     corpora and folders that cannot be used, where training diverges, and where another process is gone.
     """
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
@@ -55,7 +55,7 @@ class Loop:
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
 
     def run_to_end(self, stop: GracefulStop) -> None:
-        """Train until a limit is reached. Raises what ends the program where a process was asked to stop."""
+        """Train until a limit is reached. Raise what ends the program where a process was asked to stop."""
         run, progress, journal = self.run, self.progress, self.journal
         progress.finished = limit_reached(progress, self.settings, run.group)
         if not progress.finished:
@@ -152,7 +152,7 @@ class Loop:
     def try_largest_batch(self) -> None:
         """Compute the gradient of the largest batch, without an update: if it fits in memory, the others will.
 
-        Log how long an epoch will take. Raises DragomanError where the batch does not fit.
+        Log how long an epoch will take. Raise DragomanError where the batch does not fit.
         """
         run, settings = self.run, self.settings
         indices = self.batches.heaviest(run.pairs.lengths)

@@ -47,7 +47,7 @@ def share_in_use(device: torch.device) -> float:
 def checkpoint_activations(model: Model) -> None:
     """Let each layer of `model` keep nothing but its input, and compute the rest again in the backward pass.
 
-    Raises DragomanError for a model that is no Transformer.
+    Raise DragomanError for a model that is no Transformer.
     """
     if not isinstance(model, Transformer):
         raise DragomanError("training.checkpoint_activations is for the layers of a Transformer")

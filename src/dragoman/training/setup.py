@@ -75,7 +75,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
 def prepare(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
     """Return the settings with nothing left open, and the tokenised corpora, as far as possible from earlier sessions.
 
-    Raises UsageError or DragomanError where an earlier session had settings that must not change.
+    Raise UsageError or DragomanError where an earlier session had settings that must not change.
     """
     folder = Path(config.out)
     previous = previous_config(folder)
@@ -199,7 +199,7 @@ def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Mod
 
 @torch.no_grad()
 def copy_weights(old: Model, new: Model) -> None:
-    """Copy all weights of `old`; `new` may have more subwords. Raises DragomanError where shapes do not fit."""
+    """Copy all weights of `old`; `new` may have more subwords. Raise DragomanError where shapes do not fit."""
     values = dict(old.named_parameters())
     for name, parameter in new.named_parameters():
         value = values[name]

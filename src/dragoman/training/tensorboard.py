@@ -9,7 +9,7 @@ FLUSH_EVERY = 10  # seconds
 
 
 class Board:
-    """Write into `folder`, which the first number creates. Raises UsageError where the package is missing."""
+    """Write into `folder`, which the first number creates. Raise UsageError where the package is missing."""
 
     def __init__(self, folder: Path):
         try:

@@ -36,7 +36,7 @@ def open_engine(
 
     'native' searches with `models`; 'ctranslate2' with its own copy of the model in `folder`, converted the first time,
     in `compute_type` and with so many `threads` (by default as many as PyTorch has), so that no weights are packed for
-    a search of ours. Raises UsageError for an ensemble and for settings of `search` that CTranslate2 does not know, and
+    a search of ours. Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not know, and
     whatever `open_ctranslate2` raises.
     """
     if name == "native":

@@ -81,7 +81,7 @@ class Translator:
         """Open a model folder or run folder, with its weights on `device`.
 
         ensemble: further models, whose probabilities are averaged with those of the first. engine, compute_type,
-        threads: see `open_engine`. Raises DragomanError naming the file where a model folder is missing or damaged, and
+        threads: see `open_engine`. Raise DragomanError naming the file where a model folder is missing or damaged, and
         the folder where a model has another tokenizer than the first; UsageError for settings that the engine lacks.
         """
         folder = Path(folder)
@@ -148,7 +148,7 @@ class Translator:
         """Return one translation per text, in order. Blank text stays as it is; line feeds in a text become spaces.
 
         `tags`, one for each text, are those that the model was trained with; '' for none. `prefixes`, one for each
-        text: how its translation begins. Raises DragomanError for an unknown tag, naming those that there are.
+        text: how its translation begins. Raise DragomanError for an unknown tag, naming those that there are.
         """
         texts = list(texts)
         tags, prefixes = tags or [""] * len(texts), prefixes or [""] * len(texts)

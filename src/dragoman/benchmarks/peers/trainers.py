@@ -85,6 +85,7 @@ def marian_model(task: TrainingTask, folder: Path) -> dict[str, Any]:
 
 
 def marian(task: TrainingTask, folder: Path) -> list[str]:
+    """Return the command that trains with Marian."""
     flags = marian_model(task, folder) | {
         "model": "model.npz",
         "train-sets": ["text.source", "text.target"],
@@ -170,6 +171,7 @@ def joeynmt(task: TrainingTask, folder: Path) -> list[str]:
 
 
 def eole(task: TrainingTask, folder: Path) -> list[str]:
+    """Write the settings for Eole; return the command that trains with it."""
     model = task.model
     settings = {
         "save_data": "data",

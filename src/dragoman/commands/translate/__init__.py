@@ -80,18 +80,18 @@ class Options:
 
     @property
     def suffix(self) -> str:
-        """The suffix of the input file in lower case; '' without one."""
+        """Return the suffix of the input file in lower case; '' without one."""
         return self.input.suffix.lower() if self.input else ""
 
     @property
     def line_format(self) -> InputFormat:
-        """How the lines of the input are read."""
+        """Return how the lines of the input are read."""
         by_suffix: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}
         return self.input_format or by_suffix.get(self.suffix, "text")
 
     @property
     def is_document(self) -> bool:
-        """Whether the input is translated as a whole, not line by line."""
+        """Return whether the input is translated as a whole, not line by line."""
         from dragoman.documents import SUFFIXES
 
         if self.as_lines or self.suffix == ".txt" or (self.line_format, self.output_format) != ("text", "text"):
@@ -144,7 +144,7 @@ def check(options: Options) -> None:
 
 
 def open_translator(options: Options) -> "Translator":
-    """Return the translator that the flags describe. Raises DragomanError where the model or the glossary is faulty."""
+    """Return the translator that the flags describe. Raise DragomanError where the model or the glossary is faulty."""
     import torch
 
     from dragoman.text.glossary import Glossary

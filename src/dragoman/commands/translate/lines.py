@@ -47,7 +47,7 @@ class Line:
 def translate_lines(translator: Translator, options: Options, progress: LineProgress, interactive: bool) -> None:
     """Translate the texts of the command line or the lines of the input, block by block.
 
-    Raises DragomanError at the end where lines could not be read.
+    Raise DragomanError at the end where lines could not be read.
     """
     report = TranslationReport(progress, translator.max_source_tokens)
     errors = 0

@@ -1,4 +1,4 @@
-"""What `translate` says on standard error about the translations it makes."""
+"""Report on standard error about the translations that `translate` makes."""
 
 from collections import Counter
 
@@ -14,6 +14,7 @@ class TranslationReport:
         self.counts: Counter[str] = Counter()
 
     def add(self, location: str, translation: Translation) -> None:
+        """Log the flags of a translation and whether its text was cut into segments, and count it."""
         if translation.flags:
             self.progress.log(f"{location}: {', '.join(translation.flags)}")
         if translation.segments > 1:
@@ -24,5 +25,6 @@ class TranslationReport:
         self.counts["terms met"] += len(translation.terms_met)
 
     def summarise(self) -> None:
+        """Log the counts that are not 0."""
         if counts := [f"{count:,} {name}" for name, count in self.counts.items() if count]:
             self.progress.log(", ".join(counts))

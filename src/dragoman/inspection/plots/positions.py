@@ -41,7 +41,7 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
 
 
 def position_figure(model: Model, positions: int, about: str) -> Figure:
-    """Return how the encoder of a model tells positions apart. Raises UsageError where it does not."""
+    """Return how the encoder of a model tells positions apart. Raise UsageError where it does not."""
     if table := added_positions(model, positions):
         caption = f"{table.scheme} positions of the encoder, added to the embeddings of words; {about}"
         return encoding_figure(table.table, "What is added to the word at each position", caption)

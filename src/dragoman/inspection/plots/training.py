@@ -58,7 +58,7 @@ class Metrics:
 def read_metrics(run: Path) -> Metrics:
     """Read the metrics of a run folder. Of a step that was repeated after an interruption, the last row counts.
 
-    Raises DragomanError where there is no such run or where it has not recorded anything yet.
+    Raise DragomanError where there is no such run or where it has not recorded anything yet.
     """
     file = run / "metrics.jsonl"
     if not run.is_dir():
@@ -94,7 +94,7 @@ def names_of(runs: Sequence[Path]) -> list[str]:
 def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps") -> None:
     """Draw the curves of `runs`, by name, to a file whose format is its suffix.
 
-    Raises UsageError for another format, DragomanError for a run that recorded nothing against that axis.
+    Raise UsageError for another format, DragomanError for a run that recorded nothing against that axis.
     """
     check_format(path)
     curves = {

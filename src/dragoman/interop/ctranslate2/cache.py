@@ -28,7 +28,7 @@ def open_ctranslate2(
     """Return the engine for a model folder or run folder, which is converted the first time.
 
     compute_type: data type of the matmuls, such as float32 or int8; sample: sources for which a new copy has to find
-    the words of the model itself, besides made-up ones. Raises UsageError where this processor cannot compute in that
+    the words of the model itself, besides made-up ones. Raise UsageError where this processor cannot compute in that
     type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(library().get_supported_compute_types("cpu"))

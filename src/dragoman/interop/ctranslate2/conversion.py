@@ -20,7 +20,7 @@ MAX_HEADS = 2**15 - 1
 
 
 def library() -> ModuleType:
-    """Return the package ctranslate2, imported only now. Raises DragomanError where it is not installed."""
+    """Return the package ctranslate2, imported only now. Raise DragomanError where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -32,7 +32,7 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     """Write `model` into `folder` as CTranslate2 reads it.
 
     pieces: the subwords, by id; compute_type: how weights are stored, such as float32 or int8. CTranslate2 adds no
-    EOS to a source, so a program that uses the folder without this engine has to. Raises DragomanError naming the
+    EOS to a source, so a program that uses the folder without this engine has to. Raise DragomanError naming the
     settings of the model that CTranslate2 does not know.
     """
     if not isinstance(model, Transformer):
