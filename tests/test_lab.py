@@ -119,6 +119,17 @@ def test_the_docs_list_what_the_command_lists():
     assert listed(text.replace("Gray code", "grey code")) != EXPERIMENTS | COMPARISONS
 
 
+def test_a_claim_that_lacks_a_result_says_which():
+    for claim in (Claim("It is {two}.", lambda r: True), Claim("It is.", lambda r: r.two == 2)):
+        with pytest.raises(ValueError, match=r"two.*the claim 'It is.*the results are one$"):
+            claim.verdict(Results(one=1))
+
+
+def test_a_row_of_a_table_has_a_cell_for_each_column():
+    with pytest.raises(ValueError, match="table 'T': 2 cells under 1 columns"):
+        Table("T", "word, number", [("a", 1)])
+
+
 def test_every_module_has_a_name():
     """Except what they share."""
     modules = {file.stem.replace("_", "-") for file in Path(package.__path__[0]).glob("*.py")}

@@ -86,6 +86,14 @@ def test_a_schedule_that_ends_needs_an_end(schedule: str):
         TrainingConfig(schedule=schedule, learning_rate=HIGHEST)  # type: ignore[arg-type]
 
 
+def test_a_schedule_without_a_branch_is_refused():
+    """It must not train as if it were another one."""
+    settings = TrainingConfig(schedule="constant", learning_rate=HIGHEST, warmup=WARMUP, max_steps=STEPS)
+    object.__setattr__(settings, "schedule", "new")  # as if it were among the choices
+    with pytest.raises(ValueError, match="no branch for schedule = 'new'"):
+        learning_rate(WARMUP + 1, 512, settings)
+
+
 def test_the_factor_of_the_paper_is_refused_as_a_rate():
     with pytest.raises(UsageError, match=r"learning_rate 1 is too high.*0\.001"):
         TrainingConfig(schedule="constant")

@@ -19,11 +19,15 @@ PACKAGE = Path(__file__).parents[1] / "src" / "dragoman"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 EXPERIMENT = """
-from dragoman.lab.experiment import Claim, Experiment, Findings, Results
+from dragoman.lab.drawing import Panel, lines
+from dragoman.lab.experiment import Claim, Experiment, Figure, Findings, Results, Table
 
 
 def run(effort):
-    return Findings(f"seeds {effort.seeds}", Results(two=2))
+    counts = range(1, effort.of(8) + 1)
+    table = Table("Doubles", "number | double", [(n, 2 * n) for n in counts])
+    panel = Panel({"double": (counts, table.column("double"))}, "number", "double")
+    return Findings(f"seeds {effort.seeds}", Results(two=2), [table], [Figure("doubles", "Doubles.", lines(panel))])
 
 
 CLAIMS = (Claim("Two [is|is not] {two}.", lambda results: results.two == 2),)
@@ -62,10 +66,15 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
             "training/optimizer.py",
             '    if settings.schedule == "constant":\n',
             '    if settings.schedule == "halving":\n'
-            "        return highest * 0.5 ** ((step - warmup) // 2)\n"
+            "        return highest * 0.5 ** ((step - warmup) // settings.halve_every)\n"
             '    if settings.schedule == "constant":\n',
         ),
         ("config/training.py", 'schedule: Literal["paper",', 'schedule: Literal["halving", "paper",'),
+        (
+            "config/training.py",
+            "    warmup: ",
+            '    halve_every: Count = 1000\n    "steps after which schedule halving halves the rate"\n    warmup: ',
+        ),
     ],
     "corpus format": [
         (
@@ -223,19 +232,19 @@ pairs = [f"{a} {b} {c};{c} {b} {a}" for a in words for b in words for c in words
 train, run = str(folder / "train.scsv"), str(folder / "run")
 
 
-def dragoman(*arguments):
+def dragoman(*arguments, expected=0):
     out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([*map(str, arguments)])
     text = "".join((stream.flush(), stream.buffer.getvalue().decode())[1] for stream in (out, err))
-    assert code == 0, text
+    assert code == expected, text
     return text
 
 
 dragoman("train", "--train", train, "--dev", train, "--out", run, "--preset", "mini", "--quiet",
          "--model.attention.score", "even", "--model.positions", "slope", "--training.schedule", "halving",
-         "--training.learning-rate", 0.01, "--training.warmup", 2, "--training.max-steps", 6,
-         "--training.mood", "merry", "--training.validate-every", 6, "--training.threads", 1)
+         "--training.learning-rate", 0.01, "--training.warmup", 2, "--training.halve-every", 2,
+         "--training.max-steps", 6, "--training.mood", "merry", "--training.validate-every", 6, "--training.threads", 1)
 results["config"] = (folder / "run" / "config.toml").read_text()
 results["metrics"] = (folder / "run" / "metrics.jsonl").read_text()
 results["evaluate"] = json.loads(dragoman("evaluate", "-m", run, train, "--json", "--beam", 1, "--extra-length", 5))
@@ -253,6 +262,12 @@ results["figure"] = (folder / "twice.svg").read_text()
 dragoman("inspect", "-m", run, "red dog", "--html", folder / "page.html")
 results["page"] = (folder / "page.html").read_text()
 results["lab"] = dragoman("lab", "my-claim", "--quick", "--out", folder / "lab")
+results["doubles"] = (folder / "lab" / "tables" / "my-claim-1-doubles.csv").read_text()
+results["drawn"] = (folder / "lab" / "figures" / "my-claim-doubles.svg").read_text()
+view = dragoman("inspect", "-m", run, "red dog", "--view", "positions", "--out", folder / "no.svg", expected=2)
+from dragoman.interop.ctranslate2.conversion import unknown_settings
+
+results["refused"] = [view, *unknown_settings(model)]
 results["score"] = dragoman("score", "-m", run, train, "--thanks")
 
 import torch
@@ -284,7 +299,7 @@ def files(text: str) -> set[str]:
 
 def test_every_path_of_the_map_exists():
     new = {"lab/my_claim.py", "documents/paragraphs.py", "data/scsv.py"}
-    for path in set(re.findall(r"`([\w/]+(?:\.(?:py|html|js|json)|/))`", README)) - new:
+    for path in set(re.findall(r"`([\w/-]+(?:\.(?:py|html|js|json|md)|/))`", README)) - new:
         assert (PACKAGE / path).exists() or (PACKAGE.parents[1] / path).exists(), path
 
 
@@ -347,7 +362,9 @@ WORKS = {
     "section of the page": lambda r: all(
         part in r["page"] for part in ('id="length"', '"length.title": "Length"', "#length p")
     ),
-    "experiment": lambda r: "my-claim" in r["lab"] and "1 of 1" in r["lab"],
+    "experiment": lambda r: (
+        "1 of 1 claims hold" in r["lab"] and r["doubles"].startswith("number,double\n1,2\n") and "<svg" in r["drawn"]
+    ),
     "preset": lambda r: 'preset = "mini"' in r["config"] and "d_model = 32" in r["config"],
     "document format": lambda r: r["document"] != "",
     "setting of a training": lambda r: 'mood = "merry"' in r["config"],
@@ -358,3 +375,10 @@ WORKS = {
 @pytest.mark.parametrize("row", CHANGES)
 def test_what_a_row_adds_works(row: str, results: dict[str, object]):
     assert WORKS[row](results), results
+
+
+def test_who_does_not_know_a_new_scheme_refuses_it_by_its_name(results: dict[str, object]):
+    """The engine would translate as if there were no positions, and a figure would be of something else."""
+    view, *settings = results["refused"]
+    assert "no figure for positions = 'slope'" in view
+    assert "positions = 'slope'" in settings

@@ -2,7 +2,8 @@
 
 Each experiment is a module of this package with an `EXPERIMENT`, which is loaded when it is run. A claim is a condition
 on what was measured and a sentence that says whether it holds. To add an experiment, write the module and add its line
-here. Comparisons train on sentence pairs, which the user names; they share comparisons.py.
+here: experiment.py has its parts, drawing.py the usual figures, tasks.py small tasks to train on; self_focus.py is a
+short example. Comparisons train on sentence pairs, which the user names; they share comparisons.py.
 """
 
 SECTIONS = {

@@ -54,6 +54,11 @@ class Table:
     header: str  # the names of the columns, with " | " between them
     rows: Sequence[Sequence[Cell]]
 
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table '{self.title}': {len(row)} cells under {len(self.columns)} columns: {row}")
+
     @property
     def columns(self) -> list[str]:
         return self.header.split(" | ")
@@ -108,8 +113,13 @@ class Claim:
         return ALTERNATIVES.sub(lambda match: match[1 if holds else 2], self.sentence)
 
     def verdict(self, results: Results) -> Verdict:
-        holds = bool(self.holds(results))
-        return Verdict(holds, self.text(holds).format_map(vars(results)))
+        """Decide the claim. Raise ValueError where it needs a result that the run did not give."""
+        try:
+            holds = bool(self.holds(results))
+            return Verdict(holds, self.text(holds).format_map(vars(results)))
+        except (AttributeError, LookupError) as missing:
+            given = ", ".join(vars(results))
+            raise ValueError(f"{missing}: the claim '{self.sentence}' needs it, the results are {given}") from missing
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ class Findings:
 @dataclass(frozen=True)
 class Experiment:
     title: str
-    source: str  # where the thesis stands: a section of the paper, or common teaching
+    source: str  # where the thesis stands: "section 3.2.1", or "common teaching"
     thesis: str  # what is said there, or often heard
     claims: tuple[Claim, ...]  # what of it can be measured
     run: Callable[[Effort], Findings]

@@ -12,7 +12,11 @@ FIRST_LENGTH = 1024  # of a table that is computed; it grows when a longer sente
 
 
 class Positions(nn.Module):
-    """No position information. A scheme overrides one or two of the four hooks and is entered in POSITIONS."""
+    """No position information. A scheme overrides one or two of the four hooks and is entered in POSITIONS.
+
+    A model has one instance for its encoder and one for its decoder, each shared by all layers. CTranslate2 and
+    `dragoman inspect --view positions` refuse a scheme that they do not know.
+    """
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__()
@@ -30,7 +34,11 @@ class Positions(nn.Module):
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
-        """Return scores (H, T, S) to add before the softmax, for the queries at positions start, start + 1, ..."""
+        """Return scores (H, T, S) to add before the softmax of self-attention, but not of attention over the source.
+
+        The queries are at positions start, start + 1, ..., the keys at 0 to keys - 1. In the decoder, the causal mask
+        hides later keys, whatever their scores.
+        """
         return None
 
 

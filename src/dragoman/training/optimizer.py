@@ -15,7 +15,10 @@ def paper_rate(step: int, d_model: int, warmup: int) -> float:
 
 
 def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
-    """Return the learning rate of a step, counted from 1, on the schedule of the settings."""
+    """Return the learning rate of a step, counted from 1, on the schedule of the settings.
+
+    All schedules but the paper's share the linear warm-up: their branches only see the steps after it.
+    """
     highest, warmup = settings.learning_rate, settings.warmup
     if settings.schedule == "paper":
         return highest * paper_rate(step, d_model, warmup)
@@ -25,7 +28,9 @@ def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
         return highest * math.sqrt(warmup / step)
     if settings.schedule == "constant":
         return highest
-    assert settings.max_steps is not None
+    if settings.schedule not in ("linear", "cosine"):
+        raise ValueError(f"learning_rate has no branch for schedule = '{settings.schedule}'")
+    assert settings.max_steps is not None  # TrainingConfig requires it of these two
     done = min(1.0, (step - warmup) / max(1, settings.max_steps - warmup))
     return highest * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
 

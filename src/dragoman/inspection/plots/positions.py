@@ -53,6 +53,8 @@ def position_figure(model: Model, positions: int, about: str) -> Figure:
     if isinstance(scheme, Relative):
         caption = f"relative positions of the encoder, learned, the same in all layers; {about}"
         return distance_figure(scheme.scores.weight.T, scheme.reach, "What is added to scores, by distance", caption)
+    if isinstance(model, Transformer) and model.config.positions != "none":
+        raise UsageError(f"there is no figure for positions = '{model.config.positions}'")
     raise UsageError("this model has no positional encoding, so there is nothing to draw")
 
 

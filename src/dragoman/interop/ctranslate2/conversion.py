@@ -17,6 +17,7 @@ from dragoman.model.transformer import DecoderLayer, Residual, Transformer
 
 TABLE_SIZE = 4096  # positions in the table of a formula: the longest source and output
 MAX_HEADS = 2**15 - 1
+POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotary")  # those that CTranslate2 has
 
 
 def library() -> ModuleType:
@@ -63,7 +64,7 @@ def unknown_settings(model: Transformer) -> list[str]:
     d_k, d_v = attention.head_sizes(config.d_model)
     vocabularies = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
     reasons = {
-        f"positions = '{config.positions}'": config.positions in ("relative", "rotary-across"),
+        f"positions = '{config.positions}'": config.positions not in POSITION_SCHEMES,
         f"attention.score = '{attention.score}'": attention.score != "dot",
         f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
         f"attention.heads = {attention.heads}": attention.heads > MAX_HEADS,
