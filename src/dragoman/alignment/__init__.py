@@ -1,1 +1,1 @@
-"""Word alignments: which source words the model looked at for each word of a translation."""
+"""Align words: which source words the model looked at for each word of a translation."""

@@ -1,8 +1,4 @@
-"""All settings: small frozen dataclasses, whose fields with their help are the flags of the commands.
-
-Every flag of `dragoman train` is a field of `RunConfig` or of one of its sections. This package needs no torch, so that
-`--help` answers at once.
-"""
+"""Hold all settings: small frozen dataclasses, whose fields with their help are the flags of the commands."""
 
 from dragoman.config.model import (
     AttentionConfig,

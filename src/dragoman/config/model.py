@@ -1,4 +1,4 @@
-"""What a model consists of: the Transformer of the paper, and the recurrent baseline."""
+"""Describe what a model consists of: the Transformer of the paper, and the recurrent baseline."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""How translations are searched for."""
+"""Describe how translations are searched for."""
 
 from dataclasses import dataclass
 from typing import Annotated

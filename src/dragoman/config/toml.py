@@ -1,8 +1,4 @@
-"""Settings from TOML and JSON into dataclasses, and out again.
-
-A file changes the settings of a preset, key by key. A wrong key or value is refused with a sentence that names the
-file, the key, and the nearest key there is. The kind of a model is the one key that is not a field of a dataclass.
-"""
+"""Read settings from TOML and JSON into dataclasses, and write them out again."""
 
 import dataclasses
 import difflib

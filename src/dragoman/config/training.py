@@ -1,4 +1,4 @@
-"""How a model is trained, and what a whole run is."""
+"""Describe how a model is trained, and what a whole run is."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

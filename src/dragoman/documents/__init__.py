@@ -1,9 +1,4 @@
-"""Whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON.
-
-Each format has a module that parses bytes into a `Document`: the texts to translate, and the original around them. Only
-the texts change; everything else comes back byte for byte. `document` holds what all formats share, `inline` the tags
-inside sentences, `encoding` the way from bytes to characters and back.
-"""
+"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""A document as its texts and what stands between them: only the texts that change are written anew."""
+"""Divide a document into its texts and what stands between them: only the texts that change are written anew."""
 
 import re
 from bisect import bisect_left

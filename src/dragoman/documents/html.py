@@ -1,8 +1,4 @@
-"""Web pages: a text for the content of each block, with its inline tags in it, and for some attributes.
-
-Tags are found by the rules of the HTML standard, which read any input to its end and never backtrack. The parser of
-Python's library backtracks, in quadratic time, in some of the versions that are supported here.
-"""
+"""Parse web pages: a text for the content of each block, with its inline tags in it, and for some attributes."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""JSON: the string values of chosen keys, or all strings."""
+"""Parse JSON: the string values of chosen keys, or all strings."""
 
 import json
 import re

@@ -1,8 +1,4 @@
-"""Markdown: a text for each heading, paragraph, list item and table cell.
-
-markdown-it parses the document; its inline rules are wrapped so that each token records its span in the source. In a
-text, emphasis, links and images are tags, since translators keep tags; code, HTML and addresses stand as they are.
-"""
+"""Parse Markdown: a text for each heading, paragraph, list item and table cell."""
 
 import re
 from collections import ChainMap

@@ -1,4 +1,4 @@
-"""PO catalogues, the message files of gettext: missing translations are filled in."""
+"""Parse PO catalogues, the message files of gettext: missing translations are filled in."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Subtitles in SubRip (SRT) and WebVTT: the lines of a cue are one text. Times, numbers, settings and notes stay."""
+"""Parse subtitles in SubRip (SRT) and WebVTT: the lines of a cue are one text; times, settings and notes stay."""
 
 import re
 import unicodedata

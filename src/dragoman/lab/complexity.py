@@ -45,6 +45,7 @@ def attend(size: int) -> Run:
 
 
 def attend_with_matrices(size: int) -> Run:
+    """Return a run of self-attention with one head, its projections included."""
     layer = MultiHeadAttention(size, AttentionConfig(heads=1))
     layer.kernel = explicit
 

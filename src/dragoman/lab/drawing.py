@@ -39,6 +39,7 @@ class Panel:
     also: Callable[[Any], object] = lambda axes: None  # what else is to be drawn on the axes
 
     def draw(self, axes: Any) -> None:
+        """Draw the curves, with error bars or a band where they have low and high ends."""
         for index, (name, (x, y, *ends)) in enumerate(self.curves.items()):
             look, every = style(index), max(1, len(x) // 8 if len(x) > 16 else 1)
             marks = (index % every, every)
@@ -149,6 +150,7 @@ class HeatMap:
     signed: bool = False  # two colours, for numbers below and above 0
 
     def draw(self, axes: Any) -> Any:
+        """Draw the values as cells, grey where they are not finite; return the image."""
         values = np.ma.masked_invalid(self.values.detach().numpy())
         most = self.most or float(abs(values).max()) or 1.0
         axes.set_facecolor("0.85")  # of cells without a finite number

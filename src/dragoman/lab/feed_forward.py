@@ -75,6 +75,7 @@ class Trial:
 
 
 def trained(activation: Activation, factor: float, steps: int, seeds: tuple[int, ...]) -> Trial:
+    """Train with an activation and the paper's learning rate times `factor`, once for each seed."""
     config = replace(CONFIG, feed_forward=replace(CONFIG.feed_forward, activation=activation))
 
     def rate(step: int) -> float:

@@ -202,6 +202,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
 
 
 def inside_table(trials: Sequence[Trial]) -> Table:
+    """Return a table of what each head does before and after training, one row for each seed, layer and head."""
     return Table(
         f"The heads of the encoder of the model with {INSIDE} heads",
         "seed | when | layer | head | entropy (nats) | distance (tokens) | diversity of the layer",
@@ -216,6 +217,7 @@ def inside_table(trials: Sequence[Trial]) -> Table:
 
 
 def draw_inside(figure: Any, trials: Sequence[Trial]) -> None:
+    """Draw the entropy of each head by its mean distance, before and after training; a cross marks equal weights."""
     grid = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, when in zip(grid, ("before", "after"), strict=True):
         for number in range(LAYERS):

@@ -215,6 +215,7 @@ def run(effort: Effort) -> Findings:
 
 
 def floor_panel() -> Panel:
+    """Return the loss by the probability of the right word, with a dot at its minimum for each smoothing."""
     probabilities = np.linspace(0.05, 0.999, 400)
     curves = {
         f"smoothing {s:g}": (probabilities, [loss_at(float(p), WORDS, s) for p in probabilities]) for s in SMOOTHINGS
@@ -228,6 +229,7 @@ def floor_panel() -> Panel:
 
 
 def sureness_panel(tests: dict[float, list[Test]]) -> Panel:
+    """Return the distribution of the probability of the preferred word, with a line at each smoothing's own optimum."""
     values = {s: np.sort(torch.cat([t.highest for t in each]).numpy()) for s, each in tests.items()}
     curves = {f"smoothing {s:g}": (v, np.arange(1, len(v) + 1) / len(v)) for s, v in values.items()}
 

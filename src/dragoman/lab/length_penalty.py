@@ -93,6 +93,9 @@ class Searched:
 
 
 def searched(models: dict[int, Model], sources: list[Ids], beams: int, alpha: float) -> Searched:
+    """Search with all models for all sources; return the mean length and the mean log-probability of the best
+    hypotheses.
+    """
     hypotheses = [beams_of(model, sources, beams, alpha, 3 * 6) for model in models.values()]
     lengths = tuple(float(np.mean([len(one.tokens) for one in some])) for some in hypotheses)
     penalties = [[length_penalty(len(one.tokens) + one.finished, alpha) for one in some] for some in hypotheses]
@@ -213,6 +216,7 @@ def cells(row: Searched) -> tuple[float, ...]:
 
 
 def length_panel(x: str, rows: list[Searched], reference: float) -> Panel:
+    """Return the words per output by the field `x` of the rows; a dotted line marks the reference."""
     values = [getattr(row, x) for row in rows]
     return Panel(
         {"": (values, [row.length for row in rows])},

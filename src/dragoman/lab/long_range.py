@@ -54,7 +54,7 @@ class SelfAttention(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, S, M) -> (B, S, M)."""
+        """Return (B, S, M) for x (B, S, M)."""
         packing = Packing.full(x[..., 0])
         words = packing.pack(x)
         return packing.unpack(self.attention(words, packing, self.attention.project(words, packing), None))

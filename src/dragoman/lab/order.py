@@ -71,6 +71,9 @@ def sentence(words: tuple[str, ...]) -> Tensor:
 
 
 def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Order:
+    """Measure how far the output of a model moves when the order of its words changes, over random orders and all
+    seeds.
+    """
     gaps, bags = [], []
     vectors = decoded if looking_back else encoded
     for seed in effort.seeds:
@@ -147,6 +150,7 @@ def run(effort: Effort) -> Findings:
 
 
 def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
+    """Draw the largest difference of each model as a bar."""
     axes = figure.subplots()
     gaps = [order.largest for order in orders.values()]
     bars = axes.barh(range(len(orders)), gaps, color=COLOURS[0], edgecolor="black")

@@ -264,6 +264,7 @@ def gap_panel(apart: int) -> Panel:
 
 
 def draw_plane(figure: Any) -> None:
+    """Draw the positions of three schemes as points of a plane."""
     axes = figure.subplots()
     level = torch.stack([line(4)[:, 0], torch.full((4,), -0.4)], 1)
     shapes = {"two bits, counting": binary(4, 2), "two bits, Gray's order": gray(4, 2) + 0.06}

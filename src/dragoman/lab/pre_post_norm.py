@@ -74,6 +74,7 @@ def results(
 
 
 def gradients_claim(side: str) -> Claim:
+    """Return the claim about the gradients of one side, 'encoder' or 'decoder'."""
     return Claim(
         "At the start, over the layers of the SIDE, gradients go from {bottom[SIDE][post-norm]:.3f} at the bottom to "
         "{top[SIDE][post-norm]:.3f} at the top with post-norm, and from {bottom[SIDE][pre-norm]:.3f} to "

@@ -89,6 +89,7 @@ class Check:
 
 
 def check(seed: int) -> Check:
+    """Measure how far a projection moves with the order of the words, and the gradient that each projection gets."""
     torch.manual_seed(seed)
     layer = MultiHeadAttention(CONFIG.d_model, CONFIG.attention)
     x, order = torch.randn(LENGTH, CONFIG.d_model), torch.randperm(LENGTH)

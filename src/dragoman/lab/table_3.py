@@ -162,6 +162,7 @@ def cells(row: Row, count: int) -> tuple[str | int | float, ...]:
 
 
 def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
+    """Draw the number of parameters of each row, ours beside the paper's."""
     axes = figure.subplots()
     series: dict[str, list[float]] = {
         "ours, counted": [count / 1e6 for count in counts.values()],
@@ -174,6 +175,7 @@ def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
 
 
 def draw_quality(figure: Any, counts: dict[Row, int]) -> None:
+    """Draw the BLEU of each row, as the paper reports it, by its number of parameters."""
     axes = figure.subplots()
     for index, group in enumerate(dict.fromkeys(row.group for row in counts)):
         points = [(count / 1e6, row.bleu) for row, count in counts.items() if row.group == group]

@@ -29,6 +29,9 @@ class Start:
 
 
 def at_start(model: Transformer) -> Start:
+    """Measure an untrained model: its largest attention weight, mean over queries, and the gradient of queries and
+    keys.
+    """
     pairs = TASK.pairs(PAIRS, 0)
     capture = AttentionCapture(model)
     loss_and_hits(capture.model, pairs)[0].backward()

@@ -267,6 +267,7 @@ def weights_table(shown: Sequence[Example]) -> Table:
 
 
 def dog_table(true: Trace) -> Table:
+    """Return the weights of "I am dog" as printed, beside the softmax of its scores, and what follows from each."""
     z, sums, words = DOG_PRINTED @ DOG_VALUES, summed(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
     rows = zip(words, DOG_PRINTED, true.weights, z, true.output, sums[:, None], strict=True)
     return Table(
@@ -287,6 +288,7 @@ def dog_variances(true: Trace) -> Table:
 
 
 def shapes_table() -> Table:
+    """Return the shapes of every matrix of "Thinking Machines", for two sizes of d_v."""
     rows = []
     for d_v in (3, 5):
         made, trace = thinking_machines(d_v), thinking(d_v).trace
@@ -298,6 +300,7 @@ def shapes_table() -> Table:
 
 
 def stages_table(example: Example) -> Table:
+    """Return the numbers of an example, stage by stage."""
     width = max(min(stage.size(1), MAX_COLUMNS) for stage in example.trace.stages)
     rows = [
         (name, query, *row[:width], *[""] * (width - len(row)))
@@ -319,6 +322,7 @@ def trace_size(example: Example) -> tuple[float, float]:
 
 
 def draw_trace(example: Example) -> Draw:
+    """Return heat maps of the stages of an example."""
     stages = [stage[:, :MAX_COLUMNS] for stage in example.trace.stages]
     columns = [example.keys] * 4 + [tuple(str(i + 1) for i in range(stages[-1].size(1)))]
     maps = [

@@ -20,7 +20,7 @@ RETRIES = 10  # of a shard whose machine is gone; the blocks that it saved stay
 
 
 def synthesise_shard(job: Job, shard: Shard, device: str) -> None:
-    """Do what one worker does."""
+    """Make the blocks of a shard in a worker of the cluster."""
     synthesise(job, shard, torch.device(device), TextProgress(quiet=True))
 
 

@@ -1,1 +1,1 @@
-"""Other toolkits that the benchmarks measure us against."""
+"""Run the other toolkits that the benchmarks measure us against."""

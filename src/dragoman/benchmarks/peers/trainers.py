@@ -42,7 +42,7 @@ class TrainingTask:
 
     @property
     def tokens(self) -> int:
-        """The number of target tokens, EOS included."""
+        """Return the number of target tokens, EOS included."""
         return sum(len(ids) + 1 for ids in self.targets)
 
     def vocabulary_words(self) -> list[str]:
@@ -112,7 +112,10 @@ def marian(task: TrainingTask, folder: Path) -> list[str]:
 
 
 def joeynmt(task: TrainingTask, folder: Path) -> list[str]:
-    """JoeyNMT does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order."""
+    """Write the vocabulary and settings for JoeyNMT; return the command that trains with it.
+
+    JoeyNMT does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order.
+    """
     model = task.model
     words = ["<unk>", "<pad>", "<s>", "</s>", *task.vocabulary_words()]
     (folder / "words.joeynmt").write_text("".join(f"{word}\n" for word in words), encoding="ascii")
