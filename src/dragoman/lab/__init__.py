@@ -8,7 +8,7 @@ short example. Comparisons train on sentence pairs, which the user names; they s
 
 SECTIONS = {
     "Why not recurrence": {
-        "long-range": "how much gradient is left of a far word: RNN, LSTM, both directions, self-attention",
+        "long-range": "how much gradient reaches a distant word: RNN, LSTM, both directions, self-attention",
         "recall": "a far word decides the answer: accuracy by distance, for each kind of model",
         "activations": "tanh blurs, ReLU and GELU grow: the state of a plain RNN over time",
         "parallel": "one step for all words, or one step for each: time by length",
@@ -28,7 +28,7 @@ SECTIONS = {
     "Words and positions": {
         "embedding": "one-hot vectors times a matrix, or a lookup",
         "sinusoids": "the positional encoding: rows, distances, wavelengths, shifts",
-        "position-schemes": "integers, fractions, binary and Gray code, a line, sinusoids: which of them meet the conditions",
+        "position-schemes": "integers, fractions, binary and Gray code, a line, sinusoids: which meet the conditions",
         "learned-positions": "sinusoidal, learned, rotary, relative, none: learning, and longer input than in training",
         "sum-or-concat": "adding positions to words, or concatenating the two",
     },
