@@ -6,10 +6,9 @@ import itertools
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -377,8 +376,6 @@ def test_a_wrong_request_gets_one_clear_line(dragoman, line: str, code: int, wor
 
 # In a browser.
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
 
 @dataclass
 class Opened:
@@ -392,19 +389,8 @@ class Opened:
         return self.page.evaluate("[...document.images].map(image => image.naturalWidth)")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here to open the report in: apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="the report is opened through playwright: pip install it")
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-def look(browser: Any, path: Path, scheme: str = "light", width: int = 1000) -> Opened:
-    page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()
+def look(chromium: Any, path: Path, scheme: str = "light", width: int = 1000) -> Opened:
+    page = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()
     opened = Opened(page, [], [])
     page.on("request", lambda request: opened.requests.append(request.url))
     page.on("console", lambda message: opened.complaints.append(message.text))
@@ -427,7 +413,7 @@ def pixels(opened: Opened) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with an experiment of ours, one that failed, and one with a table wider than a phone."""
     folder = tmp_path_factory.mktemp("lab")
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -436,44 +422,44 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return write_report(folder, results, TINY, quick=True)
 
 
-def test_the_page_opens_without_a_network(browser: Any, page: Path):
-    opened = look(browser, page)
+def test_the_page_opens_without_a_network(chromium: Any, page: Path):
+    opened = look(chromium, page)
     assert outside(opened, page) == []
     assert opened.complaints == []
     assert len(opened.widths()) == 4
     assert min(opened.widths()) > 300
 
 
-def test_a_page_that_needs_a_network_is_noticed(browser: Any, tmp_path: Path):
+def test_a_page_that_needs_a_network_is_noticed(chromium: Any, tmp_path: Path):
     """The control for the test above."""
     (tmp_path / "bad.html").write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("no")</script>')
-    opened = look(browser, tmp_path / "bad.html")
+    opened = look(chromium, tmp_path / "bad.html")
     assert outside(opened, tmp_path / "bad.html") == ["http://127.0.0.1:9/x.png"]
     assert "no" in opened.complaints
     assert opened.widths() == [0]
 
 
-def test_the_page_itself_forbids_requests(browser: Any, page: Path, tmp_path: Path):
+def test_the_page_itself_forbids_requests(chromium: Any, page: Path, tmp_path: Path):
     """Whatever a text might bring in: the browser is told to fetch nothing."""
     changed = tmp_path / "changed.html"
     changed.write_text(page.read_text().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>'))
-    opened = look(browser, changed)
+    opened = look(chromium, changed)
     assert any("Content Security Policy" in complaint for complaint in opened.complaints)
 
 
-def test_light_and_dark_differ_and_neither_is_blank(browser: Any, page: Path):
-    light, dark = (pixels(look(browser, page, scheme)) for scheme in ("light", "dark"))
+def test_light_and_dark_differ_and_neither_is_blank(chromium: Any, page: Path):
+    light, dark = (pixels(look(chromium, page, scheme)) for scheme in ("light", "dark"))
     assert light.std() > 10
     assert dark.std() > 10
     assert light.mean() > 180 > 80 > dark.mean()
-    again = pixels(look(browser, page, "light"))
+    again = pixels(look(chromium, page, "light"))
     assert np.array_equal(light, again)  # the control: what differs is the scheme
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(browser: Any, page: Path, scheme: str):
+def test_words_stand_out_from_what_is_behind_them(chromium: Any, page: Path, scheme: str):
     """A contrast of 4.5, as the Web Content Accessibility Guidelines ask for, and figures on white."""
-    opened = look(browser, page, scheme)
+    opened = look(chromium, page, scheme)
     colours = opened.page.evaluate(
         """() => ["body", "a", ".faint", ".seen .mark", "li:not(.seen) .mark", ".failed"].map(
             selector => getComputedStyle(document.querySelector("main " + selector) || document.body).color)"""
@@ -502,15 +488,15 @@ def test_contrast_is_that_of_the_guidelines():
     assert contrast("rgb(118, 118, 118)", "rgb(255, 255, 255)") == pytest.approx(4.54, abs=0.01)
 
 
-def test_a_phone_shows_the_page_without_moving_it_sideways(browser: Any, page: Path):
-    opened = look(browser, page, width=360)
+def test_a_phone_shows_the_page_without_moving_it_sideways(chromium: Any, page: Path):
+    opened = look(chromium, page, width=360)
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
     wide = opened.page.evaluate("[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)")
     assert wide  # tables move in boxes of their own
 
 
-def test_the_page_can_be_read_without_a_mouse_and_without_eyes(browser: Any, page: Path):
-    opened = look(browser, page)
+def test_the_page_can_be_read_without_a_mouse_and_without_eyes(chromium: Any, page: Path):
+    opened = look(chromium, page)
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.className") == "skip"
     opened.page.keyboard.press("Enter")
