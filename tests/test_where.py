@@ -45,8 +45,8 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "model/attention.py",
-            'unscaled if config.score == "unscaled" else fused',
-            'even if config.score == "even" else unscaled if config.score == "unscaled" else fused',
+            '{"dot": fused, "unscaled": unscaled}[config.score]',
+            '{"dot": fused, "unscaled": unscaled, "even": even}[config.score]',
         ),
         ("config/model.py", 'score: Literal["dot",', 'score: Literal["even", "dot",'),
     ],

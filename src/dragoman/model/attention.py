@@ -204,10 +204,12 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, heads * d_k, bias)
         self.value = nn.Linear(d_model, heads * d_v, bias)
         self.out = nn.Linear(heads * d_v, d_model, bias)
-        self.kernel: Kernel = unscaled if config.score == "unscaled" else fused
+        self.kernel: Kernel
         if config.score == "additive":
             self.score = Additive(heads, d_k)
             self.kernel = self.score.forward
+        else:
+            self.kernel = {"dot": fused, "unscaled": unscaled}[config.score]
 
     def split(self, x: Tensor, packing: Packing) -> Tensor:
         return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D

@@ -28,11 +28,17 @@ def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
         return highest * math.sqrt(warmup / step)
     if settings.schedule == "constant":
         return highest
-    if settings.schedule not in ("linear", "cosine"):
-        raise ValueError(f"learning_rate has no branch for schedule = '{settings.schedule}'")
-    assert settings.max_steps is not None  # TrainingConfig requires it of these two
-    done = min(1.0, (step - warmup) / max(1, settings.max_steps - warmup))
-    return highest * (1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
+    if settings.schedule == "linear":
+        return highest * (1 - decay_progress(step, settings))
+    if settings.schedule == "cosine":
+        return highest * ((1 + math.cos(math.pi * decay_progress(step, settings))) / 2)
+    raise ValueError(f"learning_rate has no branch for schedule = '{settings.schedule}'")
+
+
+def decay_progress(step: int, settings: TrainingConfig) -> float:
+    """Return the share of the decay that is done: 0 at the end of the warm-up, 1 at max_steps and after."""
+    assert settings.max_steps is not None  # TrainingConfig requires it of schedules that end
+    return min(1.0, (step - settings.warmup) / max(1, settings.max_steps - settings.warmup))
 
 
 def adam(model: nn.Module, beta2: float = 0.98, weight_decay: float = 0.0) -> torch.optim.AdamW:
