@@ -126,7 +126,7 @@ class Claim:
 class Findings:
     """What a run of an experiment found."""
 
-    setting: str  # what was set up: sizes, seeds, steps
+    setting: str  # what was set up, in sentences: sizes, seeds, steps
     results: Results
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
@@ -136,7 +136,7 @@ class Findings:
 class Experiment:
     title: str
     source: str  # where the thesis stands: "section 3.2.1", or "common teaching"
-    thesis: str  # what is said there, or often heard
+    thesis: str  # what is said there, or often heard, in sentences
     claims: tuple[Claim, ...]  # what of it can be measured
     run: Callable[[Effort], Findings]
 
