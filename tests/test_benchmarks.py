@@ -20,7 +20,7 @@ from dragoman.benchmarks import training
 from dragoman.benchmarks.peers import trainers
 from dragoman.benchmarks.peers.pytorch import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, TrainingTask
-from dragoman.benchmarks.profile import matmul_rate, operations, shares
+from dragoman.benchmarks.profile import matmul_rate, operations, time_shares
 from dragoman.benchmarks.training import (
     BATCH_TOKENS,
     NAMES,
@@ -127,10 +127,10 @@ def seconds_of(work) -> float:
 
 def test_time_is_shared_out_among_parts():
     x = torch.randn(400, 400)
-    found = shares(lambda: torch.mm(x, x))
+    found = time_shares(lambda: torch.mm(x, x))
     assert sum(found.values()) == pytest.approx(1)
     assert found["matmuls"] > 0.9
-    assert shares(lambda: x.log_softmax(-1))["softmax, loss"] > 0.9
+    assert time_shares(lambda: x.log_softmax(-1))["softmax, loss"] > 0.9
 
 
 # The others

@@ -118,11 +118,11 @@ def test_measuring_the_start_leaves_the_model_as_it_was():
 
 
 def test_curves_are_means_over_steps_and_runs():
-    steps, means, spread = drawing.smoothed([[1.0, 3.0, 5.0, 7.0, 9.0], [3.0, 5.0, 7.0, 9.0, 9.0]], width=2)
+    steps, means, spread = drawing.mean_curve([[1.0, 3.0, 5.0, 7.0, 9.0], [3.0, 5.0, 7.0, 9.0, 9.0]], width=2)
     assert steps == [1, 3]
     assert means == [3, 7]
     assert spread == [math.sqrt(2)] * 2
-    assert drawing.smoothed([[4.0, 2.0]])[1] == [3]
+    assert drawing.mean_curve([[4.0, 2.0]])[1] == [3]
     assert reversal_setup.last([5.0] * 18 + [1.0, 2.0]) == 1.5
 
 
@@ -169,10 +169,10 @@ def test_nothing_comes_through_a_mask_and_everything_else_does(name: str):
 def test_only_without_positions_are_permuted_words_permuted_vectors(positions: order.Scheme):
     model = order.transformer(positions, 1).double()
     ids, permutation = torch.tensor([3, 9, 4, 7, 5, 30]), torch.tensor([4, 2, 0, 5, 1, 3])
-    gap = order.moved(model, ids, permutation)
+    gap = order.largest_change(model, ids, permutation)
     assert gap < 1e-12 if positions == "none" else gap > 1e-2
-    assert order.moved(model, ids, torch.arange(6)) == 0
-    assert order.moved(model, ids, permutation, looking_back=True) > 1e-2
+    assert order.largest_change(model, ids, torch.arange(6)) == 0
+    assert order.largest_change(model, ids, permutation, looking_back=True) > 1e-2
 
 
 # Heads.

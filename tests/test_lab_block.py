@@ -159,7 +159,7 @@ def test_the_loss_of_a_batch_norm_depends_on_the_company_of_a_sentence():
 
 
 def test_the_warm_up_rises_to_the_peak_and_none_begins_there():
-    warm, cold = pre_post_norm.rising(10), pre_post_norm.rising(1)
+    warm, cold = pre_post_norm.warm_up(10), pre_post_norm.warm_up(1)
     assert warm(1) == pytest.approx(pre_post_norm.PEAK / 10)
     assert warm(10) == warm(500) == cold(1) == pre_post_norm.PEAK
 

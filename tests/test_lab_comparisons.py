@@ -126,7 +126,7 @@ def write_pairs(path: Path, count: int, first: int) -> str:
 def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(comparisons, "STEPS", 8)
-    comparisons.trained.cache_clear()
+    comparisons.train_variant.cache_clear()
     files = write_pairs(tmp_path / "train.tsv", 120, 0), write_pairs(tmp_path / "dev.tsv", 8, 500)
     return ["--train", files[0], "--dev", files[1], "--test", write_pairs(tmp_path / "test.tsv", 12, 800)]
 
@@ -161,12 +161,12 @@ def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys:
     assert scores["chrf"]["value"] == pytest.approx(float(rows[3]["chrF2"]), abs=0.005)
 
     before = weights()
-    comparisons.trained.cache_clear()
+    comparisons.train_variant.cache_clear()
     assert main(["lab", "compare-tying", *flags, "--quick", "--seeds", "1"]) == 0
     after = weights()
     assert {file: after[file] for file in before} == before  # the run that both need is not trained again
     assert len(after) > len(before)
-    comparisons.trained.cache_clear()
+    comparisons.train_variant.cache_clear()
     assert main(command) == 0
     assert table("compare-smoothing-1-*.csv") == rows
 
@@ -189,18 +189,18 @@ def test_tags_of_the_test_set_go_into_its_translations(flags: list[str], monkeyp
 
     monkeypatch.setattr(comparisons.Translator, "translate", watched)
     sentences = comparisons.Sentences(tuple(tagged[:2]), tuple(tagged[2:4]), tuple(tagged[4:]), Path("runs"))
-    comparisons.trained(BASE, 1, 2, sentences)
+    comparisons.train_variant(BASE, 1, 2, sentences)
     assert seen[-1] == ["news"] * 12
 
 
 def test_a_run_whose_metrics_are_lost_still_counts(flags: list[str]):
     sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
-    whole = comparisons.trained(BASE, 1, 2, sentences)
-    comparisons.trained.cache_clear()
+    whole = comparisons.train_variant(BASE, 1, 2, sentences)
+    comparisons.train_variant.cache_clear()
     metrics = Path("runs/2-steps/transformer-1/metrics.jsonl")
     lines = metrics.read_text().splitlines(keepends=True)
     metrics.write_text("".join(line for line in lines if '"validation"' not in line)[:-5])  # and the last one is torn
-    again = comparisons.trained(BASE, 1, 2, sentences)
+    again = comparisons.train_variant(BASE, 1, 2, sentences)
     assert (again.dev_loss, again.bleu, again.parameters) == (whole.dev_loss, whole.bleu, whole.parameters)
 
 

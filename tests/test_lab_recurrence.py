@@ -81,7 +81,7 @@ def test_the_task_asks_for_the_first_word(distance: int):
 
 def test_models_of_recall_differ_in_what_their_names_say():
     for name, config in recall.CELLS.items():
-        with_attention = recall.KINDS[recall.attending(name)]
+        with_attention = recall.KINDS[recall.with_attention(name)]
         assert config.attention == "none"
         assert with_attention == replace(config, attention="dot")
     assert len(set(recall.KINDS.values())) == len(recall.KINDS) == 9
@@ -162,7 +162,7 @@ def test_the_distance_from_the_look_up_has_its_bound():
 
 
 def test_sharper_queries_have_less_entropy_and_a_larger_best_weight():
-    rows = retrieval.sharpened(seed=1)
+    rows = retrieval.sharpen(seed=1)
     assert [row[1] for row in rows] == sorted(row[1] for row in rows)
     assert [row[2] for row in rows] == sorted((row[2] for row in rows), reverse=True)
     assert rows[0][1:3] == pytest.approx((1 / retrieval.ENTRIES, math.log(retrieval.ENTRIES)))

@@ -43,7 +43,7 @@ def test_counted_operations_are_a_multiple_of_the_formula(kind):
 
 def test_attention_and_recurrence_cross_where_length_is_size():
     for size in (1, 2, 64, 512):
-        assert complexity.crossing(size) == size
+        assert complexity.crossing_length(size) == size
     d = 64
     counts = [
         complexity.count_operations(kind, n, d)
@@ -93,7 +93,7 @@ def test_dilated_convolutions_reach_as_far_as_the_formula_says(places: int):
             x = F.conv1d(F.pad(x, (2 * gaps, 0)), torch.ones(1, 1, 3), dilation=gaps)
         return bool(torch.autograd.grad(x[0, 0, -1], start)[0][0, 0, 0] != 0) if layers else places == 1
 
-    layers = complexity.dilated(places)
+    layers = complexity.dilated_convolutions(places)
     assert layers == max(1, math.ceil(round(math.log(places, complexity.WIDTH), 9)))
     assert reaches(layers)
     assert not reaches(layers - 1)
@@ -155,8 +155,8 @@ def test_the_swap_is_from_outside_and_of_the_encoder_alone():
 
 def test_a_word_out_of_reach_cannot_be_learned():
     """Two layers of radius 1 reach 2 places: an answer 4 places away is a guess. A larger radius is the control."""
-    assert restricted.learned(1, 4, 60, seed=1) < 2 * restricted.CHANCE
-    assert restricted.learned(4, 4, 60, seed=1) > 4 * restricted.CHANCE
+    assert restricted.measure_recall(1, 4, 60, seed=1) < 2 * restricted.CHANCE
+    assert restricted.measure_recall(4, 4, 60, seed=1) > 4 * restricted.CHANCE
 
 
 # Table 3.

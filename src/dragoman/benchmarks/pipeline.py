@@ -45,7 +45,7 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
             model, device="cpu", engine="ctranslate2", compute_type=compute_type, threads=threads
         )
         for name, search in SEARCHES.items():
-            rows.append([f"{compute_type}, {name}", *row(translator, search, texts, corpus.tags, rounds)])
+            rows.append([f"{compute_type}, {name}", *measure_row(translator, search, texts, corpus.tags, rounds)])
     return "\n".join(
         [
             f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
@@ -61,7 +61,7 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
     )
 
 
-def row(
+def measure_row(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
     """Measure a translator with one search: return the cells of its row, as in COLUMNS."""

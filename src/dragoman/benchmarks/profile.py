@@ -66,7 +66,7 @@ PARTS = {
 OTHER = "other"
 
 
-def shares(step: Callable[[], object]) -> dict[str, float]:
+def time_shares(step: Callable[[], object]) -> dict[str, float]:
     """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS takes, and all else."""
     step()
     with profile(activities=[ProfilerActivity.CPU]) as recorded:

@@ -16,7 +16,7 @@ import torch
 
 from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainingTask, train_in_turns
-from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations, shares
+from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations, time_shares
 from dragoman.config import TrainingConfig, TransformerConfig
 from dragoman.config.presets import BASE, SMALL, TINY
 from dragoman.data.batches import Batch, Ids, plan
@@ -229,7 +229,7 @@ def measure(
         time_in_turn(list(row.values()), rounds)
     done = sum(operations(model, batch) for batch in work.planned) / sum(batch.tokens for batch in work.planned)
     machines = matmul_rate(model, same[0].tokens, dtype)
-    parts = shares(over(step, work.planned[len(work.planned) // 2 :][:1]))
+    parts = time_shares(over(step, work.planned[len(work.planned) // 2 :][:1]))
     return Measured(row, (done * row[OURS_PLANNED].median, machines), parts)
 
 

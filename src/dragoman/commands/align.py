@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> None:
             for index, row in enumerate(block):
                 if index in weights:
                     source, target = split(tokenizer, sources[index]), split(tokenizer, targets[index])
-                    print(line(options, by_word(weights[index].double(), target, source), target, source))
+                    print(links_as_text(options, by_word(weights[index].double(), target, source), target, source))
                 else:
                     location = f"{corpus.name}:{row.number}"
                     print(f"{location}: a side has more than {max_length - 1:,} tokens: not aligned", file=sys.stderr)
@@ -139,7 +139,7 @@ def pairs_to_measure(
     return sources, targets
 
 
-def line(options: Options, weights: "Tensor", target: "list[Word]", source: "list[Word]") -> str:
+def links_as_text(options: Options, weights: "Tensor", target: "list[Word]", source: "list[Word]") -> str:
     """Return the links of a pair as a line: '0-0 1-2', or words with `--text`, and weights with `--soft`."""
     from dragoman.alignment.links import links_above, strongest_links
 

@@ -150,9 +150,9 @@ def recurrent_stacks(
     if (attention := model.attention) is not None:
         title = "Additive attention" if score_name(attention.kernel) == "additive" else "Dot-product attention"
         states = "all states of the encoder"
-        middle.append(Box(title, "attention", (), own(attention, "attention", seen), "attention", states))
+        middle.append(Box(title, "attention", (), count_new(attention, "attention", seen), "attention", states))
     size = f"{model.combine.in_features:,} → {model.combine.out_features:,}, tanh"
-    middle.append(Box("Linear", "combine", (size,), own(model.combine, "combine", seen), "linear"))
+    middle.append(Box("Linear", "combine", (size,), count_new(model.combine, "combine", seen), "linear"))
     encoder = Stack("source tokens", embeddings[0], None, False, (recurrence("encoder", model.encoder, "", seen),), ())
     groups = (recurrence("decoder", model.decoder, "last state of the encoder", seen),)
     decoder = Stack("target tokens, shifted right", embeddings[1], None, False, groups, (*middle, *top))
@@ -170,11 +170,11 @@ def recurrence(name: str, module: Recurrence, from_encoder: str, seen: dict[int,
     else:
         title = type(cells).__name__
     units = f"{module.directions} directions, {size:,} units each" if module.directions > 1 else f"{size:,} units"
-    box = Box(title, f"{name}.cells", (units,), own(module, name, seen) // times, "attention", from_encoder)
+    box = Box(title, f"{name}.cells", (units,), count_new(module, name, seen) // times, "attention", from_encoder)
     return LayerGroup(name, 0, times, (Sublayer((box,)),))
 
 
-def own(module: nn.Module, name: str, seen: dict[int, str]) -> int:
+def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
     """Return how many parameters of `module` were not seen before, and mark them as seen."""
     count = 0
     for parameter in module.parameters():
@@ -194,7 +194,9 @@ def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box
         details.append(f"the matrix of {first}")
     if getattr(module, "bias", None) is not None:
         details.append("with bias")
-    return Box(title, name, tuple(details), own(module, name, seen), "embedding" if title != "Linear" else "linear")
+    return Box(
+        title, name, tuple(details), count_new(module, name, seen), "embedding" if title != "Linear" else "linear"
+    )
 
 
 def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box | None:
@@ -209,7 +211,7 @@ def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box |
     effects = [hooks[hook] for hook in hooks if getattr(type(positions), hook) is not getattr(Positions, hook)]
     if not effects:
         return None
-    return Box(f"{scheme.capitalize()} positions", name, tuple(effects), own(positions, name, seen), "plain")
+    return Box(f"{scheme.capitalize()} positions", name, tuple(effects), count_new(positions, name, seen), "plain")
 
 
 def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen: dict[int, str]) -> Box:
@@ -222,7 +224,7 @@ def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen:
     if attention.query.bias is not None:
         details.append("with biases")
     from_encoder = "keys and values of the source" if cross else ""
-    return Box(title, name, tuple(details), own(attention, name, seen), "attention", from_encoder)
+    return Box(title, name, tuple(details), count_new(attention, name, seen), "attention", from_encoder)
 
 
 def score_name(kernel: Callable[..., Any]) -> str:
@@ -237,8 +239,8 @@ def score_name(kernel: Callable[..., Any]) -> str:
 def feed_forward_box(name: str, network: FeedForward, decoder: bool, seen: dict[int, str]) -> Box:
     d_model, d_ff = network.hidden.in_features, network.hidden.out_features
     sizes = f"{d_model:,} → {d_ff:,} → {network.out.out_features:,}, {network.activation.__name__}"
-    return Box("Feed forward", name, (sizes,), own(network, name, seen), "feed forward")
+    return Box("Feed forward", name, (sizes,), count_new(network, name, seen), "feed forward")
 
 
 def norm_box(title: str, name: str, norm: nn.Module, seen: dict[int, str]) -> Box:
-    return Box(title, name, (type(norm).__name__,), own(norm, name, seen), "norm")
+    return Box(title, name, (type(norm).__name__,), count_new(norm, name, seen), "norm")

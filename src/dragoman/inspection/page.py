@@ -81,13 +81,13 @@ def packed_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
     layers, heads = weights.shape[:2]
     rollouts = None
     if len(inspection.encoder):  # a recurrent model has none
-        rollouts = packed(torch.stack([inspection.weights(kind, n + 1, None, "rollout") for n in range(layers)]))
+        rollouts = pack(torch.stack([inspection.weights(kind, n + 1, None, "rollout") for n in range(layers)]))
     rows, columns = ROWS_AND_COLUMNS[kind]
     shape = {"rows": rows, "columns": columns, "layers": layers, "heads": heads}
-    return {"name": kind, **shape, "weights": packed(weights), "rollout": rollouts}
+    return {"name": kind, **shape, "weights": pack(weights), "rollout": rollouts}
 
 
-def packed(weights: Tensor) -> str:
+def pack(weights: Tensor) -> str:
     """Return weights as one byte each, off by 1/510 at most."""
     levels = (weights.clamp(0, 1) * LEVELS).round().to(torch.uint8)
     return base64.b64encode(levels.contiguous().numpy().tobytes()).decode()

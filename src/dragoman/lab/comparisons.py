@@ -58,7 +58,7 @@ class Trained:
 
 
 @cache
-def trained(variant: Variant, seed: int, steps: int, sentences: Sentences) -> Trained:
+def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences) -> Trained:
     """Train a variant, resume it, or find it trained; return its scores on the test sentences."""
     folder = sentences.runs / f"{steps}-steps" / f"{variant.name}-{seed}"
     settings = replace(variant.training, seed=seed, max_steps=steps, validate_every=steps)
@@ -135,7 +135,7 @@ class Comparison:
         """Train every variant with every seed, and return what came out."""
         steps = effort.of(STEPS)
         runs = {
-            label: [trained(variant, seed, steps, sentences) for seed in effort.seeds]
+            label: [train_variant(variant, seed, steps, sentences) for seed in effort.seeds]
             for label, variant in self.variants.items()
         }
         return Findings(
@@ -237,7 +237,7 @@ CELLS = {  # with nearly as many parameters as BASE
 }
 
 
-def attending(cell: str) -> str:
+def with_attention(cell: str) -> str:
     return f"{cell} with attention"
 
 
@@ -246,19 +246,19 @@ RECURRENCE = (
         "Attention over the source [makes|does not make] every recurrent model clearly better: from {score[RNN]:.1f} "
         "to {score[RNN with attention]:.1f} BLEU (RNN), {score[GRU]:.1f} to {score[GRU with attention]:.1f} (GRU), "
         "{score[LSTM]:.1f} to {score[LSTM with attention]:.1f} (LSTM).",
-        holds=lambda r: min(r.score[attending(cell)] - r.score[cell] for cell in CELLS) > CLEARLY,
+        holds=lambda r: min(r.score[with_attention(cell)] - r.score[cell] for cell in CELLS) > CLEARLY,
     ),
     Claim(
         "From the shortest to the longest quarter of the sentences [every|not every] recurrent model loses more "
         "without attention than with it: what is left of its BLEU is {kept[RNN]:.0%} against "
         "{kept[RNN with attention]:.0%} (RNN), {kept[GRU]:.0%} against {kept[GRU with attention]:.0%} (GRU), "
         "{kept[LSTM]:.0%} against {kept[LSTM with attention]:.0%} (LSTM); {kept[Transformer]:.0%} for the Transformer.",
-        holds=lambda r: all(r.kept[cell] < r.kept[attending(cell)] for cell in CELLS) and r.highest >= LEARNED,
+        holds=lambda r: all(r.kept[cell] < r.kept[with_attention(cell)] for cell in CELLS) and r.highest >= LEARNED,
     ),
     Claim(
         "The Transformer is [clearly|not clearly] ahead of every recurrent model after the same steps: "
         "{score[Transformer]:.1f} BLEU.",
-        holds=lambda r: r.score[TRANSFORMER] - max(r.score[attending(cell)] for cell in CELLS) > CLEARLY,
+        holds=lambda r: r.score[TRANSFORMER] - max(r.score[with_attention(cell)] for cell in CELLS) > CLEARLY,
     ),
 )
 ACROSS = "rotary-across"
@@ -355,7 +355,7 @@ COMPARISONS = {
         "A recurrent model forgets long sentences; attention over the source helps it, and attention alone is better.",
         {
             TRANSFORMER: BASE,
-            **{attending(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
+            **{with_attention(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
             **{label: Variant(f"{m.cell}-none", replace(m, attention="none")) for label, m in CELLS.items()},
         },
         RECURRENCE,

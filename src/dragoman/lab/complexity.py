@@ -70,7 +70,7 @@ def attend_nearby(size: int) -> Run:
     return lambda x: neighbours(x, x, x, RADIUS)
 
 
-def dilated(length: int) -> int:
+def dilated_convolutions(length: int) -> int:
     """Count the convolutions that reach from the first position to the last, if each looks back with gaps WIDTH times
     as wide as those of the convolution below.
     """
@@ -82,7 +82,7 @@ def dilated(length: int) -> int:
 
 SELF = Kind("self-attention", "n² d", lambda n, d: n * n * d, lambda n: 1, attend)
 RECURRENT = Kind("recurrent", "n d²", lambda n, d: n * d * d, lambda n: n, recur)
-CONVOLUTION = Kind("convolution", "k n d²", lambda n, d: WIDTH * n * d * d, dilated, convolve)
+CONVOLUTION = Kind("convolution", "k n d²", lambda n, d: WIDTH * n * d * d, dilated_convolutions, convolve)
 RESTRICTED = Kind(
     "restricted self-attention", "r n d", lambda n, d: WINDOW * n * d, lambda n: layers_for(n, RADIUS), attend_nearby
 )
@@ -96,7 +96,7 @@ WHOLE = Kind(
 KINDS = (SELF, RECURRENT, CONVOLUTION, RESTRICTED, WHOLE)
 
 
-def crossing(size: int) -> int:
+def crossing_length(size: int) -> int:
     """Return the length from which on self-attention has at least the operations of recurrence."""
     return next(n for n in range(1, 2 * size + 1) if SELF.operations(n, size) >= RECURRENT.operations(n, size))
 
@@ -172,7 +172,7 @@ def results(
         where=f"more time than the recurrent layer from n = {slower_from} on"
         if slower_from
         else "less time everywhere",
-        crossing=crossing(TIMED_SIZE),
+        crossing=crossing_length(TIMED_SIZE),
     )
 
 
@@ -213,7 +213,7 @@ def run(effort: Effort) -> Findings:
     sizes = [(n, d) for n in (16, 64, 100) for d in (32, 64)]
     ratios = {kind: [count_operations(kind, n, d) / kind.operations(n, d) for n, d in sizes] for kind in KINDS}
     grown = {kind: growth(kind) for kind in KINDS}
-    crossings = {size: crossing(size) for size in (64, 128, 256, 512, 1024)}
+    crossings = {size: crossing_length(size) for size in (64, 128, 256, 512, 1024)}
     seconds = times(effort.of(20))
     lengths = [2**power for power in range(3, 13)]
     operations = {

@@ -86,7 +86,7 @@ def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | st
     return draw
 
 
-def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
+def mean_curve(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
     """Return steps, means over `width` steps and all runs, and the standard deviation between runs."""
     width = min(width, len(runs[0]))
     starts = range(0, len(runs[0]) - width + 1, width)
@@ -95,11 +95,11 @@ def smoothed(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[flo
     return [start + width / 2 for start in starts], [fmean(values) for values in means], deviations
 
 
-def learning(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Panel:
+def learning_panel(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Panel:
     """Return a panel of losses: the mean of the runs of each name, and bars of a standard deviation if several."""
     curves: dict[str, Curve] = {}
     for name, learned in runs.items():
-        steps, means, deviations = smoothed([one.losses for one in learned])
+        steps, means, deviations = mean_curve([one.losses for one in learned])
         bars = [np.subtract(means, deviations), np.add(means, deviations)] if any(deviations) else []
         curves[name] = (steps, means, *bars)
     return Panel(curves, "step", f"training {LOSS}", title, ylim=(0, None))
@@ -110,7 +110,7 @@ def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     return Figure(
         "losses",
         "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",
-        lines(learning(runs)),
+        lines(learning_panel(runs)),
         (7.0, 4.0),
     )
 

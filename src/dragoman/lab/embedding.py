@@ -30,7 +30,7 @@ def one_hot(ids: Tensor, words: int) -> Tensor:
     return F.one_hot(ids, words).to(torch.get_default_dtype())
 
 
-def stored(words: int, d_model: int) -> tuple[int, int]:
+def stored_numbers(words: int, d_model: int) -> tuple[int, int]:
     """Return how many numbers stand for all words: as one-hot vectors, and as rows of an embedding."""
     return words * words, words * d_model
 
@@ -78,7 +78,7 @@ class Scaling:
     position: float  # what is added for it
 
 
-def scaling(d_model: int, seed: int) -> Scaling:
+def measure_scaling(d_model: int, seed: int) -> Scaling:
     """Measure from outside: an encoder without layers returns its input, W[id] sqrt(M) + PE."""
     torch.manual_seed(seed)
     config = TransformerConfig(d_model=d_model, encoder_layers=0, decoder_layers=0, dropout=0.0)
@@ -149,15 +149,15 @@ def run(effort: Effort) -> Findings:
     gaps = [differences(words, TOKENS, seed) for words in VOCABULARIES]
     measured = [times(words, TOKENS) for words in VOCABULARIES]
     apart = torch.pdist(one_hot(torch.arange(100), 100)), torch.pdist(embedding(101, D_MODEL, PAD).weight[1:].detach())
-    scaled = scaling(D_MODEL, seed)
+    scaled = measure_scaling(D_MODEL, seed)
     matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(seed))
     sizes = [100, D_MODEL, 1_000, 3_000, WORDS, 37_000, 100_000]
-    curves = {"one-hot": (sizes, [stored(v, D_MODEL)[0] for v in sizes]),
-              f"embedding of size {D_MODEL}": (sizes, [stored(v, D_MODEL)[1] for v in sizes])}  # fmt: skip
+    curves = {"one-hot": (sizes, [stored_numbers(v, D_MODEL)[0] for v in sizes]),
+              f"embedding of size {D_MODEL}": (sizes, [stored_numbers(v, D_MODEL)[1] for v in sizes])}  # fmt: skip
     return Findings(
         f"{WORDS:,} words, d_model {D_MODEL}; {TOKENS} tokens are turned into vectors with the matrix that a "
         f"Transformer begins with; seed {seed}. Times are the shortest of five on one machine.",
-        results(gaps, *stored(WORDS, D_MODEL), *apart, scaled),
+        results(gaps, *stored_numbers(WORDS, D_MODEL), *apart, scaled),
         [
             Table(
                 "The same vectors in two ways",
@@ -167,7 +167,7 @@ def run(effort: Effort) -> Findings:
             Table(
                 "Numbers that stand for all words",
                 f"words | as one-hot vectors | as rows of {D_MODEL}",
-                [(words, *stored(words, D_MODEL)) for words in (D_MODEL, 1_000, WORDS, 37_000)],
+                [(words, *stored_numbers(words, D_MODEL)) for words in (D_MODEL, 1_000, WORDS, 37_000)],
             ),
             Table(
                 "The factor in front of an embedding",

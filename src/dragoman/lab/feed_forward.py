@@ -74,7 +74,7 @@ class Trial:
         return float(np.mean(self.accuracies))
 
 
-def trained(activation: Activation, factor: float, steps: int, seeds: tuple[int, ...]) -> Trial:
+def train_with_activation(activation: Activation, factor: float, steps: int, seeds: tuple[int, ...]) -> Trial:
     """Train with an activation and the paper's learning rate times `factor`, once for each seed."""
     config = replace(CONFIG, feed_forward=replace(CONFIG.feed_forward, activation=activation))
 
@@ -148,7 +148,7 @@ CLAIMS = (
 
 def run(effort: Effort) -> Findings:
     steps = max(effort.of(1000), 4)
-    trials = [trained(a, factor, steps, effort.seeds) for factor in FACTORS for a in ACTIVATIONS]
+    trials = [train_with_activation(a, factor, steps, effort.seeds) for factor in FACTORS for a in ACTIVATIONS]
     torch.manual_seed(effort.seeds[0])
     layer, x = FeedForward(D_MODEL, FeedForwardConfig(d_ff=D_FF)), torch.randn(2, 7, D_MODEL)
     with torch.no_grad():

@@ -16,7 +16,7 @@ from dragoman.config import AttentionConfig
 from dragoman.config.presets import BASE
 from dragoman.inspection.heads import diversity
 from dragoman.inspection.plots.training import COLOURS, style
-from dragoman.lab.drawing import learning, lines
+from dragoman.lab.drawing import learning_panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, batch_of, learn, reversing
@@ -161,7 +161,7 @@ def run(effort: Effort) -> Findings:
                 "learning-by-heads",
                 "Training loss by step, mean over 20 steps and over seeds, for models that differ in the number of "
                 "heads alone.",
-                lines(learning({f"{h} head{'s' * (h > 1)}": same for h, same in learned.items()})),
+                lines(learning_panel({f"{h} head{'s' * (h > 1)}": same for h, same in learned.items()})),
                 (7.0, 4.0),
             ),
             Figure(

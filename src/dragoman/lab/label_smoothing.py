@@ -45,7 +45,7 @@ def loss_at(probability: float, count: int, smoothing: float) -> float:
     return -right * math.log(probability) - (count - 1) * other * math.log((1 - probability) / (count - 1))
 
 
-def descended(count: int, smoothing: float, steps: int = 500) -> tuple[float, list[float]]:
+def descend(count: int, smoothing: float, steps: int = 500) -> tuple[float, list[float]]:
     """Return the loss and the probabilities, the right word first, after gradient descent on our loss."""
     identity, label = torch.eye(count, dtype=torch.float64), torch.tensor([0])
     logits = torch.zeros(1, count, dtype=torch.float64, requires_grad=True)
@@ -65,7 +65,7 @@ def noisy(pairs: list[Pair], seed: int) -> list[Pair]:
     return replaced
 
 
-def trained(smoothing: float, steps: int, seed: int) -> Transformer:
+def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
     """Train a model on the same noisy sentences again and again."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
@@ -172,8 +172,8 @@ CLAIMS = (
 
 def run(effort: Effort) -> Findings:
     steps = effort.of(800)
-    loss, (right, other, *_) = descended(WORDS, PAPER)
-    tests = {s: [test(trained(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}
+    loss, (right, other, *_) = descend(WORDS, PAPER)
+    tests = {s: [test(train_on_noise(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}
     trials = [Trial.of(smoothing, each) for smoothing, each in tests.items()]
     return Findings(
         f"The worked example: {WORDS} words, smoothing {PAPER}. Then copying 3 to 10 of 27 words: {CORPUS} sentences, "
@@ -185,7 +185,7 @@ def run(effort: Effort) -> Findings:
                 "The best loss that can be reached",
                 "words | smoothing | right word | each other word | lowest loss (nats) | loss by descent",
                 [
-                    (count, part, *smoothed(count, part), floor(count, part), descended(count, part)[0])
+                    (count, part, *smoothed(count, part), floor(count, part), descend(count, part)[0])
                     for count in (WORDS, TASK.vocabulary)
                     for part in SMOOTHINGS[1:]
                 ],

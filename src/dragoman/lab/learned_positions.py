@@ -34,7 +34,7 @@ def train(scheme: str, effort: Effort, seed: int) -> tuple[Trained, list[float]]
     return learned, [accuracy(model, pairs) for pairs in longer]
 
 
-def added(scheme: str, words: Tensor) -> Tensor:
+def added_vectors(scheme: str, words: Tensor) -> Tensor:
     """Return what positions add to the vectors (T, M) of a sequence."""
     torch.manual_seed(0)
     positions: Positions = POSITIONS[scheme](words.size(1), 1, words.size(1), len(words)).double()
@@ -45,7 +45,7 @@ def between_sequences(scheme: str, length: int, d_model: int, seed: int) -> tupl
     """Return the largest differences of what is added: between two sequences, and between two positions of one."""
     random = torch.Generator().manual_seed(seed)
     first, second = (torch.randn(length, d_model, generator=random, dtype=torch.float64) for _ in range(2))
-    one, other = added(scheme, first), added(scheme, second)
+    one, other = added_vectors(scheme, first), added_vectors(scheme, second)
     return float((one - other).abs().max()), float((one[0] - one[-1]).abs().max())
 
 

@@ -92,7 +92,7 @@ class Searched:
     lengths: tuple[float, ...]  # by seed
 
 
-def searched(models: dict[int, Model], sources: list[Ids], beams: int, alpha: float) -> Searched:
+def measure_search(models: dict[int, Model], sources: list[Ids], beams: int, alpha: float) -> Searched:
     """Search with all models for all sources; return the mean length and the mean log-probability of the best
     hypotheses.
     """
@@ -167,8 +167,8 @@ def run(effort: Effort) -> Findings:
     pairs = task.pairs(effort.of(400), effort.seeds[0] + 2_000_000)
     sources = [source for source, _ in pairs]
     reference = float(np.mean([len(target) for _, target in pairs]))
-    by_alpha = [searched(models, sources, 4, alpha) for alpha in ALPHAS]
-    by_beams = [searched(models, sources, beams, 0.0) for beams in BEAMS]
+    by_alpha = [measure_search(models, sources, 4, alpha) for alpha in ALPHAS]
+    by_beams = [measure_search(models, sources, beams, 0.0) for beams in BEAMS]
     agreed, tried, gap = exhaustive_gap(effort.of(200), effort.seeds[0])
     columns = "words per output | standard deviation | log-probability (nats)"
     lengths = range(1, 51)

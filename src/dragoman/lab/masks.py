@@ -54,7 +54,7 @@ def influence(mask: Tensor, size: int = 8) -> Tensor:
     return derivative.square().sum((1, 3)).sqrt()
 
 
-def unmoved(masked: bool) -> float:
+def change_by_padding(masked: bool) -> float:
     """Return how much the outputs of real words change when the vectors in the padding are replaced by others."""
     random = torch.Generator().manual_seed(0)
     x, other = torch.randn(2, SOURCE.size(1), 8, generator=random, dtype=torch.float64)
@@ -82,7 +82,7 @@ class Training:
         )
 
 
-def training(rows_too: bool, seed: int, ignore: bool = True) -> Training:
+def train_padded(rows_too: bool, seed: int, ignore: bool = True) -> Training:
     """Compute output, loss and gradients of two encoder layers that see the padding as well: nothing is packed.
 
     rows_too: the queries of padding may look nowhere either.
@@ -224,13 +224,13 @@ def results(
 def run(effort: Effort) -> Findings:
     shown = pictures()
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(1 + effort.of(20))]
-    gaps = [training(False, seed).gap(training(True, seed)) for seed in seeds]
+    gaps = [train_padded(False, seed).gap(train_padded(True, seed)) for seed in seeds]
     worst = [max(values) for values in zip(*gaps, strict=True)]
-    counted = min(training(False, s, ignore=False).gap(training(True, s, ignore=False))[1] for s in seeds)
+    counted = min(train_padded(False, s, ignore=False).gap(train_padded(True, s, ignore=False))[1] for s in seeds)
     by_rule, finite = rules(), nowhere()
     leaks = [(scores, multiplied(*masked_last(scores)), masked_softmax(*masked_last(scores))) for scores in SCORES]
     padding = [float(wrong[-1]) for _, wrong, _ in leaks]
-    unmoved_by = unmoved(masked=True), unmoved(masked=False)
+    unmoved_by = change_by_padding(masked=True), change_by_padding(masked=False)
     reached = {name: influence(mask) for name, mask in shown.items()}
     most = max(float(reach.max()) for reach in reached.values())
     return Findings(

@@ -38,7 +38,7 @@ def transformer(positions: Scheme, seed: int) -> Transformer:
 
 
 @torch.no_grad()
-def encoded(model: Transformer, ids: Tensor) -> Tensor:
+def encode(model: Transformer, ids: Tensor) -> Tensor:
     """Return the encoder's vectors (S, M) of the words ids (S,)."""
     memory = model.start(ids[None]).memory
     assert memory is not None
@@ -46,14 +46,14 @@ def encoded(model: Transformer, ids: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def decoded(model: Transformer, ids: Tensor) -> Tensor:
+def decode(model: Transformer, ids: Tensor) -> Tensor:
     """Return the decoder's vectors (S, M): each word sees the ones before it, and always the same source."""
     return model.vectors(ids[None], model.start(torch.tensor([[3, 4, 5]])))
 
 
-def moved(model: Transformer, ids: Tensor, order: Tensor, looking_back: bool = False) -> float:
+def largest_change(model: Transformer, ids: Tensor, order: Tensor, looking_back: bool = False) -> float:
     """Return the largest number of f(P x) - P f(x): 0 if the order of words makes no difference to any of them."""
-    vectors = decoded if looking_back else encoded
+    vectors = decode if looking_back else encode
     return float((vectors(model, ids[order]) - vectors(model, ids)[order]).abs().max())
 
 
@@ -75,14 +75,14 @@ def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Or
     seeds.
     """
     gaps, bags = [], []
-    vectors = decoded if looking_back else encoded
+    vectors = decode if looking_back else encode
     for seed in effort.seeds:
         model, random = transformer(positions, seed), torch.Generator().manual_seed(seed)
         for _ in range(effort.of(100)):
             ids = torch.randint(3, VOCABULARY, (LENGTH,), generator=random)
             order = torch.randperm(LENGTH, generator=random)
             if bool((ids[order] != ids).any()):
-                gaps.append(moved(model, ids, order, looking_back))
+                gaps.append(largest_change(model, ids, order, looking_back))
         one, other = (vectors(model, sentence(words)).mean(0) for words in (LIKES, LIKED))
         bags.append(float((one - other).abs().max()))
     return Order(max(gaps), min(gaps), max(bags))
@@ -163,7 +163,7 @@ def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
 
 def cosines(positions: Scheme, seed: int) -> HeatMap:
     model = transformer(positions, seed)
-    one, other = (nn.functional.normalize(encoded(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
+    one, other = (nn.functional.normalize(encode(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
     return HeatMap(one @ other.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)
 
 

@@ -124,7 +124,7 @@ def deterministic(code: Code) -> bool:
     return all(torch.equal(code(length), code(length)) for length in LENGTHS)
 
 
-def bounded(code: Code) -> bool:
+def is_bounded(code: Code) -> bool:
     """Test that all numbers are within [-1, 1], however long the sentence is."""
     try:
         longest = code(LONG)
@@ -138,7 +138,7 @@ CONDITIONS: dict[str, Callable[[Code], bool]] = {
     "same distance for the same offset": same_gaps,
     "any length": any_length,
     "deterministic": deterministic,
-    "bounded": bounded,
+    "bounded": is_bounded,
 }
 
 

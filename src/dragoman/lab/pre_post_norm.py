@@ -47,7 +47,7 @@ def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
     return float((deviations - 1).abs().max()), isinstance(model.encoder_norm, nn.LayerNorm)
 
 
-def rising(steps: int) -> Callable[[int], float]:
+def warm_up(steps: int) -> Callable[[int], float]:
     """Return the rate by step, which rises to its peak and stays there."""
     return lambda step: PEAK * min(1.0, step / steps)
 
@@ -126,7 +126,7 @@ def run(effort: Effort) -> Findings:
     warmup = max(1, round(WARMUP * steps))
     runs = {
         (kind, warm): [
-            learn(make(kind, TRAINED, s), TASK, steps=steps, seed=s, batch=PAIRS, rate=rising(warmup if warm else 1))
+            learn(make(kind, TRAINED, s), TASK, steps=steps, seed=s, batch=PAIRS, rate=warm_up(warmup if warm else 1))
             for s in effort.seeds
         ]
         for kind in (POST, PRE)

@@ -29,13 +29,13 @@ CELLS: dict[str, RecurrentConfig] = {
 }
 
 
-def attending(name: str) -> str:
+def with_attention(name: str) -> str:
     return f"{name}, attention"
 
 
 KINDS: dict[str, ModelConfig] = {
     **CELLS,
-    **{attending(name): replace(config, attention="dot") for name, config in CELLS.items()},
+    **{with_attention(name): replace(config, attention="dot") for name, config in CELLS.items()},
     TRANSFORMER: replace(small(32), norm_first=True),
 }
 
@@ -60,7 +60,7 @@ def results(shares: dict[str, list[float]]) -> Results:
     """
     near, far = ({name: by_distance[i] for name, by_distance in shares.items()} for i in (0, -1))
     overall = {name: mean(by_distance) for name, by_distance in shares.items()}
-    gains = {name: far[attending(name)] - far[name] for name in (PLAIN, LSTM, GRU)}
+    gains = {name: far[with_attention(name)] - far[name] for name in (PLAIN, LSTM, GRU)}
     gated = max((LSTM, GRU), key=overall.__getitem__)
     return Results(
         near=near,
@@ -148,7 +148,7 @@ def run(effort: Effort) -> Findings:
                 "bars reach from the lowest to the highest seed.",
                 lines(
                     panel("without attention", list(CELLS)),
-                    panel("with attention", [*map(attending, CELLS), TRANSFORMER]),
+                    panel("with attention", [*map(with_attention, CELLS), TRANSFORMER]),
                     sharey=True,
                     legend="each",
                 ),

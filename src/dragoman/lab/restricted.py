@@ -87,7 +87,7 @@ def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
     raise ValueError(f"{most} layers do not reach over {length} positions")
 
 
-def learned(radius: int, distance: int, steps: int, seed: int) -> float:
+def measure_recall(radius: int, distance: int, steps: int, seed: int) -> float:
     """Train an encoder to name at each position the word `distance` before it; return how often it is right."""
     torch.manual_seed(seed)
     model = restrict(Transformer(CONFIG, VOCABULARY), radius)
@@ -161,7 +161,7 @@ CLAIMS = (
 def run(effort: Effort) -> Findings:
     steps = effort.of(800)
     trials = [
-        Trial(radius, distance, tuple(learned(radius, distance, steps, seed) for seed in effort.seeds))
+        Trial(radius, distance, tuple(measure_recall(radius, distance, steps, seed) for seed in effort.seeds))
         for distance in DISTANCES
         for radius in RADII
     ]

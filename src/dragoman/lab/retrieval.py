@@ -40,7 +40,7 @@ def look_up(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return value[(query @ key.T).argmax(-1)]
 
 
-def sharpened(seed: int) -> list[Row]:
+def sharpen(seed: int) -> list[Row]:
     """Return, by sharpness, means of the largest weight, the entropy (nats) and the distance from the look-up."""
     random = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(n, SIZE, dtype=torch.float64, generator=random) for n in (QUERIES, ENTRIES))
@@ -162,7 +162,7 @@ class Regression:
 def results(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Results:
     """Return the numbers that the claims are about.
 
-    rows: of `sharpened`; gap: between attention and kernel regression; errors: of the regression.
+    rows: of `sharpen`; gap: between attention and kernel regression; errors: of the regression.
     """
     best = min(errors, key=errors.__getitem__)
     ends = [min(errors), max(errors)]
@@ -214,7 +214,7 @@ CLAIMS = (
 
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
-    rows, regression = sharpened(seed), Regression.of(seed)
+    rows, regression = sharpen(seed), Regression.of(seed)
     each = [searches(seed, effort.of(STEPS)) for seed in effort.seeds]
     by_seed = {name: [ranks[name] for ranks in each] for name in (UNTRAINED, QUERY, LONGER, BOTH)}
     ranks = {name: mean(of_name) for name, of_name in by_seed.items()}

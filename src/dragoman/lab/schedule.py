@@ -46,7 +46,7 @@ class Trial:
         return float(np.mean(self.accuracies))
 
 
-def trained(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
+def train_with_rate(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
     runs = []
     for seed in seeds:
         torch.manual_seed(seed)
@@ -93,7 +93,7 @@ def run(effort: Effort) -> Findings:
         "with warm-up": lambda step: FACTOR * paper_rate(step, CONFIG.d_model, WARMUP),
         "without": lambda step: FACTOR * without_warmup(step, CONFIG.d_model, WARMUP),
     }
-    trials = [trained(name, rate, steps, effort.seeds) for name, rate in rates.items()]
+    trials = [train_with_rate(name, rate, steps, effort.seeds) for name, rate in rates.items()]
     drawn = np.unique(np.concatenate([np.arange(1, 30_001, 100), [warmup for _, warmup in CURVES]]))
     names = {pair: f"d_model {pair[0]}, warm-up {pair[1]}" for pair in CURVES}
     curves = {name: (drawn, [paper_rate(int(step), *pair) for step in drawn]) for pair, name in names.items()}

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from dragoman.config import AttentionConfig
-from dragoman.lab.drawing import learning, lines
+from dragoman.lab.drawing import learning_panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, batch_of, learn, loss_and_hits
@@ -106,7 +106,7 @@ def run(effort: Effort) -> Findings:
     steps = effort.of(1200)
     trials = [trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds]
     panels = [
-        learning({scores: [t.learned for t in of(trials, d_k, scores)] for scores in SCORES}, f"d_k = {d_k}")
+        learning_panel({scores: [t.learned for t in of(trials, d_k, scores)] for scores in SCORES}, f"d_k = {d_k}")
         for d_k in (SMALL, LARGE)
     ]
     return Findings(

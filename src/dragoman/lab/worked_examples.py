@@ -157,7 +157,7 @@ def off_in_columns(example: Example) -> float:
     return float((value @ weights - example.trace.output.T).abs().max())
 
 
-def summed(weights: Tensor, values: Tensor) -> Tensor:
+def double_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Return z_n as it is sometimes written, with the sum over the row of V, too: one number per word (T,)."""
     return (weights[:, :, None] * values).sum((1, 2))
 
@@ -239,7 +239,7 @@ def run(effort: Effort) -> Findings:
             [(e.printed, t.weights[0].tolist()) for e, t in zip(shown, traces, strict=True) if e.printed],
             DOG_PRINTED,
             true.weights,
-            summed(DOG_PRINTED, DOG_VALUES),
+            double_sum(DOG_PRINTED, DOG_VALUES),
             z,
         ),
         [weights_table(shown), dog_table(true), dog_variances(true), shapes_table(), *map(stages_table, shown)],
@@ -268,7 +268,7 @@ def weights_table(shown: Sequence[Example]) -> Table:
 
 def dog_table(true: Trace) -> Table:
     """Return the weights of "I am dog" as printed, beside the softmax of its scores, and what follows from each."""
-    z, sums, words = DOG_PRINTED @ DOG_VALUES, summed(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
+    z, sums, words = DOG_PRINTED @ DOG_VALUES, double_sum(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
     rows = zip(words, DOG_PRINTED, true.weights, z, true.output, sums[:, None], strict=True)
     return Table(
         '"I am dog": the weights as told and what follows from its scores; the first 3 columns of V and Z',
