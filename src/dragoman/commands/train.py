@@ -69,7 +69,7 @@ def check_is_settings_file(name: str) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """Return what the flags start from: the preset, changed by the TOML file.
+    """Return the values that flags replace: those of the preset, changed by the TOML file.
 
     Both have to be known before the flags are parsed, as they are the defaults that `--help` shows.
     """

@@ -40,8 +40,8 @@ def parse_json(data: bytes, keys: Collection[str]) -> Document:
 def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
     """Yield (key, string, start, end) for every string value; start and end are those of its quotes.
 
-    The strings of a list have the key of the list. Without recursion, so they may lie as deep as they like. Raise
-    JSONDecodeError.
+    The strings of a list have the key of the list. It does not recurse, so they may be nested to any depth. Raise
+    JSONDecodeError for what is not JSON.
     """
     unclosed: list[tuple[str, str]] = []  # what closes each object or list that is open, and the key it stands under
     key = ""

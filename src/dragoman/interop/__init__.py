@@ -1,1 +1,1 @@
-"""Use the engines and formats of other programs. Each folder needs its package only when it is used."""
+"""Use the engines and formats of other programs. Each folder imports its package only when it is used."""

@@ -100,7 +100,7 @@ class Cost:
 
 
 def costs(repeats: int) -> list[Cost]:
-    """Measure by length at one d_k, and by d_k at one length."""
+    """Return the cost of each kernel by length at one d_k, and by d_k at one length."""
     shapes = [(length, SIZE) for length in LENGTHS] + [(LENGTH, d_k) for d_k in WIDTHS if d_k != SIZE]
     return [
         Cost(name, length, d_k, seconds(kernel, length, d_k, repeats), kept_bytes(kernel, length, d_k))

@@ -258,6 +258,7 @@ def code_map(name: str, code: Tensor) -> HeatMap:
 
 
 def gap_panel(apart: int) -> Panel:
+    """Return the distance of positions that are `apart`, by position, for each scheme."""
     codes = {"binary code": binary(33), "Gray code": gray(33), SINUSOIDS: waves(33)}
     curves = {name: (range(33 - apart), gaps(code, apart)) for name, code in codes.items()}
     return Panel(curves, "position", "distance", f"to the position {apart} later")

@@ -188,6 +188,7 @@ def triples_table() -> Table:
 
 
 def draw_triples(figure: Any) -> None:
+    """Draw the softmax of three scores, raw and divided by sqrt(d_k), as bars."""
     for axes, (triple, d_k) in zip(figure.subplots(1, len(TRIPLES), sharey=True), TRIPLES, strict=True):
         weights = {RAW: softmax(triple), f"/ sqrt({d_k})": softmax(triple, math.sqrt(d_k))}
         bars(axes, [f"{score:g}" for score in triple], weights, "%.3f")

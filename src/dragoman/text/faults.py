@@ -55,6 +55,7 @@ def find_faults(source: str, output: str, *, finished: bool = True, scripts: Col
 
 
 def _is_empty(source: str, output: str) -> bool:
+    """Return whether a source that says something has an output that says nothing."""
     if not output.strip():
         return bool(source.strip())
     return any(map(str.isalpha, source)) and not any(map(_has_meaning, output))
@@ -80,6 +81,7 @@ def _loops(source: str, output: str) -> bool:
 
 
 def _max_repeats(unit: str) -> float:
+    """Return how often people may repeat a unit in a row; more is a loop. Longer units may come less often."""
     if not any(map(str.isalnum, unit)):
         return MAX_RULE / len(unit)
     return MAX_REPEATS[bisect_right(UNIT_WEIGHTS, _weight(unit)) - 1]

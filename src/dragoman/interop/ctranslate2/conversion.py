@@ -21,7 +21,7 @@ POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotar
 
 
 def library() -> ModuleType:
-    """Return the package ctranslate2, imported only now. Raise DragomanError where it is not installed."""
+    """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
