@@ -82,7 +82,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
-    ("fly", 2, "no command 'fly'; there are demo, check, train"),
+    ("fly", 2, "unknown command 'fly'; choose from demo, check, train"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),
     ("train --train missing.tsv --dev {dev}", 1, "missing.tsv: no such file"),

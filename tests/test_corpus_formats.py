@@ -217,7 +217,7 @@ def test_a_corpus_is_named_as_training_reads_it(line: str):
         ("a.tsv weight=nan", "weight must be"),
         ("a.tsv weight=inf", "weight must be"),
         ("a.tsv weight=two", "weight=two: weight must be"),
-        ("a.tsv weight=1 weight=2", "weight=2: a.tsv has a weight already"),
+        ("a.tsv weight=1 weight=2", "weight=2: a.tsv already has a weight"),
         ("a.tsv wieght=2", "wieght=2: unknown option, did you mean weight=?"),
         ("a.tsv tag=", "tag=: the tag is missing"),
         ("a.tsv tag=<x>", "a tag is 1 to 40 letters"),

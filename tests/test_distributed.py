@@ -391,7 +391,7 @@ def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tm
         wait_for((out / "config.toml").exists)
         others = train(file, tmp_path / "others", ranks=2)
         assert [command.code() for command in others] == [1, 1]
-        assert "another process is at work in this folder" in others[0].said
+        assert "another process is using this folder" in others[0].said
         reports_a_lost_process(others[1].said)
     finally:
         first.send(signal.SIGKILL)

@@ -59,15 +59,15 @@ def test_a_file_is_read_line_by_line(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("a\tb\ndog perro\n", 2, "no tab in it"),
+        ("a\tb\ndog perro\n", 2, "no tab"),
         ("dog\tperro\tany\tmore\n", 1, "4 columns"),
         ("\tperro\n", 1, "an empty term"),
         ("dog\t\n", 1, "an empty term"),
         ("dog\tperro||perra\n", 1, "an empty term"),
         ("dog\t \n", 1, "an empty term"),
         ("dog\tperro\tnever\n", 1, "'never' is not a case rule: choose from exact, match, any"),
-        ("dog\tperro\n\nDog\tperra\n", 3, "'Dog' is in line 1 already"),
-        ("dog\tperro\texact\ndog\tperra\texact\n", 2, "'dog' is in line 1 already"),
+        ("dog\tperro\n\nDog\tperra\n", 3, "'Dog' is on line 1 already"),
+        ("dog\tperro\texact\ndog\tperra\texact\n", 2, "'dog' is on line 1 already"),
         (f"dog\t{'x' * (MAX_TERM_LENGTH + 1)}\n", 1, "more than 200 characters"),
         (f"{'x' * (MAX_TERM_LENGTH + 1)}\tdog\n", 1, "more than 200 characters"),
         (f"dog\t{'|'.join(map(str, range(MAX_TARGETS + 1)))}\n", 1, "101 alternatives"),
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str | bytes, 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "\ufeff"])
 def test_a_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path, text: str):
-    with pytest.raises(DragomanError, match="no terms in it"):
+    with pytest.raises(DragomanError, match="it has no terms"):
         Glossary.read(write(tmp_path, text))
     with pytest.raises(DragomanError, match=r"nowhere.tsv: no such file"):
         Glossary.read(tmp_path / "nowhere.tsv")

@@ -207,7 +207,7 @@ def test_a_run_whose_metrics_are_lost_still_counts(flags: list[str]):
 def test_two_labs_do_not_work_in_one_folder(flags: list[str], capsys: pytest.CaptureFixture[str]):
     with only_one(Path("lab")):
         assert main(["lab", "compare-tying", *flags]) == 1
-    assert "another process is at work in this folder" in capsys.readouterr().err
+    assert "another process is using this folder" in capsys.readouterr().err
     assert not Path("lab/report.html").exists()
 
 

@@ -151,7 +151,7 @@ def test_layers_computed_twice_are_computed_once_outside_training(ids: Ids):
 
 
 def test_a_recurrent_model_has_no_layers_to_compute_twice():
-    with pytest.raises(DragomanError, match="checkpoint_activations is for the layers of a Transformer"):
+    with pytest.raises(DragomanError, match="checkpoint_activations works with Transformers only"):
         learner(TINY_RECURRENT, checkpoint_activations=True)
 
 

@@ -213,7 +213,7 @@ def test_the_command_itself_is_killed_and_resumed(corpus: Corpus, tmp_path: Path
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as first:
         wait_for(lambda: len(checkpoints(out)) > 1)
         first.send_signal(signal.SIGSTOP)  # so that it does not finish before the other is there
-        assert f"{out}: another process is at work in this folder" in ended(file, tmp_path / "second", 1)
+        assert f"{out}: another process is using this folder" in ended(file, tmp_path / "second", 1)
         first.kill()
         assert first.wait() == -signal.SIGKILL
     finished = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)

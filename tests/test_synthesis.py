@@ -433,7 +433,7 @@ def test_text_that_changes_during_the_translation_is_not_joined(
         ("--out a.tsv", 2, "--text"),
         ("--text {mono} --out a.txt", 2, "a.txt: the pairs are TSV"),
         ("--text {mono} --out a.tsv --noise --temperature 1", 2, "choose --noise or --temperature"),
-        ("--text {mono} --out a.tsv --shard 3/2", 2, "a shard is written 1/4"),
+        ("--text {mono} --out a.tsv --shard 3/2", 2, "write a shard as 1/4"),
         ("--text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
         ("--text {mono} --out a.tsv --block 0", 2, "block must be from 1"),
         ("--text {mono} --out a.tsv --n-best 2", 2, "only one translation per text is written"),

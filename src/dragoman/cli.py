@@ -17,7 +17,7 @@ COMMANDS = {
     "average": "average the weights of several checkpoints into one model",
     "evaluate": "measure BLEU and chrF of a model on a test set",
     "score": "show how probable a model finds given translations",
-    "align": "show which source word goes with which target word",
+    "align": "show which target word translates which source word",
     "info": "show what a model or a preset consists of, and what it costs",
     "inspect": "draw what a model looked at while it translated",
     "lab": "run experiments on claims about Transformers: figures, tables, one report",
@@ -71,4 +71,4 @@ def run(arguments: list[str]) -> None:
     elif name in COMMANDS:
         import_module(f"dragoman.commands.{name}").main(rest)
     else:
-        raise UsageError(f"no command '{name}'; there are {', '.join(COMMANDS)}")
+        raise UsageError(f"unknown command '{name}'; choose from {', '.join(COMMANDS)}")

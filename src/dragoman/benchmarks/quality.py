@@ -37,7 +37,7 @@ def benchmark(
     settings = read_toml(Path(recipe)) if recipe else {}
     ours = run_of(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
-        raise UsageError(f"{recipe or preset} is what the others are compared with: choose a Transformer")
+        raise UsageError(f"{recipe or preset} must be a Transformer, because the others are compared with it")
     torch.set_num_threads(threads)
     pairs = read_corpus([train]).pairs
     read_corpus([dev])  # a missing file is reported before, not after, the first hour

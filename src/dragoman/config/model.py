@@ -55,7 +55,7 @@ class FeedForwardConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer without its vocabulary: the defaults are the base model of the paper, section 3 and Table 3."""
+    """A Transformer without its vocabulary. Without a preset: the base model of the paper, section 3 and Table 3."""
 
     d_model: Size = 512
     "size of the vector that represents a token between layers"
@@ -86,7 +86,7 @@ class TransformerConfig:
         check_bounds(self)
         d_k, _ = self.attention.head_sizes(self.d_model)
         if self.positions.startswith("rotary") and d_k % 2:
-            raise UsageError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
+            raise UsageError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
 
     @property
     def max_positions(self) -> int | None:

@@ -107,7 +107,7 @@ def read_blocks(path: str) -> Iterator[bytes]:
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None
     except OSError as error:
-        reason = error.strerror or f"damaged or cut off ({error}); fetch or pack it again"
+        reason = error.strerror or f"damaged or truncated ({error}); download or compress it again"
         raise DragomanError(f"{display_path(path)}: {reason}") from None
 
 

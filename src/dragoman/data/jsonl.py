@@ -39,9 +39,9 @@ def look_up(record: Any, column: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"'{column}' is not a text")
+        raise ValueError(f"'{column}' is not a string")
     try:
         value.encode()  # JSON can write half of a character: "\ud800"
     except UnicodeEncodeError:
-        raise ValueError(f"'{column}' has half a character in it (a lone surrogate)") from None
+        raise ValueError(f"'{column}' contains half a character (a lone surrogate)") from None
     return value

@@ -49,7 +49,9 @@ def refuse_unfit(table: ParquetFile, columns: list[str], max_size: int) -> None:
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
     for column in columns:
         if column not in kinds:
-            raise ValueError(f"no column '{column}' in it, say which: columns={','.join(list(kinds)[:2])}")
+            raise ValueError(
+                f"no column '{column}'; say which ones hold the texts: columns={','.join(list(kinds)[:2])}"
+            )
         if kinds[column] != "BYTE_ARRAY":
             raise ValueError(f"column '{column}' is {kinds[column]}, not text")
     # Not column by column: pyarrow ends the process over some damaged statistics that it would raise for when reading.

@@ -104,7 +104,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
                 raise UsageError(f"{word}: an option must come after its corpus")
             name, value = parse_option(word, option[1], option[2])
             if name in options[-1]:
-                raise UsageError(f"{word}: {' '.join(runs[-1])} has a {name} already")
+                raise UsageError(f"{word}: {' '.join(runs[-1])} already has a {name}")
             options[-1][name] = value
             open_run = False
         elif suffix_of(word) in OF_PAIRS:

@@ -57,7 +57,7 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     for column, present in zip(columns or (), has_text, strict=False):
         if not present:
             raise DragomanError(
-                f"{display_path(path)}: nothing in '{column}'; its languages are {', '.join(sorted(seen)) or 'none'}"
+                f"{display_path(path)}: no text in '{column}'; its languages are {', '.join(sorted(seen)) or 'none'}"
             )
 
 

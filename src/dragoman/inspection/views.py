@@ -109,7 +109,7 @@ def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: boo
 def search_tree(inspection: Inspection) -> Figure:
     """Return the search that found the translation. Raise UsageError where none was recorded."""
     if inspection.tree is None:
-        raise UsageError("there is no beam search to draw: the translation was given, or found in another way")
+        raise UsageError("there is no beam search to draw: the translation was given, or found without beam search")
     return tree_figure(inspection.tree, about(inspection))
 
 

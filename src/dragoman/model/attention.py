@@ -91,7 +91,7 @@ def checked_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
         raise ValueError(f"each key needs one value: keys are {tuple(key.shape)}, values {tuple(value.shape)}")
     for one, other in ((query, key), (key, value)):
         if one.shape[:-2] != other.shape[:-2] and not broadcastable(one.shape[:-2], other.shape[:-2]):
-            raise ValueError(f"batches do not fit: {tuple(one.shape)} and {tuple(other.shape)}")
+            raise ValueError(f"batch sizes differ: {tuple(one.shape)} and {tuple(other.shape)}")
     if mask is None:
         return None
     scores = torch.Size((*query.shape[:-1], key.size(-2)))

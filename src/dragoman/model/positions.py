@@ -112,7 +112,7 @@ class Rotary(Table):
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         if d_k % 2:
-            raise ValueError(f"rotary positions turn pairs of numbers: d_k must be even, not {d_k}")
+            raise ValueError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
         super().__init__(d_k)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:

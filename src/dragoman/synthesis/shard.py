@@ -26,7 +26,7 @@ def parse_shard(text: str | None, ray: bool) -> Shard:
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     number, count = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= count <= MAX_SHARDS:
-        raise UsageError(f"a shard is written 1/4, 2/4, 3/4 or 4/4 where there are four, not '{text}'")
+        raise UsageError(f"write a shard as 1/4, 2/4, 3/4 or 4/4 if there are four, not '{text}'")
     return Shard(number, count)
 
 

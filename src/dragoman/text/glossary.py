@@ -132,14 +132,14 @@ class Glossary:
                 earlier = entries.setdefault(key, entry)
                 if earlier is not entry:
                     raise ValueError(
-                        f"'{entry.source}' is in line {earlier.line} already: "
+                        f"'{entry.source}' is on line {earlier.line} already: "
                         "write all its translations there, with | between them"
                     )
             except ValueError as error:
                 raise DragomanError(f"{display_path(path)}:{number}: {error}") from None
         if not entries:
             raise DragomanError(
-                f"{display_path(path)}: no terms in it: a line is a source term, a tab and a target term"
+                f"{display_path(path)}: it has no terms: a line is a source term, a tab and a target term"
             )
         return cls(list(entries.values()))
 
@@ -211,7 +211,7 @@ def parse_entry(line: str, number: int) -> Entry:
     """Return the entry of a line. Raise ValueError saying what is wrong with it."""
     columns = [" ".join(canonical(column).split()) for column in line.split("\t")]
     if len(columns) == 1:
-        raise ValueError("no tab in it: write source term, tab, target term")
+        raise ValueError("no tab: write source term, tab, target term")
     if len(columns) > 3:
         raise ValueError(f"{len(columns)} columns: write source term, target term and at most a case rule")
     source, targets = columns[0], tuple(dict.fromkeys(target.strip() for target in columns[1].split("|")))
@@ -224,7 +224,7 @@ def parse_entry(line: str, number: int) -> Entry:
     if max(map(len, (source, *targets))) > MAX_TERM_LENGTH:
         raise ValueError(f"a term of more than {MAX_TERM_LENGTH} characters; a glossary is for words and phrases")
     if len(targets) > MAX_TARGETS:
-        raise ValueError(f"{len(targets)} alternatives: {MAX_TARGETS} are the most")
+        raise ValueError(f"{len(targets)} alternatives: at most {MAX_TARGETS} are allowed")
     return Entry(source, targets, case, number)
 
 

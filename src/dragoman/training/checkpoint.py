@@ -61,7 +61,7 @@ def only_one(run: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DragomanError(f"{run}: another process is at work in this folder; choose another --out") from None
+            raise DragomanError(f"{run}: another process is using this folder; choose another --out") from None
         yield
 
 

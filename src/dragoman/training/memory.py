@@ -50,7 +50,7 @@ def checkpoint_activations(model: Model) -> None:
     Raise DragomanError for a model that is no Transformer.
     """
     if not isinstance(model, Transformer):
-        raise DragomanError("training.checkpoint_activations is for the layers of a Transformer")
+        raise DragomanError("training.checkpoint_activations works with Transformers only")
 
     def forward_twice(forward: Callable[..., Tensor], *arguments: Any) -> Tensor:
         if not torch.is_grad_enabled():

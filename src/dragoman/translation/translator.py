@@ -92,7 +92,7 @@ class Translator:
             model, own = read_model(Path(other))
             if (own.pieces, own.merges) != (tokenizer.pieces, tokenizer.merges):
                 raise DragomanError(
-                    f"{other}: its tokenizer is not that of {folder}, so they cannot translate together"
+                    f"{other}: its tokenizer is not that of {folder}, so the two cannot form an ensemble"
                 )
             models.append(model.to(device))
         return cls(

@@ -277,7 +277,7 @@ class TrainerProcess:
         finally:
             alarm.cancel()
         raise DragomanError(
-            f"{self.name} ended, or was ended after {LIMIT:.0f} s, before its turn was over: {last[0][:200]}"
+            f"{self.name} failed, or was stopped after {LIMIT:.0f} s, before its turn was over: {last[0][:200]}"
         )
 
     def signal(self, number: int) -> None:

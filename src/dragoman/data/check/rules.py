@@ -31,7 +31,9 @@ RULES = {
     "duplicate": CheckRule(
         "warning", "the same pair occurs earlier", "keep it once; to count it more often, use weight="
     ),
-    "overlap": CheckRule("warning", "the source is also in a later set", "drop it here, or scores will measure memory"),
+    "overlap": CheckRule(
+        "warning", "the source is also in a later set", "drop it here, or scores will measure memorisation"
+    ),
     "copy": CheckRule("warning", "source and target are the same text", "drop it: it teaches the model to copy"),
     "length-ratio": CheckRule("warning", "one side is far too long for the other", "check that these are translations"),
     "over-long": CheckRule("warning", "a side is too long for one sentence", "split it, or see --max-length"),
