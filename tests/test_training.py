@@ -269,7 +269,7 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
         "a pair less": pairs[:189],
     }
     write_tsv(Path(path), other[change])
-    with pytest.raises(DragomanError, match="not the text that") as error:
+    with pytest.raises(DragomanError, match="not the same text that") as error:
         run_training(with_training(config, max_steps=2))
     assert path in str(error.value)
     write_tsv(Path(path), pairs[:190])  # the control: with the text back, it is resumed
@@ -278,7 +278,7 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
 
 def test_other_dev_pairs_are_refused(started: RunConfig):
     """Scores on them could not be compared."""
-    with pytest.raises(DragomanError, match=r"not the text that .* was validated on"):
+    with pytest.raises(DragomanError, match=r"not the same text that .* was validated on"):
         run_training(dataclasses.replace(started, dev=started.train))
     settings = read_toml(Path(started.out) / "config.toml")
     assert (settings["train"], settings["dev"]) == ([*started.train], [*started.dev])  # who was refused changed nothing

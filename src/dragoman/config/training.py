@@ -67,9 +67,9 @@ class TrainingConfig:
 
     # Regularisation
     label_smoothing: Fraction = 0.1
-    "share of the target probability that is spread over all words"
+    "share of the target probability that is spread over the vocabulary"
     bpe_dropout: Fraction = 0.0
-    "share of BPE merges skipped at random, so that words are seen in different pieces; 0.1 for small corpora"
+    "share of BPE merges skipped at random, so that words are split in different ways; 0.1 for small corpora"
     ema: Fraction = 0.0
     "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: no average"
 

@@ -68,7 +68,7 @@ def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config
     ):
         if before != now:
             raise DragomanError(
-                f"{' '.join(corpora)}: not the text that {config.out} was {use} on; choose another --out"
+                f"{' '.join(corpora)}: not the same text that {config.out} was {use} on; choose another --out"
             )
 
 

@@ -20,7 +20,7 @@ OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
 
 @dataclass(frozen=True)
 class Options:
-    """Translate text: one line out for each line in, in the same order, whatever is in them.
+    """Translate text: exactly one output line for each input line, in the same order.
 
     $ dragoman translate -m runs/en-ko "See you on Monday."
     $ dragoman translate -m runs/en-ko < source.txt > translation.txt
@@ -65,7 +65,7 @@ class Options:
     keep_numbers: bool = False
     "numbers with units and times of day come back unchanged, too"
     detect_faults: bool = True
-    "decode again, more carefully, if a translation is empty, a copy, a loop, or far too long or short"
+    "decode again, wider and without repetitions, if a translation is empty, a copy, a loop, or far too long or short"
     engine: Literal["native", "ctranslate2"] = "native"
     "decoder; ctranslate2 is the fastest on CPUs: it converts and verifies the model once and keeps the copy"
     compute_type: Literal["float32", "int8"] = "float32"
