@@ -166,7 +166,7 @@ def test_the_pipeline_is_measured_against_the_bare_engine(trained: Path, tmp_pat
     assert [row[0] for row in rows] == [f"{kind}, {name}" for kind in pipeline.COMPUTE for name in pipeline.SEARCHES]
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
-        for name in (pipeline.OURS, pipeline.CARELESS, pipeline.IDS):
+        for name in (pipeline.OURS, pipeline.UNGUARDED, pipeline.IDS):
             ratio = 100 * number(cells[name]) / number(cells[pipeline.RAW])
             assert number(cells[f"{name} / raw"]) == pytest.approx(ratio, abs=1)
     assert number(rows[0][-1]) == 10  # greedy search knows no other way
