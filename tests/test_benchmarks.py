@@ -283,8 +283,8 @@ def test_a_program_works_in_its_turn_and_not_between(counting: TrainerProcess, t
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("print('no such flag')", r"^brief ended.*no such flag$"),
-        ("import time; time.sleep(60)", r"^brief ended, or was"),
+        ("print('no such flag')", r"^brief failed.*no such flag$"),
+        ("import time; time.sleep(60)", r"^brief failed, or was stopped"),
     ],
 )
 def test_a_program_that_ends_or_hangs_is_an_error(
