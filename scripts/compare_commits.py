@@ -31,8 +31,10 @@ FLAGS = {
     "--groups": "--beam-groups",
     "--diversity": "--diversity-penalty",
     "--numbers": "--keep-numbers",
+    "--pieces": "--subwords",
 }
 FIELDS = {"again": "retried", "met": "terms_met", "others": "alternatives", "parts": "segments"}
+FIELDS |= {"read": "decoder_input", "places": "positions", "pieces": "tokens", "ends": "special", "piece": "token"}
 
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}
@@ -110,6 +112,8 @@ def fingerprints(run: Path) -> dict[str, str]:
 def in_new_words(value: Any) -> Any:
     """Return JSON with the new names of fields, and without the version of dragoman."""
     if isinstance(value, dict):
+        if "piece" in value:  # where a piece is called a token, a token is called its id
+            value = {"token_id" if name == "token" else name: inner for name, inner in value.items()}
         return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items() if name != "version"}
     return [in_new_words(inner) for inner in value] if isinstance(value, list) else value
 
@@ -186,7 +190,7 @@ def comparisons(old: Tree, new: Tree, folder: Path, steps: int) -> Iterator[tupl
         yield f"translate: {name}", *map(json_lines, both("translate", *words, stdin=lines))
     yield "evaluate", *map(json_lines, both("evaluate", "-m", model, test, "--json", "--details"))
     yield "score", *map(json_lines, both("score", "-m", model, test, "--json"))
-    for flags in ("--soft", "--text", "--pieces"):
+    for flags in ("--soft", "--text", "--subwords"):
         yield f"align {flags}", *(text.splitlines() for text in both("align", "-m", model, test, flags))
     for source, _ in sets["test"][:2]:
         yield f"inspect --json: {source}", *map(json_lines, both("inspect", "-m", model, "--json", source))
