@@ -35,6 +35,7 @@ FLAGS = {
 }
 FIELDS = {"again": "retried", "met": "terms_met", "others": "alternatives", "parts": "segments"}
 FIELDS |= {"read": "decoder_input", "places": "positions", "pieces": "tokens", "ends": "special", "piece": "token"}
+FIELDS |= {"spread": "normalised_entropy", "shift": "offset", "peak": "max_weight", "habit": "pattern"}
 
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}
@@ -114,6 +115,8 @@ def in_new_words(value: Any) -> Any:
     if isinstance(value, dict):
         if "piece" in value:  # where a piece is called a token, a token is called its id
             value = {"token_id" if name == "token" else name: inner for name, inner in value.items()}
+        if "habit" in value:
+            value = {**value, "habit": FIELDS.get(value["habit"], value["habit"])}
         return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items() if name != "version"}
     return [in_new_words(inner) for inner in value] if isinstance(value, list) else value
 
