@@ -33,9 +33,21 @@ FLAGS = {
     "--numbers": "--keep-numbers",
     "--pieces": "--subwords",
 }
-FIELDS = {"again": "retried", "met": "terms_met", "others": "alternatives", "parts": "segments"}
-FIELDS |= {"read": "decoder_input", "places": "positions", "pieces": "tokens", "ends": "special", "piece": "token"}
-FIELDS |= {"spread": "normalised_entropy", "shift": "offset", "peak": "max_weight", "habit": "pattern"}
+FIELDS = {
+    "again": "retried",
+    "met": "terms_met",
+    "others": "alternatives",
+    "parts": "segments",
+    "read": "decoder_input",
+    "places": "positions",
+    "pieces": "tokens",
+    "ends": "special",
+    "piece": "token",
+    "spread": "normalised_entropy",
+    "shift": "offset",
+    "peak": "max_weight",
+    "habit": "pattern",
+}
 
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}
