@@ -10,7 +10,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dragoman.cli import main
 from dragoman.config import (
     AttentionConfig,
     FeedForwardConfig,
@@ -197,6 +198,31 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[str, str]) -
     out = tmp_path_factory.mktemp("runs") / "toy"
     run_training(run_config(corpus, out, max_steps=80, validate_every=40))
     return out
+
+
+class Ran(NamedTuple):
+    """The exit code of a command, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran]:
+    """Return a function that runs a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:  # the library that reads the flags ends the program after --help and wrong flags
+            code = int(end.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

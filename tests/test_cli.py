@@ -3,20 +3,19 @@
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, write_tsv
+from conftest import TINY, Ran, write_tsv
 
-from dragoman.cli import COMMANDS, main
+from dragoman.cli import COMMANDS
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import EOS, Tokenizer
@@ -31,36 +30,11 @@ Corpus = tuple[str, str]
 SOURCE = str(Path(__file__).parents[1] / "src")
 
 
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Runs a command in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> Ran:
-        capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as end:  # flags that do not exist end the program in the library that reads them
-            code = end.code  # type: ignore[assignment]
-        out, err = capsys.readouterr()
-        return Ran(code, out, err)
-
-    return run
-
-
 def process(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
     """Runs a command as users do."""
     command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, env=environment, **{**pipes, **options})  # type: ignore[call-overload]
 
 
@@ -79,6 +53,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
 
 # Requests that are wrong, one line for each.
 
+SMALL = "--preset tiny --model.d-model 16 --model.attention.heads 2"
 QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
@@ -153,56 +128,35 @@ def test_a_wrong_request_gets_one_clear_line(
     ran = dragoman(*arguments)
     assert ran.code in ([code] if code else [1, 2])
     assert ran.out == ""
-    assert "Traceback" not in ran.err
     assert says in ran.err
-    if ran.err.startswith("dragoman: "):  # the library that reads the flags draws a box
-        assert ran.err.count("\n") == 1
-    else:
-        assert code == 2
+    assert "Traceback" not in ran.err
+    assert ran.err.count("\n") == 1 or (code == 2 and not ran.err.startswith("dragoman: "))  # the flags' library: a box
 
 
 def write_bad_files(folder: Path) -> None:
-    files = {
-        "empty.tsv": b"",
-        "one-column.tsv": b"only one\n",
-        "latin1.tsv": b"one\teins\n\xe9t\xe9\tsommer\n",
-        "three": b"a\nb\nc\n",
-        "two": b"a\nb\n",
-        "unknown.toml": b"[training]\nwarm_up = 5\n",
-        "broken.toml": b"[training\n",
-        "preset.toml": b'preset = ["tiny"]\n',
-    }
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
+    (folder / "empty.tsv").touch()
+    (folder / "one-column.tsv").write_text("only one\n")
+    (folder / "latin1.tsv").write_bytes(b"one\teins\n\xe9t\xe9\tsommer\n")
+    (folder / "three").write_text("a\nb\nc\n")
+    (folder / "two").write_text("a\nb\n")
+    (folder / "unknown.toml").write_text("[training]\nwarm_up = 5\n")
+    (folder / "broken.toml").write_text("[training\n")
+    (folder / "preset.toml").write_text('preset = ["tiny"]\n')
     (folder / "folder.toml").mkdir()
     (folder / "folder.svg").mkdir()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "train --training.epochs three",
-        "train --no-such-flag",
-        "train --training.epochs",
-        "translate",
-        "translate -m",
-        "translate -m x --beam 1.5",
-        "evaluate",
-        "inspect -m x",
-        "inspect",
-        "info --preset huge",
-        "info a b",
-        "demo --to fr",
-        "benchmark",
-        "benchmark nothing",
-    ],
-)
+WRONG_FLAGS = """train --training.epochs three; train --no-such-flag; train --training.epochs; translate; translate -m;
+translate -m x --beam 1.5; evaluate; inspect -m x; inspect; info --preset huge; info a b; demo --to fr; benchmark;
+benchmark nothing"""
+
+
+@pytest.mark.parametrize("line", re.split(r";\s+", WRONG_FLAGS))
 def test_a_flag_that_is_wrong_ends_with_code_2(dragoman, line: str):
     ran = dragoman(*line.split())
-    assert ran.code == 2
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
+    assert (ran.code, ran.out) == (2, "")
     assert ran.err.strip()
+    assert "Traceback" not in ran.err
 
 
 # Help.
@@ -216,28 +170,33 @@ def test_help_lists_the_commands(dragoman, arguments: list[str]):
     assert dragoman("--version").out.startswith("dragoman ")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_answers_at_once_and_without_torch(command: str):
-    """Measured in processor time, since the machine may be busy; Python itself takes a few hundredths of a second."""
-    code = (
-        "import sys\n"
-        "from dragoman.cli import main\n"
-        "try:\n    main([sys.argv[1], '--help'])\n"
-        "except SystemExit as end:\n    assert end.code in (0, None)\n"
-        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
-    )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run(
-        [sys.executable, "-c", code, command],
-        env={**os.environ, "PYTHONPATH": SOURCE},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+HELP = """
+import os, sys, time
+from dragoman.cli import COMMANDS, main
+
+for command in COMMANDS:  # each in a process that has imported nothing but the command line
+    if os.fork():
+        assert os.wait()[1] == 0, command
+        continue
+    print(f"dragoman {command}: ", flush=True)
+    try:
+        main([command, "--help"])
+    except SystemExit as end:
+        assert not end.code
+    sys.stdout.flush()
+    assert not {"torch", "numpy"} & set(sys.modules)
+    assert time.process_time() < 0.5, time.process_time()
+    os._exit(0)
+"""
+
+
+def test_help_answers_at_once_and_without_torch():
+    """Measured in processor time, since the machine may be busy."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    ran = subprocess.run([sys.executable, "-c", HELP], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert f"dragoman {command}" in ran.stdout
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    for command in COMMANDS:
+        assert f"usage: dragoman {command}" in ran.stdout.split(f"dragoman {command}: ")[1]
 
 
 # Translating.
@@ -337,31 +296,19 @@ def test_a_file_is_translated_into_a_file_and_not_lost_where_that_is_itself(drag
 
 
 def test_training_says_what_it_does_and_leaves_a_model(dragoman, corpus: Corpus, tmp_path: Path):
-    flags = "--model.d-model 16 --model.attention.heads 2 --preset tiny --training.max-steps 2 --training.threads 1"
-    ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags.split())
-    assert ran.code == 0
-    assert ran.out == ""
+    flags = f"{SMALL} --training.max-steps 2 --training.threads 1".split()
+    ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags)
+    assert (ran.code, ran.out) == (0, "")
     assert "finished: all 2 steps done" in ran.err
     verify((tmp_path / "run" / "best").resolve())
-    quiet = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags.split(), "--quiet")
-    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    again = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags, "--quiet")
+    assert again == Ran(0, "", "")
 
 
 def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, corpus: Corpus, tmp_path: Path):
-    toml = f"""
-    preset = "tiny"
-    train = "{corpus[0]}"
-    dev = "{corpus[1]}"
-    out = "run"
-    [model]
-    d_model = 32
-    attention.heads = 2
-    [training]
-    max_steps = 1
-    warmup = 7
-    threads = 1
-    """
-    written(tmp_path / "run.toml", toml)
+    corpora = f'preset = "tiny"\ntrain = "{corpus[0]}"\ndev = "{corpus[1]}"\nout = "run"\n'
+    sections = "[model]\nd_model = 32\nattention.heads = 2\n[training]\nmax_steps = 1\nwarmup = 7\nthreads = 1\n"
+    written(tmp_path / "run.toml", corpora + sections)
     assert dragoman("train", "run.toml", "--quiet", "--training.warmup", "9").code == 0
     settings = (tmp_path / "run" / "config.toml").read_text()
     assert "d_ff = 512" in settings  # the preset
@@ -372,10 +319,8 @@ def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, co
     assert (tmp_path / "elsewhere" / "best").is_dir()
 
 
-def test_evaluation_gives_scores_with_signatures_and_the_translations(
-    dragoman, trained: Path, tmp_path: Path, pairs: list[Pair]
-):
-    write_tsv(tmp_path / "test.tsv", [pairs[0], ("", "x"), *pairs[1:10]])
+def test_evaluation_gives_scores_with_signatures_and_the_translations(dragoman, trained: Path, pairs: list[Pair]):
+    write_tsv(Path("test.tsv"), [pairs[0], ("", "x"), *pairs[1:10]])
     ran = dragoman("evaluate", "-m", trained, "test.tsv")
     assert (ran.code, ran.err) == (0, "test.tsv: left out 1 pairs with an empty side (line 2)\n")
     bleu, chrf, exact = ran.out.splitlines()
@@ -384,10 +329,9 @@ def test_evaluation_gives_scores_with_signatures_and_the_translations(
     assert re.fullmatch(r"exact match \d+\.\d %", exact)
     ran = dragoman("evaluate", "-m", trained, "test.tsv", "--json", "--output", "out.txt", "--tokenize", "char")
     scores = json.loads(ran.out)
-    assert scores["sentences"] == 10
+    assert scores["sentences"] == Path("out.txt").read_bytes().count(b"\n") == 10
     assert "tok:char" in scores["bleu"]["signature"]
     assert 0 <= scores["exact"] <= 1
-    assert (tmp_path / "out.txt").read_bytes().count(b"\n") == 10
 
 
 def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_paper(dragoman, trained: Path):
@@ -402,39 +346,24 @@ def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_pape
     assert "On " in dragoman("info", trained).out  # the model card
 
 
-@pytest.mark.parametrize("format", ["svg", "png", "pdf"])
-def test_inspection_draws_a_figure_and_says_where(dragoman, trained: Path, tmp_path: Path, format: str):
-    ran = dragoman("inspect", "-m", trained, "The dog sees 2 cats.", "--out", f"new/picture.{format}")
+@pytest.mark.parametrize("text", ["costs $5 or $6", "$x$", "$\\frac$", "a\0b 100 % _ ^ \\ 日本 😀 &<>"])
+def test_inspection_draws_any_text(dragoman, brief: Path, text: str):
+    ran = dragoman("inspect", "-m", brief, text, "--translation", text, "--out", "picture.svg")
     assert ran.code == 0, ran.err
-    translation, where = ran.out.splitlines()
-    assert translation == Translator.load(trained).translate(["The dog sees 2 cats."])[0].text
-    assert where == f"new/picture.{format}"
-    begin = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[format]
-    assert (tmp_path / where).read_bytes().startswith(begin)
+    assert Path("picture.svg").is_file()
 
 
-@pytest.mark.parametrize(
-    "text", ["costs $5 or $6", "$x$", "$\\frac$", "a\0b", "100 %", "_", "^", "\\", "日本 😀", "&<>"]
-)
-def test_inspection_draws_any_text(dragoman, trained: Path, tmp_path: Path, text: str):
-    ran = dragoman("inspect", "-m", trained, text, "--translation", text, "--out", "picture.svg")
-    assert ran.code == 0, ran.err
-    assert (tmp_path / "picture.svg").is_file()
-
-
-def test_inspection_draws_an_empty_translation_and_refuses_blank_text(dragoman, brief: Path, tmp_path: Path):
+def test_inspection_draws_an_empty_translation_and_refuses_blank_text(dragoman, brief: Path):
     ran = dragoman("inspect", "-m", brief, "The dog", "--out", "picture.svg")
-    assert ran.code == 0, ran.err
-    assert (tmp_path / "picture.svg").is_file()
-    ran = dragoman("inspect", "-m", brief, "  ", "--out", "picture.svg")
-    assert (ran.code, ran.err) == (2, "dragoman: there is no text to translate\n")
+    assert (ran.code, ran.out) == (0, "\npicture.svg\n")
+    assert Path("picture.svg").is_file()
+    refused = Ran(2, "", "dragoman: there is no text to translate\n")
+    assert dragoman("inspect", "-m", brief, "  ", "--out", "picture.svg") == refused
 
 
 def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     """As a user does it: in another process, with the real signal."""
-    flags = (
-        "--preset tiny --model.d-model 16 --model.attention.heads 2 --training.threads 1 --training.validate-every 5"
-    )
+    flags = f"{SMALL} --training.threads 1 --training.validate-every 5"
     run = process("train", "--train", corpus[0], "--dev", corpus[1], "--out", tmp_path / "run", *flags.split())
     began = time.monotonic()
     while not (tmp_path / "run" / "last").exists() and time.monotonic() - began < 60:
@@ -454,15 +383,9 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--glossary terms.tsv --temperature 1", "--glossary needs a plain beam search"),
         ("--glossary terms.tsv --beam-groups 2", "--glossary needs a plain beam search"),
         ("--glossary terms.tsv --engine ctranslate2", "--glossary needs --engine native"),
-        (
-            "--word-scores --output-format jsonl --ensemble other",
-            "--word-scores needs a single model",
-        ),
+        ("--word-scores --output-format jsonl --ensemble other", "--word-scores needs a single model"),
         ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
-        (
-            "--translate-key title -i page.json --output-format jsonl",
-            "--translate-key needs --input FILE.json",
-        ),
+        ("--translate-key title -i page.json --output-format jsonl", "--translate-key needs --input FILE.json"),
         ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
         ("--length-penalty 100", "length_penalty must be at most 10.0, not 100.0"),
         ("--length-penalty nan", "length_penalty must be at least -10.0, not nan"),

@@ -1,13 +1,11 @@
 """Views: what is drawn is what was inspected, and it can be read without colours."""
 
 import dataclasses
-import io
 import json
-import os
 import re
-import subprocess
-import sys
+import resource
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
@@ -47,7 +45,6 @@ from dragoman.inspection.views import (
     attention_grid,
     attention_map,
     draw_cross_attention,
-    head_table,
     view_figure,
 )
 from dragoman.model import Model, build
@@ -57,7 +54,6 @@ from dragoman.translation.translator import Translator
 
 SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
 DEEP = tiny_transformer(encoder_layers=2, decoder_layers=2)
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
 VIEWS: tuple[View, ...] = get_args(View)
 
 
@@ -108,45 +104,37 @@ def view(translator: Translator, inspection: Inspection, name: View, **changes: 
     return view_figure(translator, inspection, name, "cross", subwords=False)
 
 
-# One map.
+# Maps.
 
 
-def fixed(weights: Tensor):
-    """A kernel whose weights (H, T, S) are given, whatever it is asked."""
-
-    def kernel(query, key, value, mask, dropout):
-        return weights[:, : query.size(-2), : key.size(-2)] @ value
-
-    return kernel
-
-
-def with_patterns(model: Model) -> dict[tuple[int, int], Tensor]:
-    """Cross-attention by hand: each head of each layer looks at one place, and at the others as little as it must."""
-    patterns = {}
+def attend_by_hand(model: Model) -> Tensor:
+    """Let each head of the cross-attention look mostly at one place, another for each. Return these weights."""
+    weights = torch.full((2, 2, 40, 40), 0.1 / 39)
     for layer, block in enumerate(model.decoder):  # type: ignore[union-attr]
-        shapes = []
         for head in range(2):
-            weights = torch.full((40, 40), 0.1 / 39)
-            weights[torch.arange(40), (torch.arange(40) + 2 * layer + head) % 5] = 0.9
-            patterns[layer, head] = weights
-            shapes.append(weights)
-        block.cross_attention.kernel = fixed(torch.stack(shapes))
-    return patterns
+            weights[layer, head, torch.arange(40), (torch.arange(40) + 2 * layer + head) % 5] = 0.9
+
+        def kernel(query, key, value, mask, dropout, own=weights[layer]):
+            return own[:, : query.size(-2), : key.size(-2)] @ value
+
+        block.cross_attention.kernel = kernel
+    return weights
 
 
-@pytest.mark.parametrize(("layer", "head"), [(1, 1), (1, 2), (2, 1)])
-def test_a_head_made_by_hand_is_drawn_and_labelled_right(tokenizer: Tokenizer, layer: int, head: int):
+def test_a_head_made_by_hand_is_drawn_and_labelled_right(tokenizer: Tokenizer):
     translator = make(tokenizer)
-    patterns = with_patterns(translator.model)
+    weights = attend_by_hand(translator.model)
     inspection = inspect(translator, SENTENCE, TRANSLATION, name="toy")
-    figure = drawn(attention_map(inspection, "cross", layer, head, subwords=True))
-    rows = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(TRANSLATION)] + ["</s>"]
-    columns = [tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(SENTENCE)] + ["</s>"]
-    wanted = patterns[layer - 1, head - 1][: len(rows), : len(columns)]
-    torch.testing.assert_close(image(figure.axes[0]), wanted)
-    assert labels(figure.axes[0]) == (rows, columns)
-    other = patterns[layer - 1, 2 - head][: len(rows), : len(columns)]
-    assert not torch.allclose(image(figure.axes[0]), other)  # the control
+    rows, columns = (
+        [*(tokenizer.pieces[id].replace(" ", "␣") for id in tokenizer.encode(text)), "</s>"]
+        for text in (TRANSLATION, SENTENCE)
+    )
+    for layer, head in ((1, 1), (1, 2), (2, 1)):
+        (axes, *_) = drawn(attention_map(inspection, "cross", layer, head, subwords=True)).axes
+        wanted = weights[:, :, : len(rows), : len(columns)]
+        torch.testing.assert_close(image(axes), wanted[layer - 1, head - 1])
+        assert labels(axes) == (rows, columns)
+        assert not torch.allclose(image(axes), wanted[layer - 1, 2 - head])  # the control
 
 
 def test_small_maps_show_their_numbers(given: Inspection):
@@ -156,32 +144,40 @@ def test_small_maps_show_their_numbers(given: Inspection):
     assert numbers == {cell: pytest.approx(value, abs=0.00501) for cell, value in cells.items()}
 
 
-def test_without_a_layer_the_last_one_is_drawn_and_with_an_aggregate_all(given: Inspection):
-    def shown(*which: Any) -> Tensor:
-        return image(drawn(attention_map(given, "cross", *which, subwords=True)).axes[0])
-
-    torch.testing.assert_close(shown(), given.cross[1].mean(0))
-    torch.testing.assert_close(shown(1), given.cross[0].mean(0))
-    torch.testing.assert_close(shown(None, 2), given.cross[1, 1])
-    torch.testing.assert_close(shown(None, None, "mean"), given.cross.mean((0, 1)))
-    torch.testing.assert_close(shown(None, None, "max"), given.cross.amax((0, 1)))
-    torch.testing.assert_close(shown(1, None, "max"), given.cross[0].amax(0))
-    torch.testing.assert_close(shown(None, None, "rollout"), given.weights("cross", aggregate="rollout"))
+@pytest.mark.parametrize(
+    ("which", "expected", "says"),
+    [
+        ((2, 1), lambda cross: cross[1, 0], "layer 2 of 2, head 1 of 2"),
+        ((None, 2), lambda cross: cross[1, 1], "layer 2 of 2, head 2 of 2"),
+        ((), lambda cross: cross[1].mean(0), "layer 2 of 2, mean of 2 heads"),
+        ((1,), lambda cross: cross[0].mean(0), "layer 1 of 2, mean of 2 heads"),
+        ((None, None, "mean"), lambda cross: cross.mean((0, 1)), "mean of 2 layers, mean of 2 heads"),
+        ((None, None, "max"), lambda cross: cross.amax((0, 1)), "largest of 2 layers, largest of 2 heads"),
+        ((1, None, "max"), lambda cross: cross[0].amax(0), "layer 1 of 2, largest of 2 heads"),
+        ((None, None, "rollout"), None, "rollout of layers 1 to 2, mean of 2 heads"),
+    ],
+)
+def test_a_map_is_of_the_layers_and_heads_that_its_caption_names(
+    given: Inspection, which: tuple, expected: Callable[[Tensor], Tensor] | None, says: str
+):
+    shown = attention_map(given, "cross", *which, subwords=True)
+    weights = expected(given.cross) if expected else given.weights("cross", aggregate="rollout")
+    torch.testing.assert_close(image(drawn(shown).axes[0]), weights)
+    assert f"cross-attention, {says}" in shown.caption
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_heads_are_drawn_each_in_its_cell(given: Inspection, kind: Any):
-    figure = drawn(attention_grid(given, kind, subwords=True))
-    weights, mosaic = given.maps(kind), image(figure.axes[0])
+    (axes, *_) = drawn(attention_grid(given, kind, subwords=True)).axes
+    weights, mosaic = given.maps(kind), image(axes)
     rows, columns = weights.shape[-2:]
     high, wide = tile(weights)[1]
-    for layer in range(2):
-        for head in range(2):
-            corner = mosaic[layer * high : layer * high + rows, head * wide : head * wide + columns]
-            torch.testing.assert_close(corner, weights[layer, head])
+    for layer, head in np.ndindex(2, 2):
+        corner = mosaic[layer * high : layer * high + rows, head * wide : head * wide + columns]
+        torch.testing.assert_close(corner, weights[layer, head])
     assert not torch.equal(weights[0, 0], weights[1, 1])  # the control: they are not all the same
     assert int(mosaic.isnan().sum()) == mosaic.numel() - weights.numel()
-    assert figure.axes[0].images[0].get_clim() == (0, float(weights.max()))
+    assert axes.images[0].get_clim() == (0, float(weights.max()))
 
 
 def test_a_grid_is_labelled_by_its_words(given: Inspection):
@@ -206,15 +202,18 @@ def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
 
 
 def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
-    wide = inspect(make(tokenizer, SearchConfig(beam=6, extra_length=20)), SENTENCE, name="toy").tree
-    narrow = inspect(make(tokenizer, SearchConfig(beam=1, extra_length=1)), "a", name="toy").tree
-    assert wide
-    assert wide.steps > MAX_STEPS
-    assert f"the first and the last 7 of {wide.steps} steps" in tree_figure(wide, "").caption
-    assert "the best 8 of up to 12 nodes" in tree_figure(wide, "").caption
-    assert narrow
-    assert "the first" not in tree_figure(narrow, "").caption
-    assert "the best 8" not in tree_figure(narrow, "").caption
+    def caption(text: str, steps: range, **search: int) -> str:
+        tree = inspect(make(tokenizer, SearchConfig(**search)), text, name="toy").tree
+        assert tree
+        assert tree.steps in steps
+        return tree_figure(tree, "").caption.replace(str(tree.steps), "N")
+
+    long = caption(SENTENCE, range(MAX_STEPS + 1, 999), beam=6, extra_length=20)
+    assert "the first and the last 7 of N steps" in long
+    assert "the best 8 of up to 12 nodes" in long
+    short = caption("a", range(MAX_STEPS), beam=1, extra_length=1)
+    assert "the first" not in short
+    assert "the best 8" not in short
 
 
 @pytest.mark.parametrize("steps", [1, 13, 14, 15, 16, 40])
@@ -272,13 +271,18 @@ def test_probabilities_are_drawn_as_long_as_they_are(translator: Translator, giv
 # What is lost without a word.
 
 
-def test_what_is_lost_is_drawn_with_its_sign(translator: Translator, given: Inspection):
-    losses = occlusion(translator.model, given)
-    figure = drawn(view(translator, given, "occlusion"))
-    axes = figure.axes[0]
+@pytest.mark.parametrize("translation", [TRANSLATION, "Bundesverfassungsgerichtsentscheidung Hund"])
+def test_what_is_lost_is_drawn_with_its_sign_and_with_whole_numbers_beside_words(
+    translator: Translator, translation: str
+):
+    inspection = inspect(translator, SENTENCE, translation, name="toy")
+    losses = occlusion(translator.model, inspection)
+    axes = drawn(view(translator, inspection, "occlusion")).axes[0]
     torch.testing.assert_close(image(axes), losses.drop.T)
-    rows = [f"{word} {p:.2f}" for word, p in zip(losses.target, losses.probability.tolist(), strict=True)]
-    assert labels(axes) == (rows, losses.source)
+    rows, columns = labels(axes)
+    assert columns == losses.source
+    for row, word, p in zip(rows, losses.target, losses.probability.tolist(), strict=True):
+        assert row == f"{word} {p:.2f}" or (len(word) > 30 and re.fullmatch(rf"{word[:9]}.* {p:.2f}", row))
     low, high = axes.images[0].get_clim()
     assert low == -high
     assert high >= float(losses.drop.abs().max())
@@ -318,39 +322,28 @@ def test_relative_positions_are_drawn_by_distance(tokenizer: Tokenizer):
     (axes,) = drawn(position_figure(model, 50, "")).axes
     bias = model.encoder_positions.bias(0, 9, 9)
     for head, line in enumerate(axes.lines):
-        told = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
-        assert [told[key - 4] for key in range(9)] == bias[head, 4].tolist()
+        values = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        assert [values[key - 4] for key in range(9)] == bias[head, 4].tolist()
 
 
 def test_rotary_positions_are_drawn_as_angles_and_no_positions_not_at_all(tokenizer: Tokenizer):
     rotary = make(tokenizer, positions="rotary").model
-    shown = position_figure(rotary, 50, "")
-    torch.testing.assert_close(image(drawn(shown).axes[0]), sinusoids(50, 8))
+    torch.testing.assert_close(image(drawn(position_figure(rotary, 50, "")).axes[0]), sinusoids(50, 8))
     assert added_positions(rotary, 50) is None
     for config in (dataclasses.replace(DEEP, positions="none"), RecurrentConfig(d_model=16)):
         with pytest.raises(UsageError, match="no positional encoding"):
             position_figure(build(config, 300), 50, "")
 
 
-def test_the_number_beside_a_long_word_is_whole(tokenizer: Tokenizer):
-    translator = make(tokenizer)
-    given = inspect(translator, "The dog", "Bundesverfassungsgerichtsentscheidung Hund", name="toy")
-    probabilities = occlusion(translator.model, given).probability.tolist()
-    rows, _ = labels(drawn(view(translator, given, "occlusion")).axes[0])
-    assert [row.split()[-1] for row in rows] == [f"{p:.2f}" for p in probabilities]
-    assert rows[0].startswith("Bundesverf")
-
-
 def test_a_model_has_only_the_masks_of_its_attention(tokenizer: Tokenizer):
-    for attention, titles in (("dot", ["cross-attention"]), ("none", [])):
+    def masks(attention: Any) -> Figure:
         model = build(RecurrentConfig(d_model=16, attention=attention), len(tokenizer)).eval()
         translator = Translator(model, tokenizer)
-        found = inspect(translator, "The dog", "개", name="toy")
-        if titles:
-            assert [axes.get_title() for axes in drawn(view(translator, found, "masks")).axes] == titles
-        else:
-            with pytest.raises(UsageError, match="no attention, so it needs no masks"):
-                view(translator, found, "masks")
+        return view(translator, inspect(translator, "The dog", "개", name="toy"), "masks")
+
+    assert [axes.get_title() for axes in drawn(masks("dot")).axes] == ["cross-attention"]
+    with pytest.raises(UsageError, match="no attention, so it needs no masks"):
+        masks("none")
 
 
 def test_masks_hide_the_future_and_the_padding(translator: Translator, given: Inspection):
@@ -368,43 +361,7 @@ def test_masks_hide_the_future_and_the_padding(translator: Translator, given: In
         assert found == {(x, y) for y, x in (image(axes) == 0).nonzero().tolist()}
 
 
-# All of them.
-
-
-@pytest.mark.parametrize(("name", "format"), [*((name, ".svg") for name in VIEWS), ("map", ".png"), ("grid", ".pdf")])
-def test_every_view_is_drawn_with_hangul_and_its_caption_names_model_and_sentence(
-    translator: Translator,
-    searched: Inspection,
-    given: Inspection,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    name: View,
-    format: str,
-):
-    """A letter that no typeface has would be a warning, a typeface that is not found a line in matplotlib's log."""
-    path, inspection = tmp_path / "new" / f"figure{format}", searched if name == "tree" else given
-    figure = view(translator, inspection, name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        save(figure, path)
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-    begin = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[format]
-    assert path.read_bytes().startswith(begin)
-    assert all(part in figure.caption for part in ("model toy", SENTENCE, inspection.target.text))
-
-
-@pytest.mark.parametrize(
-    ("which", "says"),
-    [
-        ((2, 1), "layer 2 of 2, head 1 of 2"),
-        ((), "layer 2 of 2, mean of 2 heads"),
-        ((None, None, "mean"), "mean of 2 layers, mean of 2 heads"),
-        ((1, None, "max"), "layer 1 of 2, largest of 2 heads"),
-        ((None, None, "rollout"), "rollout of layers 1 to 2, mean of 2 heads"),
-    ],
-)
-def test_the_caption_of_a_map_says_which_head(given: Inspection, which: tuple, says: str):
-    assert f"cross-attention, {says}" in attention_map(given, "cross", *which).caption
+# Captions and pixels.
 
 
 def test_a_caption_stays_within_its_figure():
@@ -427,14 +384,40 @@ def test_a_saved_map_is_darkest_where_the_weight_is_greatest(tmp_path: Path, giv
 # The command.
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_the_command_draws_every_view(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str):
-    out = tmp_path / f"{name}.svg"
-    assert main(["inspect", "-m", str(trained), SENTENCE, "--view", name, "--out", str(out)]) == 0
-    translation, where = capsys.readouterr().out.splitlines()
-    assert translation == Translator.load(trained).translate([SENTENCE])[0].text
-    assert where == str(out)
-    assert out.is_file()
+def written(svg: Path) -> list[str]:
+    """Return the texts of a figure: matplotlib writes each as a comment before its outlines."""
+    return re.findall("<!-- (.*?) -->", svg.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def own_translation(trained: Path) -> str:
+    return Translator.load(trained).translate([SENTENCE])[0].text
+
+
+@pytest.mark.parametrize(("name", "format"), [*((name, ".svg") for name in VIEWS), ("map", ".png"), ("grid", ".pdf")])
+def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_and_sentence(
+    trained: Path,
+    own_translation: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    name: View,
+    format: str,
+):
+    """A letter that no typeface has would be a warning, a typeface that is not found a line in matplotlib's log."""
+    out = tmp_path / "new" / f"figure{format}"
+    flags, translation = (
+        ([], own_translation) if name in ("map", "tree") else (["--translation", TRANSLATION], TRANSLATION)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert main(["inspect", "-m", str(trained), SENTENCE, "--view", name, "--out", str(out), *flags]) == 0
+    assert capsys.readouterr().out.splitlines() == [translation, str(out)]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert out.read_bytes().startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[format])
+    if format == ".svg":
+        texts = " ".join(" ".join(written(out)).split())
+        assert f"model toy: “{SENTENCE}” → “{translation}”" in texts
 
 
 @pytest.mark.parametrize(
@@ -469,24 +452,20 @@ def test_flags_that_do_not_go_together_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_heads_are_measured_over_a_sample(
-    trained: Path, corpus: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_heads_are_measured_over_a_sample(trained: Path, corpus: tuple[str, str], tmp_path: Path):
     out = tmp_path / "heads.svg"
-    flags = ["--view", "heads", "--sample", corpus[1], "--out", str(out)]
-    assert main(["inspect", "-m", str(trained), *flags]) == 0
-    capsys.readouterr()
+    assert main(["inspect", "-m", str(trained), "--view", "heads", "--sample", corpus[1], "--out", str(out)]) == 0
     translator, pairs = Translator.load(trained), read_corpus([corpus[1]]).pairs
-    shown = head_table((inspect(translator, *pair) for pair in pairs), "cross", "these")
+    inspections = [inspect(translator, *pair) for pair in pairs]
     queries = sum(len(translator.tokenizer.encode(target)) + 1 for _, target in pairs)
-    assert f"means over {queries:,} queries of {len(pairs)} sentences" in shown.caption
-    written = re.findall("<!-- (.*?) -->", out.read_text(encoding="utf-8"), re.DOTALL)  # each text, before its outlines
-    assert f"{len(pairs)} sentences" in " ".join(" ".join(written).split())
-    pooled = head_statistics(inspect(translator, *pair) for pair in pairs)
-    first = next(head for head in pooled if head.kind == "cross")
-    assert f"{first.entropy:.2f}" in written
-    alone = next(head for head in head_statistics([inspect(translator, *pairs[0])]) if head.kind == "cross")
-    assert alone.entropy != pytest.approx(first.entropy, abs=0.005)  # one sentence says something else
+    texts = " ".join(" ".join(written(out)).split())
+    assert f"means over {queries:,} queries of {len(pairs)} sentences" in texts
+    pooled, alone = (
+        next(head.entropy for head in head_statistics(some) if head.kind == "cross")
+        for some in (inspections, inspections[:1])
+    )
+    assert f"{pooled:.2f}" in written(out)
+    assert alone != pytest.approx(pooled, abs=0.005)  # the control: one sentence says something else
 
 
 @pytest.fixture(scope="module")
@@ -513,15 +492,14 @@ def test_the_pairs_of_a_sample_keep_their_tags(tagged: Path, tmp_path: Path):
     (tmp_path / "pairs.tsv").write_text(f"{SENTENCE}\t{TRANSLATION}\n", encoding="utf-8")
     out, sample = tmp_path / "heads.svg", [str(tmp_path / "pairs.tsv"), "tag=formal"]
     assert main(["inspect", "-m", str(tagged), "--view", "heads", "--out", str(out), "--sample", *sample]) == 0
-    written = re.findall("<!-- (.*?) -->", out.read_text(encoding="utf-8"), re.DOTALL)
 
     def special(tag: str) -> set[str]:
         """What each head gives to tags and ends, as the table writes it."""
         seen = head_statistics([inspect(Translator.load(tagged), SENTENCE, TRANSLATION, tag=tag)])
         return {f"{head.special:.2f}" for head in seen if head.kind == "cross"}
 
-    assert special("formal") <= set(written)
-    assert not special("") <= set(written)
+    assert special("formal") <= set(written(out))
+    assert not special("") <= set(written(out))
 
 
 def test_a_sample_of_sentences_that_are_all_too_long_is_told(
@@ -535,7 +513,7 @@ def test_a_sample_of_sentences_that_are_all_too_long_is_told(
 
 def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["inspect", "-m", str(trained), SENTENCE, "--json"]) == 0
-    found = json.load(io.StringIO(capsys.readouterr().out))
+    found = json.loads(capsys.readouterr().out)
     inspection = inspect(Translator.load(trained), SENTENCE)
     for name, maps_ in (("encoder", inspection.encoder), ("decoder", inspection.decoder), ("cross", inspection.cross)):
         assert torch.equal(torch.tensor(found[f"{name}_attention"]), maps_[:, None])
@@ -556,9 +534,9 @@ def test_signs_that_svg_may_not_hold_are_replaced(tmp_path: Path):
     labels = ["a\x01b", "\x1b[31mred", "\ud800", "plain"]
     save(labelled_map(torch.eye(4), labels, labels, "title", "c\x01"), tmp_path / "map.svg")
     ElementTree.parse(tmp_path / "map.svg")
-    written = re.findall("<!-- (.*?) -->", (tmp_path / "map.svg").read_text(encoding="utf-8"))
-    assert {"a�b", "�[31mred", "�", "plain", "title"} <= set(written)
-    assert any(text.startswith("c�; ") for text in written)
+    texts = written(tmp_path / "map.svg")
+    assert {"a�b", "�[31mred", "�", "plain", "title"} <= set(texts)
+    assert any(text.startswith("c�; ") for text in texts)
 
 
 @pytest.mark.parametrize("name", ["map", "map.jpg", "map.svg.txt", ".svg"])
@@ -581,20 +559,21 @@ def test_a_figure_of_any_size_can_be_drawn(tmp_path: Path, size: int, format: st
     assert (tmp_path / f"map.{format}").stat().st_size > 1000
 
 
-def test_a_full_disk_leaves_the_old_figure(tmp_path: Path, trained: Path):
-    """In a process of its own, since the limit stays."""
-    code = f"""
-import resource
-from dragoman.cli import main
-assert main(["inspect", "-m", "{trained}", "The dog", "--out", "map.png"]) == 0
-resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-assert main(["inspect", "-m", "{trained}", "The dog", "--out", "map.png"]) == 1
-"""
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
-    assert (ran.returncode, ran.stderr) == (0, "dragoman: map.png: File too large\n")
-    with Image.open(tmp_path / "map.png") as image:
+def test_a_full_disk_leaves_the_old_figure(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "map.png"
+    command = ["inspect", "-m", str(trained), "The dog", "--out", str(out)]
+    assert main(command) == 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    capsys.readouterr()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        assert main(command) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert capsys.readouterr().err == f"dragoman: {out}: File too large\n"
+    with Image.open(out) as image:
         image.load()
-    assert [path.name for path in tmp_path.iterdir()] == ["map.png"]
+    assert list(tmp_path.iterdir()) == [out]
 
 
 # One call for a figure.
