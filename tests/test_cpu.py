@@ -7,8 +7,8 @@ from torch import nn
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.decoding.cpu import BLOCK, PackedLinear, can_pack, pack_weights, topk
-from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.decoding.search import BLOCK, topk
+from dragoman.decoding.torch_engine import PackedLinear, TorchEngine, can_pack, pack_weights
 from dragoman.model import Model, build
 
 WORDS = 300

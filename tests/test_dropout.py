@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.model.dropout import STEPS, Dropout
+from dragoman.model.transformer import DROPOUT_STEPS, Dropout
 
 PLACES = 1_000_000
 DEVIATIONS = 5  # of a count; a right one is further off once in two million times
@@ -38,7 +38,7 @@ def test_what_stays_grows_so_that_the_mean_stays(rate: float):
 
 def test_the_rate_in_use_is_exactly_what_the_kept_places_make_up_for():
     """Rates are multiples of 1 / 65,536; the factor is of that multiple, not of the rate asked for."""
-    used = round(0.1 * STEPS) / STEPS
+    used = round(0.1 * DROPOUT_STEPS) / DROPOUT_STEPS
     assert used != 0.1
     kept = dropped(0.1, torch.ones(1000, dtype=torch.float64)).max()
     assert float(kept) == pytest.approx(1 / (1 - used), rel=1e-12)

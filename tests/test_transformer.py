@@ -18,10 +18,17 @@ from dragoman.errors import UsageError
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
 from dragoman.model.attention import explicit, fused
 from dragoman.model.capture import AttentionCapture
-from dragoman.model.dropout import Dropout
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Relative, sinusoids
-from dragoman.model.transformer import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
+from dragoman.model.transformer import (
+    ACTIVATIONS,
+    DecoderLayer,
+    Dropout,
+    EncoderLayer,
+    FeedForward,
+    Residual,
+    Transformer,
+)
 
 PAD, WORDS = 0, 11
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [5, 3, 2, 0, 0], [7, 2, 0, 0, 0]])

@@ -25,9 +25,8 @@ from dragoman.errors import UsageError
 from dragoman.model import build
 from dragoman.text.segmentation import split_to_fit
 from dragoman.translation import translator as translator_module
-from dragoman.translation.result import Translation
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translation, Translator
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."

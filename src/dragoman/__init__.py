@@ -16,7 +16,7 @@ _WHERE = {
     "Tokenizer": "data.tokenizer",
     "Transformer": "model",
     "TransformerConfig": "config",
-    "Translation": "translation.result",
+    "Translation": "translation.translator",
     "Translator": "translation.translator",
     "evaluate": "evaluation.metrics",
     "inspect": "inspection.inspection",

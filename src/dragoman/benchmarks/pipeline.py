@@ -15,9 +15,8 @@ from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
-from dragoman.translation.result import one_line
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
-from dragoman.translation.translator import Translator
+from dragoman.translation.translator import Translator, one_line
 
 # With a patience of 1 the search of our engine is as short as CTranslate2's own.
 SEARCHES = {

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.decoding.cpu import topk
 from dragoman.decoding.processors import Processor, apply_processors
 from dragoman.model import Seq2Seq
+
+BLOCK = 64  # words of a block of `topk`
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,25 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
     if not output.processors:
         return log_p
     return apply_processors(output.processors, log_p, tokens, sentence, output.eos)
+
+
+def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest values of the last dimension and their indices, as `Tensor.topk` does.
+
+    Several times as fast on a CPU where k is small: the k largest are among the k blocks with the largest maxima, and
+    what is left over at the end.
+    """
+    size = x.size(-1)
+    whole = size // BLOCK * BLOCK
+    if whole <= k * BLOCK:
+        return x.topk(k)
+    blocks = x[..., :whole].unflatten(-1, (-1, BLOCK))
+    chosen = blocks.amax(-1).topk(k)[1]
+    candidates = (chosen.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(-2)
+    rest = torch.arange(whole, size, device=x.device).expand(*x.shape[:-1], -1)
+    candidates = torch.cat([candidates, rest], -1)
+    largest, index = x.gather(-1, candidates).topk(k)
+    return largest, candidates.gather(-1, index)
 
 
 @dataclass(frozen=True)

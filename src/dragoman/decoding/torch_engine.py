@@ -1,15 +1,18 @@
-"""Search with our own models: group sources of similar length, and turn settings and constraints into a search."""
+"""Search with our own models: pack their weights for the CPU, group sources of similar length, and turn settings and
+constraints into a search.
+"""
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.cpu import pack_weights
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
@@ -29,6 +32,7 @@ from dragoman.model import Model, Seq2Seq
 
 SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
 MIN_BEAMS_WITH_TERMS = 5
+PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 
 
 class TorchEngine:
@@ -118,3 +122,42 @@ def draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor
     """Return (B, length) random numbers from 0 to 1, decided by the source, the seed and the number of the sample."""
     rows = [np.random.default_rng([seed, number, *ids]).random(length) for ids in sources]
     return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())
+
+
+class PackedLinear(nn.Module):
+    """An nn.Linear with two more copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        with torch.no_grad():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_ROWS)
+            self.transposed = linear.weight.detach().T.contiguous()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 2 and len(x) == 1:  # one row is bound by memory, and reads this order fastest
+            return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+def pack_weights(model: Model) -> Model:
+    """Return a model with the same weights and packed matrices; the same model where it cannot be packed.
+
+    The packed matrices are copies of the weights as they are now: pack again after changing them.
+    """
+    if not isinstance(model, nn.Module) or not can_pack(model):
+        return model
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    packed = copy.deepcopy(model, shared)
+    for module in list(packed.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear:
+                setattr(module, name, PackedLinear(child))
+    return packed
+
+
+def can_pack(model: nn.Module) -> bool:
+    """Return whether this PyTorch has the operations, and all weights are float32 on the CPU."""
+    ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
+    fitting = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in model.parameters())
+    return ops and fitting and torch.backends.mkldnn.is_available()

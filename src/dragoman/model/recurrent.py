@@ -15,9 +15,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import RecurrentConfig
 from dragoman.model.attention import Additive, Kernel, fused, padding_mask
-from dragoman.model.dropout import Dropout
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
+from dragoman.model.transformer import Dropout
 
 Hidden = tuple[Tensor, ...]  # one (L * D, B, M / D) per part: h, and c for the LSTM
 

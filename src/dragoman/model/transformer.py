@@ -15,12 +15,38 @@ from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
 from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask, unrotated
-from dragoman.model.dropout import Dropout
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+DROPOUT_STEPS = 2**16
+
+
+class Dropout(nn.Module):
+    """Section 5.4: drop elements as nn.Dropout does.
+
+    On a CPU, where drawing the mask costs more than applying it, each element draws 16 bits instead of a float; the
+    rate is then a multiple of 1/65,536.
+    """
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with elements dropped and the rest scaled up in training, x itself otherwise."""
+        if not self.training or not self.rate:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.rate)
+        dropped = round(self.rate * DROPOUT_STEPS)
+        drawn = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+        keep = drawn.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - DROPOUT_STEPS // 2
+        return x * (keep * torch.tensor(DROPOUT_STEPS / (DROPOUT_STEPS - dropped), dtype=x.dtype))
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
 
 
 class FeedForward(nn.Module):

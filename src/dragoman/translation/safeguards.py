@@ -1,13 +1,13 @@
 """Describe what every translation is checked for, and judge candidates by it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dragoman.data.batches import Ids
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Glossary, TermMatch, check_terms
-from dragoman.translation.segments import Segment
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,18 @@ class Safeguards:
 
 
 NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """As much of a text as is searched for at once, and what its translation has to bring."""
+
+    text: str
+    ids: Ids  # the tokens of the text
+    tag_ids: Ids = field(default_factory=list)  # those of the tag in front of it
+    prefix: str = ""  # how its translation has to begin
+    prefix_ids: Ids = field(default_factory=list)
+    terms: tuple[TermMatch, ...] = ()  # what the glossary demands
 
 
 @dataclass(frozen=True)

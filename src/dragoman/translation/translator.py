@@ -5,8 +5,9 @@ Ids, models and search lie below this module, commands above it.
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,16 +25,30 @@ from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
 from dragoman.text.scripts import read_scripts
+from dragoman.text.segmentation import split_to_fit
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, torch_engine
-from dragoman.translation.result import Translation, join, one_line
 from dragoman.translation.retry import careful, prepare_retries, put_back, untranslated
-from dragoman.translation.safeguards import Candidate, Safeguards, SegmentResult, better, judge
-from dragoman.translation.segments import Segment, cut
+from dragoman.translation.safeguards import Candidate, Safeguards, Segment, SegmentResult, better, judge
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
+WIDE_SPACE = re.compile(r"\s{3,}")  # no model has learned to read that
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text, and how much it can be trusted."""
+
+    text: str
+    score: float  # log-probability in nats over the length penalty; the sum over segments; 0.0 for blank text
+    segments: int = 1  # how many segments the source was cut into, because it was longer than the model takes
+    finished: bool = True  # False: the search reached its length limit before EOS
+    flags: tuple[str, ...] = ()  # what is wrong with it, in words: 'loop', 'lost {name}', 'no brake pad'
+    retried: bool = False  # whether something was wrong with the first translation, so that there was a second search
+    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    alternatives: tuple["Translation", ...] = ()  # the next best, best first
 
 
 class Translator:
@@ -252,3 +267,55 @@ class Translator:
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """Return the best hypothesis for each source (token ids without EOS), in order, without any safeguards."""
         return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
+
+
+def cut(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tuple[str, Ids]]:
+    """Return the text with its token ids, or pieces of at most `max_tokens` tokens with theirs where it has more."""
+    if len(ids) <= max_tokens:
+        return [(text, ids)]
+    text = WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
+    pieces = split_to_fit(text, lambda piece: len(tokenizer.encode(piece)) <= max_tokens)
+    return attach_blanks(zip(pieces, tokenizer.encode_all(pieces), strict=True))
+
+
+def attach_blanks(pieces: Iterable[tuple[str, Ids]]) -> list[tuple[str, Ids]]:
+    """Append pieces of white space to the piece before, so that nothing is searched for them; drop leading ones."""
+    attached: list[tuple[str, Ids]] = []
+    for text, ids in pieces:
+        if text.strip():
+            attached.append((text, ids))
+        elif attached:
+            before, ids_before = attached[-1]
+            attached[-1] = before + text, ids_before
+    return attached
+
+
+def join(results: Sequence[SegmentResult]) -> Translation:
+    """Return the best candidates of all segments as one translation, with the second best, and so on, behind it."""
+    segments = [result.segment for result in results]
+    best, *alternatives = (
+        join_candidates(segments, [result.candidates[min(rank, len(result.candidates) - 1)] for result in results])
+        for rank in range(max(len(result.candidates) for result in results))
+    )
+    return replace(best, retried=any(result.retried for result in results), alternatives=tuple(alternatives))
+
+
+def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
+    """Return one candidate for each segment as a translation, with a space wherever the source has one in between."""
+    text = candidates[0].text
+    for before, segment, candidate in zip(segments, segments[1:], candidates[1:], strict=False):
+        spaced = before.text[-1:].isspace() or segment.text[:1].isspace()
+        text += " " * spaced + candidate.text
+    return Translation(
+        one_line(text),
+        sum(candidate.hypothesis.score for candidate in candidates),
+        len(segments),
+        all(candidate.hypothesis.finished for candidate in candidates),
+        tuple(flag for candidate in candidates for flag in candidate.flags),
+        terms_met=tuple(term for candidate in candidates for term in candidate.terms_met),
+    )
+
+
+def one_line(text: str) -> str:
+    """Return the text with its line feeds as spaces: one line in, one line out."""
+    return text.replace("\n", " ")

@@ -20,8 +20,7 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError
-from dragoman.translation.result import Translation
-from dragoman.translation.translator import Translator
+from dragoman.translation.translator import Translation, Translator
 
 BLOCK = 1024  # lines translated together
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation

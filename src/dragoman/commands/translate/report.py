@@ -3,7 +3,7 @@
 from collections import Counter
 
 from dragoman.console import LineProgress
-from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translation
 
 
 class TranslationReport:
