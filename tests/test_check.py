@@ -8,10 +8,10 @@ import pytest
 from conftest import toy_pairs, write_tsv
 from hostile import AT, CLEAN, CODECS, HOSTILE, SEPARATORS, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
 
+from dragoman.check.corpora import check as check_sets
+from dragoman.check.detectors import CheckLimits
+from dragoman.check.rules import RULES
 from dragoman.cli import main
-from dragoman.data.check.corpora import check as check_sets
-from dragoman.data.check.detectors import CheckLimits
-from dragoman.data.check.rules import RULES
 from dragoman.data.corpus import read_corpus, stream
 from dragoman.data.spec import parse_corpora
 from dragoman.demo.phrasebook import phrasebook
@@ -280,7 +280,7 @@ def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path
     report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert not report.findings
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dragoman.data.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
+        patch.setattr("dragoman.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
         report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert "changed while it was read" in report.findings["unreadable"].example
 

@@ -14,7 +14,7 @@ LAYERS = [
     {"config", "console", "files"},
     {"data", "device"},
     {"text", "documents"},
-    {"model"},
+    {"check", "model"},
     {"decoding", "model_folder"},
     {"alignment", "interop"},
     {"translation"},

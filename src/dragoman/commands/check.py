@@ -12,7 +12,7 @@ from dragoman.commands import parse
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
-    from dragoman.data.check.report import CheckReport, Occurrences
+    from dragoman.check.report import CheckReport, Occurrences
     from dragoman.data.spec import CorpusSpec
 
 Words = tyro.conf.arg(metavar="CORPUS...")
@@ -49,8 +49,8 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
-    from dragoman.data.check.corpora import check, check_and_clean
-    from dragoman.data.check.detectors import CheckLimits
+    from dragoman.check.corpora import check, check_and_clean
+    from dragoman.check.detectors import CheckLimits
     from dragoman.data.spec import parse_corpora
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
@@ -94,7 +94,7 @@ def refuse_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]")
 
 def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:
     """Return the object that --json prints."""
-    from dragoman.data.check.rules import RULES
+    from dragoman.check.rules import RULES
 
     return {
         "corpora": [
@@ -132,7 +132,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     from rich.table import Table
     from rich.text import Text
 
-    from dragoman.data.check.rules import RULES
+    from dragoman.check.rules import RULES
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Literal
 
-from dragoman.text.scripts import script, scripts_of
+from dragoman.text.scripts import script_of, scripts_of
 
 Fault = Literal["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"]
 
@@ -117,7 +117,7 @@ def _words(text: str) -> list[str]:
     """Return the words; single letters in scripts without spaces between words."""
     words: list[str] = []
     for word in WORD.findall(text):
-        words += word if script(word[0]) in UNSPACED else [word]
+        words += word if script_of(word[0]) in UNSPACED else [word]
     return words
 
 

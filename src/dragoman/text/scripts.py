@@ -2,25 +2,32 @@
 
 import contextlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from dragoman.data.check.characters import script_of
 from dragoman.errors import DragomanError
 
 RECORD = "scripts.json"  # in a model folder
 MIN_SHARE = 0.005
 
-script = lru_cache(1 << 17)(script_of)
+
+@lru_cache(1 << 17)
+def script_of(character: str) -> str:
+    """Return 'LATIN', 'HANGUL', 'CJK', ...: the first word of a letter's name; '' for what is no letter."""
+    if not character.isalpha():
+        return ""
+    words = unicodedata.name(character, "").replace("-", " ").split()
+    return next((word for word in words if word not in ("FULLWIDTH", "HALFWIDTH", "MODIFIER", "MATHEMATICAL")), "")
 
 
 def scripts_of(text: str) -> Counter[str]:
     """Return how many letters of each script the text has."""
     scripts: Counter[str] = Counter()
     for character, times in Counter(text).items():
-        if name := script(character):
+        if name := script_of(character):
             scripts[name] += times
     return scripts
 

@@ -8,11 +8,11 @@ from typing import TextIO
 
 import numpy as np
 
-from dragoman.data.check.columns import RowBlock, row_blocks
-from dragoman.data.check.detectors import CheckLimits, Hits, detect
-from dragoman.data.check.profile import Profile
-from dragoman.data.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
-from dragoman.data.check.rules import RULES
+from dragoman.check.columns import RowBlock, row_blocks
+from dragoman.check.detectors import CheckLimits, Hits, detect
+from dragoman.check.profile import Profile
+from dragoman.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
+from dragoman.check.rules import RULES
 from dragoman.data.corpus import OnProblem, Problem, read_rows
 from dragoman.data.spec import CorpusSpec, display_path
 from dragoman.errors import DragomanError

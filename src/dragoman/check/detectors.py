@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.data.check.characters import KIND, KINDS
-from dragoman.data.check.columns import CHECKED, RowBlock, TextColumn
-from dragoman.data.check.profile import Profile, log_ratios
+from dragoman.check.characters import KIND, KINDS
+from dragoman.check.columns import CHECKED, RowBlock, TextColumn
+from dragoman.check.profile import Profile, log_ratios
 from dragoman.errors import UsageError
 
 SOURCE, TARGET = 0, 1

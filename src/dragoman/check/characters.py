@@ -4,6 +4,8 @@ import unicodedata
 
 import numpy as np
 
+from dragoman.text.scripts import script_of
+
 FIRST_SEEN, PLAIN = 0, 1
 KINDS = (
     "", "plain", "nul", "carriage-return", "line-separator", "byte-order-mark", "replacement-character",
@@ -52,11 +54,3 @@ def kind_of(character: str) -> str:
     if category == "Cc" and character not in "\t\n":
         return "control-character"
     return "unassigned-character" if category in ("Cn", "Co") else "plain"
-
-
-def script_of(character: str) -> str:
-    """Return 'LATIN', 'HANGUL', 'CJK', ...: the first word of a letter's name; '' for what is no letter."""
-    if not character.isalpha():
-        return ""
-    words = unicodedata.name(character, "").replace("-", " ").split()
-    return next((word for word in words if word not in ("FULLWIDTH", "HALFWIDTH", "MODIFIER", "MATHEMATICAL")), "")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dragoman.data.check.characters import Alphabet
-from dragoman.data.check.columns import RowBlock, TextColumn
+from dragoman.check.characters import Alphabet
+from dragoman.check.columns import RowBlock, TextColumn
 
 BUCKETS = 1 << 18  # that character trigrams are counted in
 BINS = 1001

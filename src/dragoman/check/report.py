@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dragoman.data.check.rules import RULES
+from dragoman.check.rules import RULES
 from dragoman.data.spec import CorpusSpec
 
 MAX_LOCATIONS = 5  # that a report names for each rule
