@@ -41,7 +41,7 @@ NAMES = {
     "eole": "Eole",
 }
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-BEST = "each its best"
+BEST = "best of each"
 
 
 @dataclass(frozen=True)
