@@ -19,7 +19,7 @@ import torch
 from conftest import write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import KILLED, Command, signal_before, wait_for
+from processes import KILLED, Command, signal_before
 
 from dragoman.cli import main
 from dragoman.config import SearchConfig
@@ -185,30 +185,8 @@ def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(job
 # Killed and resumed.
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "call"),
-    [("dragoman.synthesis.blocks", "encode_block", 4), ("dragoman.synthesis.synthesise", "join_blocks", 1),
-     ("dragoman.synthesis.blocks", "replace_file", 10)],
-)  # fmt: skip
-def test_killed_work_resumes_to_the_same_bytes(
-    job: Job, expected: bytes, tmp_path: Path, owner: str, name: str, call: int
-):
-    fault = partial(signal_before, owner, name, call, signal.SIGKILL)
-    killed = Command(command(job), tmp_path / "log", {"RANK": "0"}, [fault])
-    assert killed.code() == KILLED, killed.said
-    made = list(job.blocks_folder.glob("[0-9]*"))
-    assert len(made) == (3 if name == "encode_block" else 9)
-    assert job.out.exists() == (name == "replace_file")  # the record is missing, which is the tenth
-    assert not job.record_file.exists()
-    again = Command(command(job), tmp_path / "log", faults=[partial(keep_blocks, set(made))])
-    assert again.code() == 0, again.said
-    assert job.out.read_bytes() == expected
-    assert fingerprint(job.out)["sha256"] == json.loads(job.record_file.read_text())["sha256"]
-    assert sorted(file.name for file in tmp_path.iterdir() if file.name != "log") == ["out.tsv", "out.tsv.json"]
-
-
 def keep_blocks(made: set[Path]) -> None:
-    """What is done is not done again: fails in the process where a block is replaced."""
+    """A fault: fail where a block that is there is made again."""
     replace_file = blocks.replace_file
 
     def watched(file: Path, data: bytes, **flags: bool) -> None:
@@ -218,21 +196,25 @@ def keep_blocks(made: set[Path]) -> None:
     blocks.replace_file = watched  # type: ignore[assignment]
 
 
-def test_work_killed_at_random_times_resumes_to_the_same_bytes(job: Job, expected: bytes, tmp_path: Path):
-    chance, kills = random.Random(3), 0
-    for attempt in itertools.count():
-        running = Command(command(job), tmp_path / "log")
-        wanted = len(list(job.blocks_folder.glob("[0-9]*"))) + chance.randint(2, 4)
-        wait_for(
-            lambda: len(list(job.blocks_folder.glob("[0-9]*"))) >= wanted or not running.process.is_alive()  # noqa: B023
-        )
-        running.send(signal.SIGKILL)
-        if running.code() == 0:
-            break
-        kills += 1
-        assert attempt < 10, running.said
-    assert kills > 1
+def test_work_killed_again_and_again_resumes_to_the_same_bytes(job: Job, expected: bytes, tmp_path: Path):
+    """In the fourth block, in the sixth, before the blocks are joined, and before the result is recorded."""
+    made: set[Path] = set()
+    for place, name, call, count in (
+        *(("blocks", "encode_block", 4, 3), ("blocks", "encode_block", 3, 5)),
+        *(("synthesise", "join_blocks", 1, 9), ("blocks", "replace_file", 1, 9)),
+    ):
+        fault = partial(signal_before, f"dragoman.synthesis.{place}", name, call, signal.SIGKILL)
+        killed = Command(command(job), tmp_path / "log", {"RANK": "0"}, [partial(keep_blocks, made), fault])
+        assert killed.code() == KILLED, killed.said
+        made = set(job.blocks_folder.glob("[0-9]*"))
+        assert len(made) == count
+        assert job.out.exists() == (name == "replace_file")
+        assert not job.record_file.exists()
+    again = Command(command(job), tmp_path / "log", faults=[partial(keep_blocks, made)])
+    assert again.code() == 0, again.said
     assert job.out.read_bytes() == expected
+    assert fingerprint(job.out)["sha256"] == json.loads(job.record_file.read_text())["sha256"]
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name != "log") == ["out.tsv", "out.tsv.json"]
 
 
 def write_in_place() -> None:
@@ -271,13 +253,16 @@ def test_a_resumed_file_would_differ_without_its_blocks(job: Job, expected: byte
 # Shared out.
 
 
-@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_two_shards_make_what_one_makes(job: Job, expected: bytes, order: tuple[int, int]):
-    first, last = order
-    for _ in range(2):
-        assert make(job, Shard(first, 2)) is None
+@pytest.mark.parametrize(
+    ("order", "count"), [((1, 1, 2), 2), ((2, 2, 1), 2), ((*range(10, 21), *range(1, 10)), 20)], ids=str
+)
+def test_shards_in_any_order_make_what_one_makes(job: Job, expected: bytes, order: tuple[int, ...], count: int):
+    """Also one that is repeated, and more shards than blocks, which are nine."""
+    *others, last = order
+    for number in others:
+        assert make(job, Shard(number, count)) is None
         assert not job.out.exists()
-    assert make(job, Shard(last, 2))
+    assert make(job, Shard(last, count))
     assert job.out.read_bytes() == expected
 
 
@@ -290,10 +275,42 @@ def test_shards_at_the_same_time_make_what_one_makes(job: Job, expected: bytes, 
     assert any("tag=bt\n" in one.said for one in running)
 
 
-def test_more_shards_than_blocks_do_no_harm(job: Job, expected: bytes):
-    made = [make(job, Shard(number, 20)) for number in range(1, 21)]
-    assert [record is not None for record in made].index(True) == 8  # nine blocks
+def test_two_processes_may_join_the_blocks_at_the_same_time(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+    """One has moved its file to its place, but not yet recorded it, when the other is about to move its own."""
+
+    def stop(path: Path) -> None:
+        raise InterruptedError("moved, not recorded")
+
+    def let_the_other_join(path: Path) -> None:
+        if path == job.blocks_folder and list(path.glob("joined*")):
+            monkeypatch.setattr("dragoman.files.sync", lambda path: None)
+            with monkeypatch.context() as other:
+                other.setattr(blocks, "sync", stop)
+                with pytest.raises(InterruptedError):
+                    make(job)
+
+    monkeypatch.setattr("dragoman.files.sync", let_the_other_join)
+    assert make(job)
     assert job.out.read_bytes() == expected
+    assert not job.blocks_folder.exists()
+
+
+def test_a_file_that_is_just_being_recorded_is_not_refused(job: Job, monkeypatch: pytest.MonkeyPatch):
+    """Another process records it, and deletes the blocks, while this one looks whether they are there."""
+    record = make(job)
+    recorded, exists = job.record_file.read_bytes(), Path.exists
+    job.record_file.unlink()
+    job.blocks_folder.mkdir()
+
+    def exists_until_asked(path: Path) -> bool:
+        found = exists(path)
+        if path in (job.record_file, job.blocks_folder) and exists(job.blocks_folder):
+            job.record_file.write_bytes(recorded)
+            job.blocks_folder.rmdir()
+        return found
+
+    monkeypatch.setattr(Path, "exists", exists_until_asked)
+    assert make(job) == record
 
 
 def test_a_block_of_another_job_is_not_joined(job: Job, expected: bytes, tmp_path: Path):

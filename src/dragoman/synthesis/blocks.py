@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 import torch
 
@@ -106,8 +107,8 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
     provenance = sha256(as_json(started["made_of"]))
     texts, pairs = 0, 0
     left_out: dict[str, tuple[int, list[str]]] = {}
-    joined = job.blocks_folder / "joined"
-    with atomic_file(joined, shared=True) as draft:
+    joined = job.blocks_folder / f"joined.{uuid4().hex}"  # several processes may join at the same time
+    with atomic_file(joined) as draft:
         with draft.open("wb") as opened:
             for number in range(count):
                 head, body = read_block(job.block_file(number), provenance)
@@ -126,7 +127,7 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
         record = {**started, "pairs": pairs, "left_out": counts, "notes": notes, **fingerprint(draft)}
     joined.replace(job.out)
     sync(job.out.parent)
-    replace_file(job.record_file, as_json(record))
+    replace_file(job.record_file, as_json(record), shared=True)
     shutil.rmtree(job.blocks_folder, ignore_errors=True)
     return record
 

@@ -113,8 +113,9 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
     """
     if not job.out.exists():
         return None
+    blocks_exist = job.blocks_folder.exists()  # asked first: they are deleted once the record is there
     if not job.record_file.exists():
-        if job.blocks_folder.exists():  # killed while joining
+        if blocks_exist:  # killed while joining, or another process is joining now
             return None
         raise DragomanError(f"{job.out}: exists already and was not made by this command; choose another name")
     record = read_record(job.record_file, "pairs", "sha256")

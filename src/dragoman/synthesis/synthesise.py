@@ -32,7 +32,7 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
             if job.provenance() != provenance:
                 raise inputs_changed(job)
             record = join_blocks(job, started, count)
-        except FileNotFoundError:  # another process joined the blocks in the meantime and deleted them
+        except (FileNotFoundError, FileExistsError):  # another process joined the blocks and is deleting them
             record = finished_record(job, provenance)
             if not record:
                 raise
