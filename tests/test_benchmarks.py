@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +34,23 @@ from dragoman.benchmarks.training import (
 )
 from dragoman.config import read_toml
 from dragoman.data.batches import Batch
+from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, time_in_turn
+from dragoman.model import parameter_count
 from dragoman.model.attention import MultiHeadAttention, explicit
 from dragoman.model.transformer import Transformer
 
 VOCABULARY = 300
 MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)
 SHORT, LONG = [[5, 6, 7]], [[5, 6, 7], [8, 9, 10, 11, 12]]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def test_contenders_take_turns_and_the_first_round_does_not_count():
@@ -52,13 +61,12 @@ def test_contenders_take_turns_and_the_first_round_does_not_count():
     assert all(len(contender.rates) == 3 and min(contender.rates) > 0 for contender in contenders)
 
 
-def test_the_fastest_way_is_chosen():
-    def after(seconds: float):
-        return lambda batch: time.sleep(seconds) or batch.tokens
+@pytest.mark.parametrize("fast", ["first", "second"])
+def test_the_fastest_way_is_chosen(fast: str):
+    def step(name: str):
+        return lambda batch: time.sleep(0.001 if name == fast else 0.05) or batch.tokens
 
-    batch = Batch.of(SHORT, SHORT)
-    assert fastest_step({"slow": after(0.05), "fast": after(0.001)}, batch)[0] == "fast"
-    assert fastest_step({"slow": after(0.001), "fast": after(0.05)}, batch)[0] == "slow"
+    assert fastest_step({name: step(name) for name in ("first", "second")}, Batch.of(SHORT, SHORT))[0] == fast
 
 
 def test_groups_hold_every_pair_once_and_little_padding():
@@ -85,12 +93,11 @@ def test_chosen_batches_are_spread_over_the_lengths():
     assert 0.7 * 5 * BATCH_TOKENS < tokens <= 5 * BATCH_TOKENS
 
 
-def test_a_corpus_gives_its_own_sentences(tmp_path: Path, pairs):
-    path = write_tsv(tmp_path / "pairs.tsv", pairs)
-    work = TimedBatches(Shape(MODEL, 400, batches=1), path)
+def test_a_corpus_gives_its_own_sentences(tmp_path: Path, pairs: list[Pair]):
+    work = TimedBatches(Shape(MODEL, 400, batches=1), write_tsv(tmp_path / "pairs.tsv", pairs))
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=400)
-    assert [tokenizer.decode(ids) for ids in work.sources] == [source for source, _ in pairs]
-    assert [tokenizer.decode(ids) for ids in work.targets] == [target for _, target in pairs]
+    sides = [[tokenizer.decode(ids) for ids in side] for side in (work.sources, work.targets)]
+    assert list(zip(*sides, strict=True)) == pairs
 
 
 @pytest.mark.parametrize("targets", [1, 4])
@@ -119,12 +126,6 @@ def test_products_run_at_a_rate_that_arithmetic_confirms():
     assert 0.2 < rate / (2 * 500 * 300 * 200 / best) < 5
 
 
-def seconds_of(work) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def test_time_is_shared_out_among_parts():
     x = torch.randn(400, 400)
     found = time_shares(lambda: torch.mm(x, x))
@@ -136,18 +137,6 @@ def test_time_is_shared_out_among_parts():
 # The others
 
 
-def parameters(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def test_peers_have_our_model_and_biases_in_attention():
-    attentions = MODEL.encoder_layers + 2 * MODEL.decoder_layers
-    ours = parameters(Transformer(MODEL, VOCABULARY)) + attentions * 4 * MODEL.d_model
-    assert parameters(TorchTransformer(MODEL, VOCABULARY)) == ours + 4 * MODEL.d_model  # and a norm after each stack
-    pytest.importorskip("transformers")
-    assert parameters(MarianMT(MODEL, VOCABULARY)) == ours
-
-
 @pytest.fixture(params=["torch", "sdpa", "eager", "sdpa in float32"])
 def peer(request: pytest.FixtureRequest) -> torch.nn.Module:
     torch.manual_seed(1)
@@ -155,6 +144,13 @@ def peer(request: pytest.FixtureRequest) -> torch.nn.Module:
         return TorchTransformer(MODEL, VOCABULARY)
     pytest.importorskip("transformers")
     return MarianMT(MODEL, VOCABULARY, request.param)
+
+
+def test_peers_have_our_model_and_biases_in_attention(peer: torch.nn.Module):
+    attentions = MODEL.encoder_layers + 2 * MODEL.decoder_layers
+    norms = 4 * isinstance(peer, TorchTransformer)  # one more after each stack
+    learned = sum(parameter.numel() for parameter in peer.parameters() if parameter.requires_grad)
+    assert learned == parameter_count(Transformer(MODEL, VOCABULARY)) + (4 * attentions + norms) * MODEL.d_model
 
 
 def test_a_peer_sees_no_padding(peer: torch.nn.Module):
@@ -200,21 +196,9 @@ def test_a_peer_stands_still_at_rate_zero(peer: torch.nn.Module):
 
 TASK = TrainingTask(MODEL, VOCABULARY, LONG, LONG, BATCH_TOKENS, threads=1)
 LOGS = {
-    "marian": (
-        "[2026-11-21 13:28:05] Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : "
-        "853.46 words/s : gNorm 0.9650",
-        2143,
-    ),
-    "joeynmt": (
-        "2026-11-21 13:35:11,488 - INFO - joeynmt.training - Epoch   2, total training loss: 61.67, num. of seqs: 400, "
-        "num. of tokens: 11680, 13.8638[sec]",
-        11680,
-    ),
-    "eole": (
-        "[2026-11-21 13:33:20,453 INFO] Step 20/   20; acc: 3.9; ppl: 5958.30; xent: 8.69; sents:      62; "
-        "bsz: 1511/1581/62; 1028/1075 tok/s;     29 sec;",
-        1581,
-    ),
+    "marian": ("Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : 853.46 words/s", 2143),
+    "joeynmt": ("Epoch   2, total training loss: 61.67, num. of seqs: 400, num. of tokens: 11680, 13.8638[sec]", 11680),
+    "eole": ("Step 20/   20; ppl: 5958.30; sents:      62; bsz: 1511/1581/62; 1028/1075 tok/s;     29 sec;", 1581),
 }
 
 
@@ -259,42 +243,37 @@ for number in range(10**6):
 """
 
 
-SAYER = f"while True: print({LOGS['marian'][0]!r}, flush=True)\n"
-
-
-@pytest.fixture
-def counting(tmp_path: Path):
+def test_a_program_works_in_its_turn_and_not_between(tmp_path: Path):
     trainer = TrainerProcess("counter", [sys.executable, "-c", COUNTER], tmp_path, r"done (\d+) tokens", 1)
-    yield trainer
-    trainer.process.kill()
-    trainer.process.communicate()
-
-
-def test_a_program_works_in_its_turn_and_not_between(counting: TrainerProcess, tmp_path: Path):
-    assert counting.advance(95) == 100
-    time.sleep(0.05)  # a stop takes a moment to arrive
-    before = (tmp_path / "count").read_text()
-    time.sleep(0.2)
-    assert (tmp_path / "count").read_text() == before
-    assert counting.advance(30) == 30
-    assert int((tmp_path / "count").read_text()) > int(before)
+    try:
+        assert trainer.advance(95) == 100
+        time.sleep(0.05)  # a stop takes a moment to arrive
+        before = (tmp_path / "count").read_text()
+        time.sleep(0.2)
+        assert (tmp_path / "count").read_text() == before
+        assert trainer.advance(30) == 30
+        assert int((tmp_path / "count").read_text()) > int(before)
+    finally:
+        trainer.process.kill()
+        trainer.process.communicate()
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "limit", "says"),
     [
-        ("print('no such flag')", r"^brief failed.*no such flag$"),
-        ("import time; time.sleep(60)", r"^brief failed, or was stopped"),
+        ("print('no such flag')", 60.0, r"^brief failed.*no such flag$"),
+        ("import time; time.sleep(60)", 0.3, r"^brief failed, or was stopped"),
     ],
+    ids=["ends", "hangs"],
 )
 def test_a_program_that_ends_or_hangs_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, limit: float, says: str
 ):
-    monkeypatch.setattr(trainers, "LIMIT", 0.3 if "sleep" in script else 60.0)
+    monkeypatch.setattr(trainers, "LIMIT", limit)
     trainer = TrainerProcess("brief", [sys.executable, "-c", script], tmp_path, r"done (\d+)", 1)
     with pytest.raises(DragomanError, match=says):
         trainer.advance(1)
-    assert trainer.process.wait() != 0 or "sleep" not in script
+    assert (trainer.process.wait() == 0) == (limit == 60.0)
 
 
 @pytest.fixture
@@ -303,7 +282,8 @@ def marian_that_only_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
     bin = tmp_path / "peers" / "marian" / "bin"
     bin.mkdir(parents=True)
-    (bin / "pymarian").write_text(f"#!{sys.executable}\nimport os\nopen('pid', 'w').write(str(os.getpid()))\n{SAYER}")
+    talk = f"while True: print({LOGS['marian'][0]!r}, flush=True)\n"
+    (bin / "pymarian").write_text(f"#!{sys.executable}\nimport os\nopen('pid', 'w').write(str(os.getpid()))\n{talk}")
     (bin / "pymarian").chmod(0o755)
     return tmp_path / "pid"
 

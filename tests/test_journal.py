@@ -83,7 +83,7 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
 
 
 @pytest.mark.parametrize(
-    ("start", "first", "steps_to_validation", "left"),
+    ("start", "first", "validation", "left"),
     [
         (0.0, 1, None, "2 %, validation in 16 min 20 s, end in 16 min 20 s"),  # the next validation is not known
         (0.5, 49, None, "50 %, validation in ?, end in ?"),  # nothing of this session is done yet
@@ -91,10 +91,8 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
         (0.5, 51, None, "end in 8 min 00 s"),  # judged by the speed of this session: 2 % took 20 s
     ],
 )
-def test_the_time_left(
-    tmp_path: Path, clock: Clock, start: float, first: int, steps_to_validation: int | None, left: str
-):
-    assert left in line_of(tmp_path / "run", clock, start, first, steps_to_validation=steps_to_validation)
+def test_the_time_left(tmp_path: Path, clock: Clock, start: float, first: int, validation: int | None, left: str):
+    assert left in line_of(tmp_path / "run", clock, start, first, steps_to_validation=validation)
 
 
 def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
@@ -114,44 +112,33 @@ def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock
         take_steps(journal, clock, 3, SECONDS_BETWEEN_LINES, total_steps=100, steps_to_validation=6)
         journal.display.bar.refresh()
     shown = text.getvalue()
-    for words in [
-        "epoch 3, step 3 of 100",
-        "3 %, validation in 1 min 00 s, end in 16 min 10 s",
-        "loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s",
-        "best BLEU 23.1 at step 1,200",
-    ]:
-        assert words in shown
-    log = (tmp_path / "run" / "train.log").read_text()
-    assert "epoch 3, step 2 of 100: loss 2.000" in log
+    assert "epoch 3, step 3 of 100" in shown
+    assert "3 %, validation in 1 min 00 s, end in 16 min 10 s" in shown
+    assert "loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s" in shown
+    assert "best BLEU 23.1 at step 1,200" in shown
+    assert "epoch 3, step 2 of 100: loss 2.000" in (tmp_path / "run" / "train.log").read_text()
     assert "step 2 of 100: loss" not in shown  # the line of the log
 
 
-def test_a_quiet_journal_prints_nothing_but_keeps_its_files(tmp_path: Path, clock: Clock):
-    for terminal in (False, True):
-        target, text = console(terminal)
-        with Journal(tmp_path / "run", target, quiet=True) as journal:
-            take_steps(journal, clock, 5, SECONDS_BETWEEN_LINES)
-            journal.log("a word")
-        assert text.getvalue() == ""
-    log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("a word\n") == 2
-    assert "step 2: loss" in log
-
-
-def test_a_journal_that_is_not_active_leaves_no_trace(tmp_path: Path, clock: Clock):
-    """As on all ranks but the main one; the same calls leave all of it where the journal is active."""
-    for active in (False, True):
-        target, text = console()
-        with Journal(tmp_path / "run", target, tensorboard=True, active=active) as journal:
-            take_steps(journal, clock, CURVE_EVERY, SECONDS_BETWEEN_LINES)
-            journal.log("a word")
-            journal.record("validation", step=CURVE_EVERY, bleu=1.0)
-            journal.write_samples(CURVE_EVERY, ROWS)
-        assert bool(text.getvalue()) == active
-        assert (tmp_path / "run").exists() == active
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {
-        *("metrics.jsonl", "samples", "tensorboard", "train.log")
-    }
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize(("quiet", "active"), [(False, True), (True, True), (False, False)])
+def test_a_quiet_journal_prints_nothing_and_an_inactive_one_leaves_no_trace(
+    tmp_path: Path, clock: Clock, terminal: bool, quiet: bool, active: bool
+):
+    """All ranks but the first have an inactive journal."""
+    (target, text), run = console(terminal), tmp_path / "run"
+    with Journal(run, target, quiet, tensorboard=True, active=active) as journal:
+        take_steps(journal, clock, CURVE_EVERY, SECONDS_BETWEEN_LINES)
+        journal.log("a word")
+        journal.record("validation", step=CURVE_EVERY, bleu=1.0)
+        journal.write_samples(CURVE_EVERY, ROWS)
+    assert bool(text.getvalue()) == (active and not quiet)
+    files = {"metrics.jsonl", "samples", "tensorboard", "train.log"} if active else set()
+    assert {file.name for file in run.glob("*")} == files
+    if active:
+        log = (run / "train.log").read_text()
+        assert "a word\n" in log
+        assert "step 2: loss" in log
 
 
 # metrics.jsonl.
@@ -172,28 +159,23 @@ def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     assert first["memory"] > 0
 
 
-@pytest.mark.parametrize(("asides", "speed"), [(True, 100.0), (False, 25.0)])
+@pytest.mark.parametrize(("paused", "speed"), [(True, 100.0), (False, 25.0)])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_is_no_step_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, asides: bool, speed: float):
+def test_a_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paused: bool, speed: float):
     """A step of 10 s, a minute of validating and saving, a step of 10 s. The control counts that minute."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         journal.start_clock(0.0)
         take_steps(journal, clock, 1, 10.0)
-        with journal.pause() if asides else contextlib.nullcontext():
+        with journal.pause() if paused else contextlib.nullcontext():
             if flushed:  # as when a validation is recorded
                 journal.flush(1, 2)
             clock.now += 30.0 if flushed else 60.0
         take_steps(journal, clock, 1, 10.0, first=2)
-        journal.flush(2, 2)
-    assert metrics(tmp_path / "run")[-1]["tokens_per_second"] == speed
-
-
-def test_there_is_no_row_for_no_steps(tmp_path: Path, clock: Clock):
-    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
-        take_steps(journal, clock, 3, 2.0)
-        for _ in range(2):
-            journal.flush(3, 2)
-    assert [row["step"] for row in metrics(tmp_path / "run")] == [3]
+        for _ in range(2):  # the second time there is no step to make a row of
+            journal.flush(2, 2)
+    rows = metrics(tmp_path / "run")
+    assert [row["step"] for row in rows] == ([1, 2] if flushed else [2])
+    assert rows[-1]["tokens_per_second"] == speed
 
 
 def test_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
@@ -215,15 +197,12 @@ def test_a_run_that_says_nothing_leaves_no_folder(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-def test_after_a_torn_line_a_new_one_begins(tmp_path: Path):
-    (tmp_path / "metrics.jsonl").write_text('{"event": "step"}\n{"eve')
-    (tmp_path / "whole.jsonl").write_text("a\n")
+@pytest.mark.parametrize(("before", "after"), [('a\n{"eve', 'a\n{"eve\nb\n'), ("a\n", "a\nb\n"), ("", "b\n")])
+def test_after_a_torn_line_a_new_one_begins(tmp_path: Path, before: str, after: str):
+    (tmp_path / "metrics.jsonl").write_text(before)
     with Journal(tmp_path, console()[0]) as journal:
-        for name in ("metrics.jsonl", "whole.jsonl", "new.jsonl"):
-            journal.write(name, "b")
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"event": "step"}\n{"eve\nb\n'
-    assert (tmp_path / "whole.jsonl").read_text() == "a\nb\n"
-    assert (tmp_path / "new.jsonl").read_text() == "b\n"
+        journal.write("metrics.jsonl", "b")
+    assert (tmp_path / "metrics.jsonl").read_text() == after
 
 
 # TensorBoard.
