@@ -27,7 +27,7 @@ from dragoman.config import (
     RunConfig,
     TrainingConfig,
     TransformerConfig,
-    write_toml,
+    to_toml,
 )
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
@@ -158,7 +158,7 @@ def run_config(corpus: tuple[str, str], out: Path, **training: Any) -> RunConfig
 def settings_file(config: RunConfig) -> str:
     """The same run as `dragoman train` takes it; the file lies beside the run folder."""
     path = Path(config.out).with_suffix(".toml")
-    path.write_text(write_toml(config), encoding="utf-8")
+    path.write_text(to_toml(config), encoding="utf-8")
     return str(path)
 
 

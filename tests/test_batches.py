@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batches import Batch, Plan, Repeat, plan, source_batch, split
+from dragoman.data.batches import Batch, Plan, Repeat, plan_batches, source_batch, split_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 
 LONGEST = 40
@@ -41,16 +41,16 @@ def as_lists(batches: Plan) -> list[list[int]]:
 def test_every_pair_is_in_one_batch_and_no_batch_is_larger_than_allowed(
     lengths: np.ndarray, size: int, seed: int, epoch: int
 ):
-    batches = plan(lengths, size, seed, epoch)
+    batches = plan_batches(lengths, size, seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(0 < tokens(lengths, batch) <= size for batch in batches)
     # A resumed run asks a later epoch how often to validate, and must get the same answer.
-    assert len(batches) == len(plan(lengths, size, 0, 0))
+    assert len(batches) == len(plan_batches(lengths, size, 0, 0))
     if len(lengths):
-        heaviest = batches.heaviest(lengths)
+        heaviest = batches.largest_batch(lengths)
         assert heaviest.tolist() in as_lists(batches)
         assert lengths[heaviest].sum() == max(lengths[batch].sum() for batch in batches)
-        weighted = plan(lengths, size, seed, epoch, [Repeat(0, len(lengths), 2.5)])
+        weighted = plan_batches(lengths, size, seed, epoch, [Repeat(0, len(lengths), 2.5)])
         assert all(0 < tokens(lengths, batch) <= size for batch in weighted)
 
 
@@ -64,25 +64,27 @@ def test_a_batch_filled_by_its_real_tokens_would_be_too_large():
 
 @given(corpora, sizes, seeds, seeds)
 def test_a_plan_depends_on_its_arguments_alone(lengths: np.ndarray, size: int, seed: int, epoch: int):
-    first = as_lists(plan(lengths, size, seed, epoch))
+    first = as_lists(plan_batches(lengths, size, seed, epoch))
     np.random.seed(7)
     random.seed(7)
     torch.manual_seed(7)
-    assert as_lists(plan(lengths.copy(), size, seed, epoch)) == first
+    assert as_lists(plan_batches(lengths.copy(), size, seed, epoch)) == first
 
 
 @pytest.mark.parametrize("other", [(1, 1), (2, 0)], ids=["epoch", "seed"])
 def test_another_epoch_or_seed_puts_other_pairs_together(other: tuple[int, int]):
     lengths = corpus()
-    one, two = ({frozenset(batch.tolist()) for batch in plan(lengths, 200, *which)} for which in [(1, 0), other])
+    one, two = (
+        {frozenset(batch.tolist()) for batch in plan_batches(lengths, 200, *which)} for which in [(1, 0), other]
+    )
     assert len(one & two) < len(one) / 2
-    assert one == {frozenset(batch.tolist()) for batch in plan(lengths, 200, 1, 0)}
+    assert one == {frozenset(batch.tolist()) for batch in plan_batches(lengths, 200, 1, 0)}
 
 
 def test_the_batches_come_in_another_order_each_epoch():
     """Short sentences must not always come first."""
     lengths = corpus()
-    widths = [[lengths[batch].max() for batch in plan(lengths, 200, 1, epoch)] for epoch in (0, 1)]
+    widths = [[lengths[batch].max() for batch in plan_batches(lengths, 200, 1, epoch)] for epoch in (0, 1)]
     assert widths[0] != widths[1]
     assert widths[0] != sorted(widths[0])
 
@@ -95,7 +97,7 @@ def overlaps(lengths: np.ndarray, batches: Plan | list[np.ndarray]) -> int:
 
 @given(corpora, sizes, seeds, seeds)
 def test_pairs_of_similar_length_go_together(lengths: np.ndarray, size: int, seed: int, epoch: int):
-    assert overlaps(lengths, plan(lengths, size, seed, epoch)) == 0
+    assert overlaps(lengths, plan_batches(lengths, size, seed, epoch)) == 0
 
 
 def test_pairs_put_together_at_random_are_not_similar_in_length():
@@ -107,19 +109,19 @@ def test_pairs_put_together_at_random_are_not_similar_in_length():
 def test_the_first_batch_need_not_be_the_heaviest():
     """The control for the test above."""
     lengths = corpus()
-    batches = plan(lengths, 100, 0, 0)
-    assert lengths[batches.heaviest(lengths)].sum() > lengths[batches[0]].sum()
+    batches = plan_batches(lengths, 100, 0, 0)
+    assert lengths[batches.largest_batch(lengths)].sum() > lengths[batches[0]].sum()
 
 
 def test_a_sentence_longer_than_a_batch_raises():
     with pytest.raises(ValueError, match="a sentence has 41 tokens, a batch at most 40"):
-        plan(np.array([(3, 3), (5, 41)]), 40, 0, 0)
+        plan_batches(np.array([(3, 3), (5, 41)]), 40, 0, 0)
 
 
 def test_planning_a_million_pairs_takes_no_time():
     lengths = np.random.default_rng(0).integers(1, 100, (1_000_000, 2), dtype=np.int32)
     began = time.process_time()
-    assert sum(map(len, plan(lengths, 4096, 1, 0))) == len(lengths)
+    assert sum(map(len, plan_batches(lengths, 4096, 1, 0))) == len(lengths)
     assert time.process_time() - began < 2
 
 
@@ -128,14 +130,14 @@ def test_planning_a_million_pairs_takes_no_time():
 
 def counts(lengths: np.ndarray, seed: int, epochs: range, repeats: list[Repeat]) -> np.ndarray:
     """How often each pair comes in those epochs together."""
-    batches = (batch for epoch in epochs for batch in plan(lengths, 200, seed, epoch, repeats))
+    batches = (batch for epoch in epochs for batch in plan_batches(lengths, 200, seed, epoch, repeats))
     return np.bincount(np.concatenate(list(batches)), minlength=len(lengths))
 
 
 def test_weight_one_is_every_pair_once():
     lengths = corpus()
     for repeats in ([Repeat(0, 300, 1.0)], [Repeat(0, 100, 1.0), Repeat(100, 300, 1.0)]):
-        assert as_lists(plan(lengths, 200, 1, 2, repeats)) == as_lists(plan(lengths, 200, 1, 2))
+        assert as_lists(plan_batches(lengths, 200, 1, 2, repeats)) == as_lists(plan_batches(lengths, 200, 1, 2))
 
 
 @given(st.sampled_from([2.0, 3.0, 0.5, 0.25, 1.5, 0.1, 2.3]), st.integers(2, 40), seeds, st.integers(0, 30))
@@ -171,7 +173,7 @@ def test_each_corpus_has_its_own_weight():
 
 @given(st.integers(1, 50), st.integers(1, 9))
 def test_a_batch_is_split_into_consecutive_parts_of_like_size(pairs: int, parts: int):
-    found = split(np.arange(pairs), parts)
+    found = split_batch(np.arange(pairs), parts)
     assert np.concatenate(found).tolist() == list(range(pairs))
     assert len(found) == parts
     assert max(map(len, found)) - min(map(len, found)) <= 1

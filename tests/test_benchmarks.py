@@ -21,7 +21,7 @@ from dragoman.benchmarks import training
 from dragoman.benchmarks.peers import trainers
 from dragoman.benchmarks.peers.pytorch import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, TrainingTask
-from dragoman.benchmarks.profile import matmul_rate, operations, time_shares
+from dragoman.benchmarks.profile import matmul_rate, operations_per_update, time_shares
 from dragoman.benchmarks.training import (
     BATCH_TOKENS,
     NAMES,
@@ -112,9 +112,11 @@ def test_operations_are_those_that_pytorch_counts(targets: int):
     with FlopCounterMode(display=False) as counter:
         model(batch.source, batch.target, batch.real).sum().backward()
     hidden = 3 * 3 * MODEL.decoder_layers * 4 * MODEL.d_model * targets * (targets - 1) / 2
-    assert operations(model, batch) == counter.get_total_flops() - hidden
+    assert operations_per_update(model, batch) == counter.get_total_flops() - hidden
     # Padding does not count.
-    assert operations(model, Batch.of(LONG, LONG)) == sum(operations(model, Batch.of([ids], [ids])) for ids in LONG)
+    assert operations_per_update(model, Batch.of(LONG, LONG)) == sum(
+        operations_per_update(model, Batch.of([ids], [ids])) for ids in LONG
+    )
 
 
 def test_products_run_at_a_rate_that_arithmetic_confirms():

@@ -12,7 +12,7 @@ from dragoman.check.corpora import check as check_sets
 from dragoman.check.detectors import CheckLimits
 from dragoman.check.rules import RULES
 from dragoman.cli import main
-from dragoman.data.corpus import read_corpus, stream
+from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
 from dragoman.demo.phrasebook import phrasebook
 from dragoman.errors import DragomanError
@@ -67,7 +67,7 @@ def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_pat
         assert len(str(error.value)) < 300
     else:
         (origin,) = parse_corpora(case.words)
-        rows = list(stream(origin))
+        rows = list(stream_rows(origin))
         assert [(row.source, row.target) for row in rows] == case.reads
         if origin.format != ".po":
             assert [row.number for row in rows] == list(range(1, len(rows) + 1))

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from dragoman.console import ProgressDisplay, duration, time_left
+from dragoman.console import ProgressDisplay, format_duration, time_left
 
 
 def shown(terminal: bool, quiet: bool = False) -> str:
@@ -42,4 +42,4 @@ def test_time_left_counts_from_where_the_session_began():
     ],
 )
 def test_duration(seconds: float, words: str):
-    assert duration(seconds) == words
+    assert format_duration(seconds) == words

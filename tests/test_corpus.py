@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, drop_empty, read_corpus, read_lines, stream
+from dragoman.data.corpus import LeftOut, drop_empty, read_corpus, read_lines, stream_rows
 from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 
@@ -57,7 +57,7 @@ def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path:
     assert corpus.pairs == [pairs[number - 1] for number in full]
     assert corpus.lines == full
     (origin,) = parse_corpora([source, target])
-    rows = list(stream(origin))
+    rows = list(stream_rows(origin))
     assert [row.number for row in rows] == list(range(1, len(pairs) + 1))
     left_out = LeftOut(origin)
     assert [row.number for row in drop_empty(iter(rows), left_out)] == full

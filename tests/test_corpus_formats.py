@@ -13,7 +13,7 @@ from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream
+from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream_rows
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
@@ -51,7 +51,7 @@ def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: 
     path = tmp_path / f"a.{kind}{pack}"
     path.write_bytes(packed(WRITERS[kind](pairs), CODECS[pack]))
     (origin,) = parse_corpora([str(path)])
-    rows = list(stream(origin))
+    rows = list(stream_rows(origin))
     assert [(row.source, row.target) for row in rows] == expected(kind, pairs)
     numbers = [row.number for row in rows]
     assert numbers == sorted(set(numbers)) if kind == "po" else numbers == list(range(1, len(rows) + 1))
@@ -150,7 +150,7 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     path.write_text(po(CLEAN).decode() + extra)
     (origin,) = parse_corpora([str(path)])
     left_out = LeftOut(origin)
-    assert [row[1:] for row in drop_empty(stream(origin, left_out), left_out)] == CLEAN
+    assert [row[1:] for row in drop_empty(stream_rows(origin, left_out), left_out)] == CLEAN
     said = [note.removeprefix(f"{path}: left out 1 ") for note in left_out.notes()]
     assert said == [
         "fuzzy messages (line 184)",

@@ -16,7 +16,7 @@ import torch
 from conftest import toy_pairs, write_tsv
 
 from dragoman.data import dataset
-from dragoman.data.batches import Batch, Repeat, plan
+from dragoman.data.batches import Batch, Repeat, plan_batches
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec
@@ -152,7 +152,7 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
 def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     stored, _ = tokenise((origin, replace(origin, weight=2.0)), tokenizer, None, tmp_path / "x.arrow")
     half = len(stored) // 2
-    batches = plan(stored.lengths, 500, 1, 0, stored.repeats)
+    batches = plan_batches(stored.lengths, 500, 1, 0, stored.repeats)
     counts = np.bincount(np.concatenate(list(batches)), minlength=len(stored))
     assert counts.tolist() == [1] * half + [2] * half
 

@@ -13,7 +13,7 @@ import torch
 from conftest import write_tsv
 
 from dragoman.benchmarks import decoding
-from dragoman.benchmarks.decoding import MODEL, endless, our_decoder, over
+from dragoman.benchmarks.decoding import MODEL, our_decoder, pass_over, prevent_eos
 from dragoman.benchmarks.peers import decoders, trainers
 from dragoman.benchmarks.peers.decoders import Decode, layer_weights
 from dragoman.benchmarks.peers.pytorch import padded_step
@@ -40,7 +40,7 @@ def model() -> Transformer:
     batch = Batch.of(texts(8, seed=1), texts(8, seed=2))
     for _ in range(80):
         step(batch)
-    return endless(model.eval())
+    return prevent_eos(model.eval())
 
 
 def texts(count: int, seed: int) -> list[Ids]:
@@ -87,10 +87,10 @@ def test_the_words_depend_on_every_matrix_and_norm(model: Transformer):
 
 def test_work_that_is_not_the_same_is_not_counted():
     groups = [texts(2, seed=1), texts(1, seed=2)]
-    assert over(lambda sources, beam: [[5] * LENGTH for _ in sources], groups, 1)() == 3 * LENGTH
+    assert pass_over(lambda sources, beam: [[5] * LENGTH for _ in sources], groups, 1)() == 3 * LENGTH
     for lengths in ((LENGTH - 1, LENGTH + 1), (LENGTH, LENGTH, LENGTH), ()):
         with pytest.raises(DragomanError, match="not the same work"):
-            over(lambda sources, beam, lengths=lengths: [[5] * n for n in lengths], groups[:1], 1)()  # type: ignore[misc]
+            pass_over(lambda sources, beam, lengths=lengths: [[5] * n for n in lengths], groups[:1], 1)()  # type: ignore[misc]
 
 
 @pytest.fixture

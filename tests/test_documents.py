@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 
 from dragoman.documents import SUFFIXES, read_document
 from dragoman.documents.html import tokens
-from dragoman.documents.subtitles import wrapped
+from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
 
 TXT = "Hello\r\n\r\n  A second line \t\n---\n42\n!?\nLast"
@@ -502,12 +502,12 @@ def test_translations_are_written_as_markdown(text: str, answer: str, written: s
     ],
 )  # fmt: skip
 def test_a_cue_has_lines_of_similar_length(text: str, count: int, lines: list[str]):
-    assert wrapped(text, count) == lines
+    assert wrap(text, count) == lines
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1, max_size=30), st.integers(1, 6))
 def test_a_cue_has_as_many_lines_as_before_where_it_has_the_words(words: list[str], count: int):
-    lines = wrapped(" ".join(words), count)
+    lines = wrap(" ".join(words), count)
     assert len(lines) == min(count, len(words))
     assert " ".join(lines) == " ".join(words)
 

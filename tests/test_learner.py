@@ -14,7 +14,7 @@ from conftest import TINY, TINY_RECURRENT, gap
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, TrainingConfig
-from dragoman.data.batches import Batch, split
+from dragoman.data.batches import Batch, split_batch
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -46,7 +46,7 @@ def learner(model: ModelConfig = TINY, dtype: torch.dtype = torch.float32, **set
 
 def parts_of(ids: Ids, count: int = 1) -> tuple[list[Batch | None], int]:
     """A batch in so many parts, and its target tokens."""
-    rows = [[ids[i] for i in part] for part in split(np.arange(len(ids)), count)]
+    rows = [[ids[i] for i in part] for part in split_batch(np.arange(len(ids)), count)]
     parts = [Batch.of(*zip(*part, strict=True)) if part else None for part in rows]
     return parts, sum(part.tokens for part in parts if part)
 
@@ -109,7 +109,7 @@ def test_the_mean_of_the_means_of_parts_is_something_else(ids: Ids):
     """The control for the test above."""
     one, count = learner(STILL, torch.float64), 3
     whole, _ = gradient(one, ids)
-    means = sum(gradient(one, [ids[i] for i in part])[0] for part in split(np.arange(len(ids)), count)) / count
+    means = sum(gradient(one, [ids[i] for i in part])[0] for part in split_batch(np.arange(len(ids)), count)) / count
     assert gap(means, whole) > 1e-5
 
 

@@ -54,7 +54,7 @@ from processes import (
 from safetensors.torch import save_file
 
 from dragoman.config import RunConfig
-from dragoman.data.batches import plan
+from dragoman.data.batches import plan_batches
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
@@ -630,7 +630,7 @@ def learned(lengths: np.ndarray, kills: Kills, forgets: bool = False) -> list[li
 
 
 def unbroken(lengths: np.ndarray) -> list[list[int]]:
-    return [sorted(batch.tolist()) for epoch in range(EPOCHS) for batch in plan(lengths, 40, 1, epoch)]
+    return [sorted(batch.tolist()) for epoch in range(EPOCHS) for batch in plan_batches(lengths, 40, 1, epoch)]
 
 
 @settings(max_examples=60)

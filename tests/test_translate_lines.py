@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.commands.translate.lines import MAX_DEPTH, Line, in_blocks, output_rows, parse_lines
+from dragoman.commands.translate.lines import MAX_DEPTH, Line, line_blocks, output_rows, parse_lines
 from dragoman.translation.translator import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
@@ -116,7 +116,7 @@ def test_all_translations_are_written_as_moses_writes_them():
 def test_a_slow_writer_is_answered_line_by_line():
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as source:
-        blocks = in_blocks(parse_lines(source, "text", "text", print), source, False, 1000)
+        blocks = line_blocks(parse_lines(source, "text", "text", print), source, False, 1000)
         for text in ("one", "two", "three"):
             os.write(write_end, f"{text}\n".encode())
             assert [line.text for line in next(blocks)] == [text]
@@ -130,7 +130,7 @@ def test_no_line_of_a_pipe_is_lost(size: int):
     blocks: list[list[Line]] = []
     with os.fdopen(read_end, "rb") as source:
         lines = parse_lines(source, "text", "text", print)
-        reader = threading.Thread(target=lambda: blocks.extend(in_blocks(lines, source, False, size)))
+        reader = threading.Thread(target=lambda: blocks.extend(line_blocks(lines, source, False, size)))
         reader.start()
         with os.fdopen(write_end, "wb") as target:
             target.write(b"".join(b"%d\n" % number for number in range(5000)))
@@ -144,5 +144,5 @@ def test_no_line_of_a_pipe_is_lost(size: int):
 def test_a_file_is_read_in_whole_blocks_and_a_person_line_by_line(tmp_path: Path, interactive: bool, sizes: list[int]):
     (tmp_path / "in").write_bytes(b"x\n" * 25)
     with (tmp_path / "in").open("rb") as source:
-        blocks = in_blocks(parse_lines(source, "text", "text", print), source, interactive, 10)
+        blocks = line_blocks(parse_lines(source, "text", "text", print), source, interactive, 10)
         assert [len(block) for block in blocks] == sizes

@@ -64,7 +64,7 @@ class ProgressDisplay:
         self.bar.update(self.task, completed=share or 0.0, total=total, left=left, right=right)
 
     def line_due(self) -> bool:
-        """Return whether SECONDS_BETWEEN_LINES have passed since this was last true."""
+        """Return whether SECONDS_BETWEEN_LINES have passed since the last call that returned True."""
         now = time.monotonic()
         if now - self.last_line <= SECONDS_BETWEEN_LINES:
             return False
@@ -73,6 +73,8 @@ class ProgressDisplay:
 
 
 class _BarWithLines(Progress):
+    """A progress bar with lines of text below it."""
+
     below: Sequence[str] = ()
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -103,19 +105,19 @@ class LineProgress(ProgressDisplay):
             self.prompt()
         seconds = max(time.monotonic() - self.began, 1e-9)
         figures = f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s, "
-        self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {duration(seconds)}")
+        self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {format_duration(seconds)}")
 
     def prompt(self) -> None:
         print(PROMPT, end="", file=sys.stderr, flush=True)
 
 
 def time_left(spent: float, start: float, done: float) -> float:
-    """Return the seconds to the end, where `spent` seconds took the work from the share `start` to the share `done`."""
+    """Return the seconds that are left, if the part from `start` to `done`, both from 0 to 1, took `spent` seconds."""
     return spent * (1 - done) / (done - start) if done > start else math.inf
 
 
-def duration(seconds: float) -> str:
-    """Return '45 s', '3 min 20 s' or '2 h 05 min'; '?' where it is not known."""
+def format_duration(seconds: float) -> str:
+    """Return '45 s', '3 min 20 s' or '2 h 05 min'; '?' for infinity."""
     if not math.isfinite(seconds):
         return "?"
     whole = round(seconds)

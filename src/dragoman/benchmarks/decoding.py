@@ -45,7 +45,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
     """Return a report in Markdown: target tokens per second of each toolkit, a row for each beam and batch."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model = endless(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
+    model = prevent_eos(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
     random = np.random.default_rng(1)
     sources = random.integers(3, VOCABULARY, (sentences, LENGTH - 1)).tolist()
     notes: list[str] = []
@@ -57,7 +57,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
             for batch in (1, 32):
                 few = sources[: max(sentences // (1 if batch > 1 else 16), 1)]
                 groups = [few[start : start + batch] for start in range(0, len(few), batch)]
-                timed = {name: Contender(name, over(decode, groups, beam)) for name, decode in contenders.items()}
+                timed = {name: Contender(name, pass_over(decode, groups, beam)) for name, decode in contenders.items()}
                 time_in_turn(list(timed.values()), rounds)
                 ratios = [f"{timed[OURS].median / timed[name].median:.2f}" for name in others.values()]
                 rows.append([f"beam {beam}, batch {batch}", *map(str, timed.values()), *ratios])
@@ -76,16 +76,19 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
 
 
 @torch.no_grad()
-def endless(model: Transformer) -> Transformer:
-    """Change a model so that it never chooses EOS, and begins with zeros as Marian does."""
+def prevent_eos(model: Transformer) -> Transformer:
+    """Change the weights of a model so that it never chooses EOS; return it. PAD, BOS and EOS get zero vectors."""
     special = [PAD, BOS, EOS]
     model.output.bias[special] = -1e9
     model.source_embedding.weight[special] = 0  # for toolkits without that bias
     return model
 
 
-def over(decode: Decode, groups: list[list[Ids]], beam: int) -> Callable[[], int]:
-    """Return what decodes all groups and counts tokens; it raises DragomanError for an output of another length."""
+def pass_over(decode: Decode, groups: list[list[Ids]], beam: int) -> Callable[[], int]:
+    """Return a function that decodes all groups of sources once and returns the number of output tokens.
+
+    It raises DragomanError where an output has not as many tokens as its source with EOS.
+    """
 
     def run() -> int:
         outputs = [output for group in groups for output in decode(group, beam)]
@@ -101,16 +104,19 @@ def over(decode: Decode, groups: list[list[Ids]], beam: int) -> Callable[[], int
 def open_decoders(
     model: Transformer, threads: int, stack: contextlib.ExitStack, notes: list[str]
 ) -> Iterator[tuple[str, Decode]]:
-    """Yield the decoders that are installed, by name; what is missing is added to `notes`."""
+    """Yield name and decoder of each toolkit that is installed; add a sentence to `notes` for each that is not.
+
+    What the decoders keep open is closed with `stack`.
+    """
     yield OURS, our_decoder(model)
     try:
-        yield HUGGING_FACE, hugging_face(model)
+        yield HUGGING_FACE, hugging_face_decoder(model)
     except ImportError:
         notes.append("Hugging Face is left out: pip install 'dragoman[benchmark]' installs it.")
     try:
         for compute_type, name in CTRANSLATE2.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            yield name, ctranslate2(model, compute_type, threads, folder)
+            yield name, ctranslate2_decoder(model, compute_type, threads, folder)
     except ImportError:
         notes.append("CTranslate2 is left out: pip install 'dragoman[fast]' installs it.")
     for program, name in PROGRAMS.items():
@@ -122,6 +128,7 @@ def open_decoders(
 
 
 def our_decoder(model: Transformer) -> Decode:
+    """Return a decoder that uses our own search."""
     engine = TorchEngine(model)
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
@@ -131,7 +138,7 @@ def our_decoder(model: Transformer) -> Decode:
     return decode
 
 
-def hugging_face(model: Transformer) -> Decode:
+def hugging_face_decoder(model: Transformer) -> Decode:
     """Return a decoder that runs the same weights in Hugging Face's MarianMT."""
     other: Any = MarianMT.of(model).eval().inner
 
@@ -151,7 +158,7 @@ def hugging_face(model: Transformer) -> Decode:
     return decode
 
 
-def ctranslate2(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
+def ctranslate2_decoder(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
     """Return a decoder that runs the same weights in CTranslate2."""
     import ctranslate2 as library
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from dragoman.config.presets import SMALL
-from dragoman.data.batches import plan
-from dragoman.data.corpus import stream
+from dragoman.data.batches import plan_batches
+from dragoman.data.corpus import stream_rows
 from dragoman.data.dataset import Pairs, tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ class MemoryUse:
 
     pairs: int
     tokenise: float  # seconds
-    plan: float
+    plan_batches: float
     file: int  # bytes
     peak: int
     model: int  # bytes of weights, gradients and moments
@@ -64,17 +64,18 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
 
 
 def cells(row: MemoryUse) -> list[str]:
+    """Return the cells of a row, in the order of COLUMNS."""
     sizes = [f"{size / 1e6:,.0f}" for size in (row.file, row.peak, row.model, row.peak - row.model)]
     return [f"{row.pairs:,}", f"{row.tokenise:.1f}", f"{row.pairs / row.tokenise:,.0f}", f"{row.plan:.2f}", *sizes]
 
 
 def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
-    """Write a corpus of `count` pairs, tokenise it and train on it for some steps in a process of its own."""
+    """Tokenise a made-up corpus of `count` pairs, train on it in a process of its own, and return what both took."""
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)
     spec = CorpusSpec((str(train),))
-    tokenizer = Tokenizer.train((text for row in stream(spec) for text in row[1:]), VOCABULARY)
+    tokenizer = Tokenizer.train((text for row in stream_rows(spec) for text in row[1:]), VOCABULARY)
     began = time.perf_counter()
     tokenised, _ = tokenise((spec,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")
     tokenise_seconds = time.perf_counter() - began
@@ -96,18 +97,22 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
 def planning_time(pairs: Pairs) -> float:
     """Return the seconds that it takes to plan the batches of one epoch."""
     began = time.perf_counter()
-    plan(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
+    plan_batches(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
     return time.perf_counter() - began
 
 
 def write_corpus(path: Path, pairs: int, seed: int) -> None:
+    """Write made-up pairs as TSV."""
     with path.open("w", encoding="utf-8") as file:
-        for source, target in sentences(pairs, seed):
+        for source, target in made_up_pairs(pairs, seed):
             file.write(f"{source}\t{target}\n")
 
 
-def sentences(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield pairs, word for word from one made-up language to another; a few words are frequent, as in real text."""
+def made_up_pairs(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield sentences of a made-up language and their word-for-word translations into another.
+
+    A few words are frequent, as in real text.
+    """
     source, target = lexicon(0), lexicon(1)
     random = np.random.default_rng(seed)
     share = 1 / np.arange(10, WORDS + 10)
@@ -121,6 +126,7 @@ def sentences(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def lexicon(seed: int) -> list[str]:
+    """Return the words of a made-up language."""
     random = np.random.default_rng(seed)
     words = random.choice(SYLLABLES, (WORDS, 5))
     return ["".join(word[:length]) for word, length in zip(words, random.integers(1, 6, WORDS), strict=True)]

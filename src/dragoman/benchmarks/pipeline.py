@@ -62,7 +62,7 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
 def measure_row(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
-    """Measure a translator with one search: return the cells of its row, as in COLUMNS."""
+    """Measure a translator with one search; return the cells of its row, in the order of COLUMNS."""
     engine = translator.engine
     assert isinstance(engine, CTranslate2Engine)
     careful, careless = (
@@ -73,14 +73,14 @@ def measure_row(
         for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
     ]
     subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
-    bare = fastest([partial(raw, engine, subwords, search, size) for size in BATCHES])
+    bare = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
     ways: dict[str, Callable[[], Sequence]] = {
         OURS: partial(careful.translate, texts, tags),
         UNGUARDED: partial(careless.translate, texts, tags),
         IDS: partial(careless.search_ids, ids),
         RAW: bare,
     }
-    contenders = {name: Contender(name, counted(way)) for name, way in ways.items()}
+    contenders = {name: Contender(name, count_results(way)) for name, way in ways.items()}
     time_in_turn(list(contenders.values()), rounds)
     ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, UNGUARDED, IDS)]
     twice = sum(translation.retried for translation in careful.translate(texts, tags))
@@ -89,8 +89,10 @@ def measure_row(
     return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
 
 
-def raw(engine: CTranslate2Engine, subwords: list[list[str]], search: SearchConfig, batch: int) -> list[list[str]]:
-    """Return what CTranslate2 finds in its own way; `subwords` include EOS."""
+def search_subwords(
+    engine: CTranslate2Engine, subwords: list[list[str]], search: SearchConfig, batch: int
+) -> list[list[str]]:
+    """Return the best output of CTranslate2 itself for each source, as subwords; sources end with EOS."""
     longest = max(map(len, subwords)) + search.extra_length
     results = engine.translator.translate_batch(
         subwords,
@@ -103,11 +105,13 @@ def raw(engine: CTranslate2Engine, subwords: list[list[str]], search: SearchConf
     return [result.hypotheses[0] for result in results]
 
 
-def counted(work: Callable[[], Sequence]) -> Callable[[], int]:
+def count_results(work: Callable[[], Sequence]) -> Callable[[], int]:
+    """Return a function that does the work and returns how many results it gave."""
     return lambda: len(work())
 
 
-def fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
-    tried = [Contender("", counted(way)) for way in ways]
+def find_fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
+    """Time each way once and return the fastest."""
+    tried = [Contender("", count_results(way)) for way in ways]
     time_in_turn(tried, rounds=1)
     return max(zip(tried, ways, strict=True), key=lambda pair: pair[0].median)[1]

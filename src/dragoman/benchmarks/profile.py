@@ -16,10 +16,11 @@ from dragoman.model.transformer import Transformer
 TRIAL = 3e10  # operations for which a matmul is timed, but from 3 to 50 times
 
 
-def operations(model: Transformer, batch: Batch) -> float:
-    """Return the multiplications and additions in the matmuls of one update on `batch`, real tokens only.
+def operations_per_update(model: Transformer, batch: Batch) -> float:
+    """Return the multiplications and additions in the matmuls of one update on `batch`, padding not counted.
 
-    The backward pass has twice as many as the forward pass. In attention each query meets the keys that it may see.
+    The backward pass has twice as many as the forward pass. Of attention, only the pairs of a query and a key that
+    it may attend to are counted.
     """
     sources, targets = (batch.source != PAD).sum(1).double(), batch.real.sum(1).double()
     per_token, width = cost(model), 4 * model.config.d_model  # scores and weighted values: 2 matmuls of d_model each
@@ -31,9 +32,9 @@ def operations(model: Transformer, batch: Batch) -> float:
 
 
 def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
-    """Return operations per second in the matmuls of a model's layers alone, forward and backward, for so many tokens.
+    """Return the operations per second of a model's matmuls alone, forward and backward, on a batch of `tokens` tokens.
 
-    The fastest of some trials, weighted by how often the model has each shape.
+    Each shape of matrix is timed several times, and its fastest time counts as often as the model has the shape.
     """
     shapes = Counter(tuple(m.weight.shape) for m in model.modules() if isinstance(m, nn.Linear))
     done = seconds = 0.0
@@ -43,11 +44,12 @@ def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
             work = 2 * tokens * wide * deep
             trials = min(max(3, int(TRIAL / work)), 50)
             done += count * work
-            seconds += count * min(seconds_of(torch.mm, one, other) for _ in range(trials))
+            seconds += count * min(time_once(torch.mm, one, other) for _ in range(trials))
     return done / seconds
 
 
-def seconds_of(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+def time_once(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+    """Return the seconds that one call takes."""
     began = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - began
@@ -67,7 +69,7 @@ OTHER = "other"
 
 
 def time_shares(step: Callable[[], object]) -> dict[str, float]:
-    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS takes, and all else."""
+    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS and everything else takes."""
     step()
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         step()

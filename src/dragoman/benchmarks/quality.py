@@ -13,7 +13,7 @@ from rich.console import Console
 from dragoman.benchmarks.peers.pytorch import MarianMT, padded_step
 from dragoman.benchmarks.training import MAX_TOKENS, PRECISIONS, group_by_length
 from dragoman.config import PresetName, RunConfig, TransformerConfig, read_toml
-from dragoman.config.presets import LSTM, run_of
+from dragoman.config.presets import LSTM, preset_run
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.tokenizer import PAD, Tokenizer
@@ -35,7 +35,7 @@ def benchmark(
 ) -> str:
     """Return a table in Markdown. Raise DragomanError for a missing file, UsageError for a model without attention."""
     settings = read_toml(Path(recipe)) if recipe else {}
-    ours = run_of(settings.get("preset", preset), settings, recipe)
+    ours = preset_run(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
         raise UsageError(f"{recipe or preset} must be a Transformer, because the others are compared with it")
     torch.set_num_threads(threads)
@@ -52,7 +52,7 @@ def benchmark(
         rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
         tokenizers.append(translator.tokenizer)
     try:
-        steps, tokens, translations = marianmt(ours.model, tokenizers[0], pairs, sources, minutes)
+        steps, tokens, translations = train_marianmt(ours.model, tokenizers[0], pairs, sources, minutes)
         rows.append(("HF MarianMT, same shape", steps, tokens, evaluate(translations, references)))
     except ImportError:
         notes.append("HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it.")
@@ -76,18 +76,18 @@ def benchmark(
 
 
 def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
-    """Return steps, target tokens, and the translator of the best checkpoint."""
+    """Train a model; return its steps and target tokens, and a translator with its best checkpoint."""
     with Journal(Path(run.out), Console(stderr=True)) as journal:
         progress = train_run(run, journal)
     return progress.step, progress.target_tokens, Translator.load(Path(run.out) / "best")
 
 
-def marianmt(
+def train_marianmt(
     config: TransformerConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], sources: Sequence[str], minutes: float
 ) -> tuple[int, int, list[str]]:
-    """Return steps, target tokens and translations of MarianMT, trained as is common for it, on the same subwords.
+    """Train MarianMT as is common for it, on the same subwords; return its steps, target tokens and translations.
 
-    Batches grouped by length, AdamW, inverse square root schedule, label smoothing. Raise ImportError where the
+    Batches are grouped by length; AdamW, inverse square root schedule, label smoothing. Raise ImportError where the
     transformers library is not installed.
     """
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)

@@ -16,10 +16,10 @@ import torch
 
 from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainingTask, train_in_turns
-from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations, time_shares
+from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations_per_update, time_shares
 from dragoman.config import TrainingConfig, TransformerConfig
 from dragoman.config.presets import BASE, SMALL, TINY
-from dragoman.data.batches import Batch, Ids, plan
+from dragoman.data.batches import Batch, Ids, plan_batches
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
@@ -60,7 +60,7 @@ SHAPES = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class ShapeResult:
     """Hold what was measured of one shape in one precision."""
 
     contenders: dict[str, Contender]  # by column
@@ -73,7 +73,7 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     notes: list[str] = []
-    rows: dict[tuple[str, str], Measured] = {}
+    rows: dict[tuple[str, str], ShapeResult] = {}
     for shape in shapes:
         work = TimedBatches(SHAPES[shape], corpus)
         for precision in PRECISIONS:
@@ -102,7 +102,7 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             markdown_table(
                 ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
                 [
-                    [*key, f"{row.matmuls[0] / 1e9:,.0f}", f"{row.matmuls[1] / 1e9:,.0f}", percent(share(row))]
+                    [*key, f"{row.matmuls[0] / 1e9:,.0f}", f"{row.matmuls[1] / 1e9:,.0f}", percent(matmul_share(row))]
                     for key, row in rows.items()
                 ],
             ),
@@ -118,9 +118,9 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
 
 
 def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
-    """Return the cells of a row: rates, and our rate divided by that of the fastest peer, on shared and on own batches.
+    """Return the rate of each column, then two ratios of our rate to the fastest peer's: on equal batches, on own ones.
 
-    MarianMT and torch.nn.Transformer have no batches of their own; those that all share are grouped by length.
+    MarianMT and torch.nn.Transformer train on the same batches as we do, grouped by length; programs make their own.
     """
     cells = [str(row[name]) if name in row else "–" for name in columns]
     same = [row[NAMES[peer]].median for peer in TORCH_STEPS if NAMES[peer] in row]
@@ -130,7 +130,8 @@ def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
     return cells
 
 
-def share(row: Measured) -> float:
+def matmul_share(row: ShapeResult) -> float:
+    """Return the rate of the matmuls in training as a share of their rate alone."""
     return row.matmuls[0] / row.matmuls[1]
 
 
@@ -145,21 +146,22 @@ class TimedBatches:
         self.shape = shape
         self.sources, self.targets = read_ids(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
         lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
-        planned = plan(lengths, BATCH_TOKENS, seed=1, epoch=0)
+        planned = plan_batches(lengths, BATCH_TOKENS, seed=1, epoch=0)
         self.shared = self.choose(group_by_length(lengths))
         self.planned = [self.batch(group) for group in self.choose([planned[n] for n in range(len(planned))])]
 
     def choose(self, groups: list[np.ndarray]) -> list[np.ndarray]:
-        """Return as many groups as are timed, evenly spread over the lengths."""
+        """Return the groups to time, evenly spread over the lengths."""
         groups = sorted(groups, key=lambda group: np.mean([len(self.targets[i]) for i in group]))
         count = self.shape.batches
         return [groups[int((n + 0.5) * len(groups) / count)] for n in range(count)]
 
     def batch(self, group: np.ndarray) -> Batch:
+        """Return the pairs with these indices as a batch."""
         return Batch.of([self.sources[i] for i in group], [self.targets[i] for i in group])
 
     def task(self, threads: int, precision: str) -> TrainingTask:
-        """Return the sentences of the batches that all share, for programs that make their own."""
+        """Return the sentences of the shared batches as a task for programs that make batches of their own."""
         order = np.concatenate(self.shared)
         sources, targets = [self.sources[i] for i in order], [self.targets[i] for i in order]
         shape, bfloat16 = self.shape, precision == "bfloat16"
@@ -167,6 +169,7 @@ class TimedBatches:
 
 
 def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
+    """Return sources and targets of a corpus as ids, without pairs of more than MAX_TOKENS tokens."""
     pairs = read_corpus([corpus]).pairs
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=vocabulary)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
@@ -175,7 +178,10 @@ def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def random_pairs(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
-    """Return random pairs with lengths like those of news and books: log-normal, the target's around the source's."""
+    """Return random sources and targets as ids, with lengths like those of news and books.
+
+    Lengths are log-normal, those of targets around those of their sources.
+    """
     random = np.random.default_rng(1)
     source = random.lognormal(np.log(25), 0.5, RANDOM_PAIRS)
     lengths = (
@@ -186,9 +192,9 @@ def random_pairs(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def group_by_length(lengths: np.ndarray) -> list[np.ndarray]:
-    """Return groups of pairs of similar length, of at most BATCH_TOKENS target tokens, padding included.
+    """Group pairs of similar length; return their indices.
 
-    lengths (n, 2): tokens of each source and target.
+    A group has at most BATCH_TOKENS target tokens, padding included. lengths (n, 2): tokens of each source and target.
     """
     order = np.argsort(lengths.max(axis=1), kind="stable")
     groups, start, width = [], 0, 0
@@ -202,12 +208,15 @@ def group_by_length(lengths: np.ndarray) -> list[np.ndarray]:
 
 def measure(
     work: TimedBatches, precision: str, threads: int, rounds: int, peers: Sequence[str], notes: list[str]
-) -> Measured:
-    """Time all contenders in one precision; remarks about them are added to `notes`."""
+) -> ShapeResult:
+    """Time all contenders in one precision. Add to `notes` which attention is used and what is not installed."""
     shape, dtype = work.shape, PRECISIONS[precision]
     model, step = our_step(shape, precision)
     same = [work.batch(group) for group in work.shared]
-    row = {OURS: Contender(OURS, over(step, same)), OURS_PLANNED: Contender(OURS_PLANNED, over(step, work.planned))}
+    row = {
+        OURS: Contender(OURS, pass_over(step, same)),
+        OURS_PLANNED: Contender(OURS_PLANNED, pass_over(step, work.planned)),
+    }
     with contextlib.ExitStack() as stack:
         for peer in peers:
             name = NAMES[peer]
@@ -217,7 +226,7 @@ def measure(
                     kind, fastest = fastest_step(ways, work.batch(work.shared[len(same) // 2][::4]))
                     del ways  # one model is enough from here on
                     notes.append(f"{name}, d_model {shape.model.d_model}, {precision}: attention '{kind}'.")
-                    row[name] = Contender(name, over(fastest, same))
+                    row[name] = Contender(name, pass_over(fastest, same))
                 elif precision == "float32" or PROGRAMS[peer].bfloat16:
                     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                     run = stack.enter_context(train_in_turns(peer, work.task(threads, precision), folder))
@@ -227,10 +236,12 @@ def measure(
             except DragomanError as error:
                 notes.append(f"{name} is left out: {error}.")
         time_in_turn(list(row.values()), rounds)
-    done = sum(operations(model, batch) for batch in work.planned) / sum(batch.tokens for batch in work.planned)
+    done = sum(operations_per_update(model, batch) for batch in work.planned) / sum(
+        batch.tokens for batch in work.planned
+    )
     machines = matmul_rate(model, same[0].tokens, dtype)
-    parts = time_shares(over(step, work.planned[len(work.planned) // 2 :][:1]))
-    return Measured(row, (done * row[OURS_PLANNED].median, machines), parts)
+    parts = time_shares(pass_over(step, work.planned[len(work.planned) // 2 :][:1]))
+    return ShapeResult(row, (done * row[OURS_PLANNED].median, machines), parts)
 
 
 def our_step(shape: Shape, precision: str) -> tuple[Transformer, Step]:
@@ -246,13 +257,14 @@ def our_step(shape: Shape, precision: str) -> tuple[Transformer, Step]:
     return model, step
 
 
-def over(step: Step, batches: list[Batch]) -> Callable[[], int]:
-    """Return what trains on the batches once and returns their target tokens."""
+def pass_over(step: Step, batches: list[Batch]) -> Callable[[], int]:
+    """Return a function that trains on the batches once and returns the number of their target tokens."""
     return lambda: sum(step(batch) for batch in batches)
 
 
 def fastest_step(steps: dict[str, Step], batch: Batch) -> tuple[str, Step]:
-    tried = [Contender(name, over(step, [batch])) for name, step in steps.items()]
+    """Run each step once on the batch; return name and step of the fastest."""
+    tried = [Contender(name, pass_over(step, [batch])) for name, step in steps.items()]
     time_in_turn(tried, rounds=1)
     name = max(tried, key=lambda contender: contender.median).name
     return name, steps[name]

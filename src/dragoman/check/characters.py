@@ -31,7 +31,7 @@ class Alphabet:
         self.names = [""]  # of the scripts
 
     def kinds_of(self, codes: np.ndarray) -> np.ndarray:
-        """Return the kinds of code points; afterwards `scripts` has them too."""
+        """Return the kinds of code points (c,), as indices of KINDS. Afterwards `scripts` covers them as well."""
         kinds = self.kinds[codes]
         if not kinds.all():
             for code in np.unique(codes[kinds == FIRST_SEEN]):
@@ -41,6 +41,7 @@ class Alphabet:
         return kinds
 
     def script_number(self, script: str) -> int:
+        """Return the index of a script in `names`, where a new one is added; 0 for no letter."""
         if script not in self.names and len(self.names) < 256:  # Unicode has about 170
             self.names.append(script)
         return self.names.index(script) if script in self.names else 0

@@ -15,7 +15,7 @@ CHECKED = 20_000  # characters of a text; the rest of a longer one is not checke
 
 
 class TextColumn:
-    """Hold the source texts or the target texts of a block."""
+    """The source texts or the target texts of a block, and arrays with a value per text or per character."""
 
     def __init__(self, texts: list[str]):
         self.texts = texts
@@ -37,8 +37,8 @@ class TextColumn:
         hit[np.searchsorted(self.starts, positions, side="right") - 1] = True
         return hit
 
-    def total(self, values: np.ndarray) -> np.ndarray:
-        """Return (n, ...): the sums of values (c, ...) over the characters of each text."""
+    def sum_by_text(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum of values (c, ...) over the characters of each text: (n, ...)."""
         return np.add.reduceat(values, self.starts, axis=0)
 
     def trigrams(self, buckets: int) -> np.ndarray:
@@ -52,7 +52,7 @@ class TextColumn:
 
 
 class RowBlock:
-    """Hold some rows of one corpus, in their order."""
+    """Some consecutive rows of one corpus."""
 
     def __init__(self, rows: list[Row]):
         self.numbers, sources, targets = (list(column) for column in zip(*rows, strict=True))

@@ -25,7 +25,7 @@ CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" a
 
 
 def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) -> CheckReport:
-    """Return what is wrong with the corpora. Pairs of "train" that no rule drops are written to `clean` as TSV."""
+    """Return what is wrong with the corpora. Write the pairs of "train" that no rule drops to `clean` as TSV."""
     profiles = {spec.tag: Profile() for spec in sets["train"]}  # corpora with the same tag are of one kind
     hashes = {
         name: [hash_rows(spec, profiles[spec.tag] if name == "train" else None, len(sets) > 1) for spec in specs]
@@ -60,7 +60,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
 
 @dataclass
 class RowHashes:
-    """Hold what the first reading of a corpus keeps of each of its n rows: 25 bytes."""
+    """What the first reading of a corpus keeps of each of its n rows: 25 bytes."""
 
     pairs: np.ndarray  # (n,) of both sides
     sources: np.ndarray  # (n,)
@@ -69,7 +69,10 @@ class RowHashes:
 
 
 def hash_rows(spec: CorpusSpec, profile: Profile | None, compare: bool) -> RowHashes:
-    """Read a corpus for the first time: let the profile learn, and return the hashes of each row."""
+    """Read a corpus for the first time: let the profile learn from it, if one is given, and return its hashes.
+
+    The keys, by which sets are compared, are computed only with `compare`.
+    """
     blocks: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]
     try:
         for block in row_blocks(read_rows(spec, lambda problem: None)):
@@ -93,15 +96,15 @@ def letters_hash(text: str) -> int:
 def find_repeats(hashes: list[RowHashes], later: list[np.ndarray]) -> list[list[Hits]]:
     """Return, for each corpus of a set, the hits of the rules 'duplicate', 'several-targets' and 'overlap'.
 
-    A duplicate pair, or a source with a second target, is compared with all rows further up in the set; an overlap,
-    with `later`, the keys of the rows of each set that comes after this one.
+    A pair is a duplicate, or its source has several targets, if a row above it in the set has the same pair or source.
+    It overlaps if its key is in `later`, the keys of the sets that come after this one.
     """
     if not hashes:
         return []
     has_text = np.concatenate([rows.has_text for rows in hashes])
     keys = np.concatenate([rows.keys for rows in hashes])
-    duplicate = is_further_up(np.concatenate([rows.pairs for rows in hashes]), has_text)
-    several = is_further_up(np.concatenate([rows.sources for rows in hashes]), has_text & ~duplicate)
+    duplicate = repeat_a_row_above(np.concatenate([rows.pairs for rows in hashes]), has_text)
+    several = repeat_a_row_above(np.concatenate([rows.sources for rows in hashes]), has_text & ~duplicate)
     overlap = np.isin(keys, np.concatenate(later)) & (keys != 0) if later else np.zeros(len(keys), bool)
     ends = np.cumsum([len(rows.pairs) for rows in hashes])[:-1]
     by_rule = {"duplicate": duplicate, "several-targets": several, "overlap": overlap}
@@ -109,8 +112,8 @@ def find_repeats(hashes: list[RowHashes], later: list[np.ndarray]) -> list[list[
     return [list(of_corpus) for of_corpus in zip(*splits, strict=True)]
 
 
-def is_further_up(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return (n,) which of the rows `among` all have a value that a row above them has."""
+def repeat_a_row_above(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Return (n,), bool: which rows have the value of a row above. Only the rows with True in `among` count."""
     rows = np.flatnonzero(among)
     order = np.argsort(values[rows], kind="stable")
     ordered = values[rows][order]
@@ -120,7 +123,7 @@ def is_further_up(values: np.ndarray, among: np.ndarray) -> np.ndarray:
 
 
 def add_problems_to(report: CheckReport) -> OnProblem:
-    """Return a callback for readers that adds every problem to the report and stops at none."""
+    """Return a callback for `read_rows` that adds each problem to the report and raises nothing."""
 
     def add(problem: Problem) -> None:
         rule = "byte-order-mark-first" if problem.kind == "byte-order-mark" else problem.kind
@@ -130,7 +133,7 @@ def add_problems_to(report: CheckReport) -> OnProblem:
 
 
 def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[Hits]) -> np.ndarray:
-    """Add the hits of a block to the report. Return (n,) which rows they drop."""
+    """Add the hits of a block to the report. Return (n,), bool: the rows with an error or a warning."""
     drop = np.zeros(len(block), bool)
     for rule in {hit.rule: None for hit in hits if hit.rows.any()}:
         same = [hit for hit in hits if hit.rule == rule]
@@ -147,7 +150,7 @@ def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[
 
 
 def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
-    """Write the rows that are kept to `clean` as TSV."""
+    """Write the rows with True in `keep` (n,) to `clean` as TSV."""
     sources, targets = (column.texts for column in block.columns)
     for row in np.flatnonzero(keep):
         # Only texts of other formats can have a tab.
@@ -155,11 +158,11 @@ def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
 
 
 def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[CheckReport, int]:
-    """Return the report, and how many pairs were written to `out`, in which another check finds nothing to drop.
+    """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
 
-    What is usual changes a little when the worst is gone, so the result is checked and cleaned until it stays the same.
-    Nothing is written where a corpus cannot be read to its end or has files of unequal length, because then nobody
-    knows which of its pairs belong together; nor where no pair is left.
+    What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
+    there is nothing left to drop. Nothing is written where no pair is left, nor where a corpus cannot be read to its
+    end or has files of unequal length, because then lines may be paired wrongly.
     """
     drafts = [draft_of(out, str(n)) for n in range(2)]
     try:
@@ -179,6 +182,6 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
 
 
 def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits) -> CheckReport:
-    """Check the corpora and write the clean pairs to `draft`."""
+    """Check the corpora as `check` does, and write the clean pairs to the file `draft`."""
     with draft.open("w", encoding="utf-8", newline="") as clean:
         return check(sets, limits, clean)

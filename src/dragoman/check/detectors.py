@@ -33,7 +33,7 @@ SLIPPED = 0.3  # the correlation of lengths is higher by this one row further
 
 @dataclass(frozen=True)
 class CheckLimits:
-    """Say how far a pair may be from what is usual."""
+    """How far a pair may be from what is usual."""
 
     ratio: float = 3.0
     "how many times as long as usual one side may be for the other"
@@ -48,38 +48,46 @@ class CheckLimits:
 
 
 class Hits(NamedTuple):
-    """Mark the rows (n,) that one rule applies to; `side` says which side, None for the pair."""
+    """The rows that one rule applies to, as a mask (n,), and the side that is wrong: None for the whole pair."""
 
     rule: str
     rows: np.ndarray
     side: int | None = None
 
     def within(self, rows: slice) -> "Hits":
-        """Return the part of a corpus that is one block."""
+        """Return the hits of one block, from the hits of a whole corpus."""
         return self._replace(rows=self.rows[rows])
 
 
 def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield the hits of all rules that need no more than one block. A pair with an empty side breaks only that rule."""
+    """Yield the hits of all rules that look at one block alone.
+
+    A pair with an empty side is a hit of the rule 'empty' and of no rule about text.
+    """
     yield Hits("empty", ~block.has_text)
     for number, column in enumerate(block.columns):
-        for hits in (*characters(column, profile), *forms(column)):
+        for hits in (*character_hits(column, profile), *form_hits(column)):
             yield hits._replace(rows=hits.rows & block.has_text, side=number)
         yield Hits("over-long", column.lengths > limits.length, number)
-    for hits in (*copies(block), *lengths(block, profile, limits), *languages(block, profile), placeholders(block)):
+    for hits in (
+        *copy_hits(block),
+        *length_hits(block, profile, limits),
+        *language_hits(block, profile),
+        placeholder_hits(block),
+    ):
         yield hits._replace(rows=hits.rows & block.has_text)
 
 
-def characters(column: TextColumn, profile: Profile) -> Iterator[Hits]:
-    """Yield the rows with characters that text should not have, a rule for each kind."""
+def character_hits(column: TextColumn, profile: Profile) -> Iterator[Hits]:
+    """Yield hits of the rules for characters that text should not have, one rule per kind of character."""
     kinds = profile.alphabet.kinds_of(column.codes)
     for kind in np.flatnonzero(np.bincount(kinds, minlength=len(KINDS))):
         if kind > KIND["plain"]:
             yield Hits(KINDS[kind], column.rows_at(np.flatnonzero(kinds == kind)))
 
 
-def forms(column: TextColumn) -> Iterator[Hits]:
-    """Yield the rows with text that is not in NFC, has outer space, or looks like markup."""
+def form_hits(column: TextColumn) -> Iterator[Hits]:
+    """Yield hits of the rules 'not-nfc', 'outer-space' and 'markup'."""
     texts = column.texts
     if not unicodedata.is_normalized("NFC", column.joined):
         yield Hits("not-nfc", np.array([not unicodedata.is_normalized("NFC", text) for text in texts]))
@@ -89,8 +97,8 @@ def forms(column: TextColumn) -> Iterator[Hits]:
         yield Hits("markup", column.rows_at(np.array(starts, int)))
 
 
-def copies(block: RowBlock) -> Iterator[Hits]:
-    """Yield the rows whose target is a copy of the source, long and short ones as separate rules."""
+def copy_hits(block: RowBlock) -> Iterator[Hits]:
+    """Yield hits of the rules 'copy' and 'short-copy': the target is the same text as the source."""
     sources, targets = (column.texts for column in block.columns)
     same = np.flatnonzero(block.columns[SOURCE].hashes == block.columns[TARGET].hashes)
     long, short = np.zeros((2, len(block)), bool)
@@ -103,12 +111,13 @@ def copies(block: RowBlock) -> Iterator[Hits]:
     yield Hits("short-copy", short)
 
 
-def lengths(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield the rows whose length ratio is unusual for the corpus, and the windows that seem to have slipped.
+def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
+    """Yield hits of the rules 'length-ratio' and 'slipped'.
 
-    A window of rows has slipped where its lengths correlate better with one side moved by a row.
+    A window of rows seems to have slipped if the lengths of its two sides correlate better when one side is moved by a
+    row.
     """
-    beyond = np.abs(log_ratios(block) - profile.usual_ratio())
+    beyond = np.abs(log_ratios(block) - profile.usual_log_ratio())
     yield Hits("length-ratio", beyond > np.log(limits.ratio))
     slipped = np.zeros(len(block), bool)
     source, target = (np.log(column.lengths + 1.0) for column in block.columns)
@@ -120,14 +129,17 @@ def lengths(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Pearson's correlation of two arrays; 0 where one is constant."""
     a, b = a - a.mean(), b - b.mean()
     size = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / size) if size > 1e-9 else 0.0
 
 
-def languages(block: RowBlock, profile: Profile) -> Iterator[Hits]:
-    """Yield the rows whose sides are swapped, in one language, or in a script that is rare in the corpus."""
-    (source, source_each), (target, target_each) = (profile.fits(column, n) for n, column in enumerate(block.columns))
+def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
+    """Yield hits of the rules 'swapped', 'one-language' and 'script': a side is in the wrong language or script."""
+    (source, source_each), (target, target_each) = (
+        profile.side_evidence(column, n) for n, column in enumerate(block.columns)
+    )
     doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER)
     swapped = doubted & (source < SWAPPED) & (target < SWAPPED)
     yield Hits("swapped", swapped)
@@ -146,8 +158,8 @@ def languages(block: RowBlock, profile: Profile) -> Iterator[Hits]:
         yield Hits("script", rare & ~swapped & ~doubtful[number], number)
 
 
-def placeholders(block: RowBlock) -> Hits:
-    """Return the rows whose two sides have different placeholders."""
+def placeholder_hits(block: RowBlock) -> Hits:
+    """Return the hits of the rule 'placeholders': the two sides have different ones."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
         if any("%" in text or "{" in text for text in texts):

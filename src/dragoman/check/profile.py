@@ -13,7 +13,7 @@ LINE_FEED = 10
 
 
 class Profile:
-    """Hold what is usual in the corpora of one tag."""
+    """What is usual in the corpora of one tag: character trigrams, scripts and length ratios."""
 
     def __init__(self) -> None:
         self.alphabet = Alphabet()
@@ -23,7 +23,7 @@ class Profile:
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
 
     def learn(self, block: RowBlock) -> None:
-        """Count the characters and lengths of some rows."""
+        """Count the trigrams, scripts and length ratios of a block."""
         for number, column in enumerate(block.columns):
             self.alphabet.kinds_of(column.codes)
             self.trigrams[number] += np.bincount(column.trigrams(BUCKETS)[column.codes != LINE_FEED], minlength=BUCKETS)
@@ -33,28 +33,29 @@ class Profile:
         self.ratios += np.histogram(ratios.clip(-WIDEST, WIDEST), BINS, (-WIDEST, WIDEST))[0]
         self.evidence = None
 
-    def usual_ratio(self) -> float:
-        """Return the median of log (target length / source length)."""
+    def usual_log_ratio(self) -> float:
+        """Return the median of `log_ratios` over all rows."""
         if not self.ratios.any():
             return 0.0
         middle = np.searchsorted(self.ratios.cumsum(), self.ratios.sum() / 2)
         return (middle + 0.5) / BINS * 2 * WIDEST - WIDEST
 
     def main_script(self, column: TextColumn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return for each text (n,): the script of most of its letters, their share, and the number of letters."""
+        """Return (n,) of each text: the script of most of its letters, the share of these, the number of letters."""
         scripts = self.alphabet.scripts[column.codes]
         present = np.flatnonzero(np.bincount(scripts, minlength=256)[1:]) + 1
         if not len(present):
             nothing = np.zeros(len(column.texts))
             return nothing.astype(int), nothing, nothing
-        counts = np.stack([column.total((scripts == script).astype(np.int32)) for script in present], axis=1)
+        counts = np.stack([column.sum_by_text((scripts == script).astype(np.int32)) for script in present], axis=1)
         letters = counts.sum(axis=1)
         return present[counts.argmax(axis=1)], counts.max(axis=1) / np.maximum(letters, 1), letters
 
-    def fits(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each text (n,) how much likelier it is on its side than on the other, in nats, and per character.
+    def side_evidence(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return how strongly the trigrams of each text speak for its side `number`: (n,) in nats, and per character.
 
-        A text is no evidence for itself: its trigrams are counted once less on its own side.
+        It is the log-likelihood ratio of this side against the other.
+        A text is no evidence for itself: on its own side, each of its trigrams counts once less.
         """
         if self.evidence is None:
             logs = [np.log(self.trigrams + 0.5), np.log(np.maximum(self.trigrams - 1, 0) + 0.5)]
@@ -66,11 +67,11 @@ class Profile:
             )
         values = self.evidence[number][column.trigrams(BUCKETS)]
         values[column.codes == LINE_FEED] = 0
-        total = column.total(values)
+        total = column.sum_by_text(values)
         return total, total / np.maximum(column.lengths, 1)
 
 
 def log_ratios(block: RowBlock) -> np.ndarray:
-    """Return (n,) log (target length / source length)."""
+    """Return log (target length / source length) of each row, (n,); SHORT characters are added to each length."""
     source, target = (np.log(column.lengths + SHORT) for column in block.columns)
     return target - source

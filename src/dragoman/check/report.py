@@ -36,15 +36,15 @@ class CheckReport:
     findings: dict[str, Occurrences] = field(default_factory=dict)
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
-        """Count occurrences of a rule: as many as `count` says, or as there are locations."""
+        """Add occurrences of a rule: `count` of them, by default one for each location."""
         finding = self.findings.setdefault(rule, Occurrences(example=example))
         finding.count += count or len(locations)
         finding.locations += locations[: MAX_LOCATIONS - len(finding.locations)]
 
     def count(self, level: str) -> int:
-        """Return how many errors, warnings or notes there are."""
+        """Return the number of occurrences of all rules of a level: error, warning or note."""
         return sum(finding.count for rule, finding in self.findings.items() if RULES[rule].level == level)
 
     def kept(self, name: str = "train") -> int:
-        """Return how many pairs of a set no rule drops."""
+        """Return the number of pairs of a set that no rule drops."""
         return sum(corpus.kept for corpus in self.corpora if corpus.set == name)

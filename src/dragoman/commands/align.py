@@ -57,21 +57,21 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     options = parse(Options, "align", arguments)
-    refuse_contradictions(options)
+    check_options(options)
     from dragoman.alignment.heads import alignment_weights
     from dragoman.alignment.words import by_word, subwords, words
-    from dragoman.data.corpus import LeftOut, stream
+    from dragoman.data.corpus import LeftOut, stream_rows
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import max_positions
     from dragoman.model_folder import read_model
 
     corpora = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
-    head = chosen_head(options, model, tokenizer, corpora)
+    head = choose_head(options, model, tokenizer, corpora)
     max_length, split = max_positions(model), subwords if options.subwords else words
     for corpus in corpora:
         left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
-        rows = stream(corpus, left_out)
+        rows = stream_rows(corpus, left_out)
         while block := list(islice(rows, BLOCK)):
             sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
             targets = tokenizer.encode_all([row.target for row in block])
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
             print(note, file=sys.stderr)
 
 
-def refuse_contradictions(options: Options) -> None:
+def check_options(options: Options) -> None:
     """Raise UsageError for missing pairs, and for flags that do not go together."""
     if not options.pairs:
         raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
@@ -102,10 +102,13 @@ def refuse_contradictions(options: Options) -> None:
         raise UsageError("--measure finds the layer and head: give it or --layer and --head, not both")
 
 
-def chosen_head(
+def choose_head(
     options: Options, model: "Loaded", tokenizer: "Tokenizer", corpora: "tuple[CorpusSpec, ...]"
 ) -> "AlignmentHead":
-    """Return the head to align with. One that was measured now, or never, is reported on stderr."""
+    """Return the head to align with: measured now, chosen by flags, or measured by training.
+
+    Print it on standard error where it was measured now, and where there is no measurement to choose it by.
+    """
     from dragoman.alignment.heads import AlignmentHead, measure_heads, unmeasured_head
 
     if options.measure:
@@ -123,8 +126,8 @@ def chosen_head(
 def pairs_to_measure(
     corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer"
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the ids of the first pairs of each corpus."""
-    from dragoman.data.corpus import stream
+    """Return sources and targets of the first pairs of each corpus, as ids."""
+    from dragoman.data.corpus import stream_rows
 
     sources: list[list[int]] = []
     targets: list[list[int]] = []
@@ -132,7 +135,7 @@ def pairs_to_measure(
         for file in corpus.files:
             if Path(file).exists() and not Path(file).is_file():
                 raise UsageError(f"{file}: with --measure it is read twice, so it must be a regular file")
-        rows = list(islice(stream(corpus), MEASURED))
+        rows = list(islice(stream_rows(corpus), MEASURED))
         tag = tokenizer.tag_ids(corpus.tag)
         sources += [tag + ids for ids in tokenizer.encode_all([row.source for row in rows])]
         targets += tokenizer.encode_all([row.target for row in rows])

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     clean = options.write_clean
     written = None
     if clean:
-        refuse_output(clean, files, sets["train"])
+        check_output(clean, files, sets["train"])
         report, written = check_and_clean(sets, limits, clean)
     else:
         report = check(sets, limits)
@@ -77,10 +77,10 @@ def main(arguments: list[str]) -> None:
     errors, warnings = report.count("error"), report.count("warning")
     if errors or warnings:
         sys.stdout.flush()
-        raise DragomanError(f"found {count_of(errors, 'error')} and {count_of(warnings, 'warning')}")
+        raise DragomanError(f"found {with_plural(errors, 'error')} and {with_plural(warnings, 'warning')}")
 
 
-def refuse_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
+def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
     """Raise UsageError where the clean pairs cannot be written to `out`."""
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
@@ -164,7 +164,8 @@ def name_locations(finding: "Occurrences") -> str:
     return ", ".join(names + ["..."] * (finding.count > len(finding.locations)))
 
 
-def count_of(count: int, what: str) -> str:
+def with_plural(count: int, what: str) -> str:
+    """Return '1 error', '2 errors'."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dragoman.commands import Search, check_compute, parse
-from dragoman.commands.train import flag
+from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
 from dragoman.errors import UsageError
@@ -104,12 +104,12 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(threads)
     teacher = find_model(Path(options.teacher))
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
-    jobs = [job_of(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
+    jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
     make = synthesise_on_ray if options.ray else partial(synthesise, shard=shard, device=device)
     records = [make(job, progress=progress) for job in jobs]
     if options.shard or not all(records):
         return
-    run = run_of(options, jobs, corpora)
+    run = student_run(options, jobs, corpora)
     is_new = not any((out / "checkpoints").glob("step-*"))
     if is_new and (warning := prepare_student(run, teacher)):
         progress.log(warning)
@@ -123,12 +123,12 @@ def main(arguments: list[str]) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """Return what the flags start from: the teacher's model made fast, and the training of the preset."""
-    name = flag(arguments, "--preset") or "small"
+    """Return the options before flags change them: a faster form of the teacher's model, and the preset's training."""
+    name = flag_value(arguments, "--preset") or "small"
     if name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     start = Options(preset=name, training=PRESETS[name].training)
-    if teacher := flag(arguments, "--teacher"):
+    if teacher := flag_value(arguments, "--teacher"):
         from dragoman.model_folder import read_model
 
         config = read_model(Path(teacher))[0].config
@@ -140,7 +140,7 @@ def defaults(arguments: list[str]) -> Options:
     return replace(start, model=model)
 
 
-def job_of(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":
+def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":
     """Return the job that translates one corpus."""
     from dragoman.synthesis.job import Job
 
@@ -157,7 +157,7 @@ def job_of(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> 
     )
 
 
-def run_of(options: Options, jobs: list["Job"], specs: tuple["CorpusSpec", ...]) -> RunConfig:
+def student_run(options: Options, jobs: list["Job"], specs: tuple["CorpusSpec", ...]) -> RunConfig:
     """Return the training of the student: on the teacher's translations, and on the original pairs if wanted."""
     corpora = [replace(spec, files=(str(job.out),), columns=None) for job, spec in zip(jobs, specs, strict=True)]
     if options.originals:

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.evaluation.significance import MAX_RESAMPLED
     from dragoman.translation.translator import Translator
 
-    refuse_outputs(options)
+    check_outputs(options)
     corpus = read_corpus(options.test)
     for note in corpus.notes():
         print(note, file=sys.stderr)
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> None:
     print(json.dumps(record, ensure_ascii=False) if options.json else "\n".join(text))
 
 
-def refuse_outputs(options: Options) -> None:
+def check_outputs(options: Options) -> None:
     """Raise UsageError where a file cannot be written, or is one that is read."""
     from dragoman.data.spec import parse_corpora
 

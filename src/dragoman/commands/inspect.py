@@ -72,7 +72,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
-    check(options, out)
+    check_options(options, out)
     from dragoman.files import replace_file
     from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.inspection import inspect
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> None:
     name = Path(options.model).absolute().name
     if options.sample:
         assert out
-        save(sampled_heads(translator, options.sample, options.kind, name), out)
+        save(head_table_of_pairs(translator, options.sample, options.kind, name), out)
         print(out)
         return
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
@@ -114,8 +114,10 @@ def main(arguments: list[str]) -> None:
         print(file, file=sys.stderr if options.json else sys.stdout)
 
 
-def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "AttentionKind", name: str) -> "Figure":
-    """Return the table of head statistics over the first pairs of a sample that are short enough for the model."""
+def head_table_of_pairs(
+    translator: "Translator", sample: tuple[str, ...], kind: "AttentionKind", name: str
+) -> "Figure":
+    """Return the table of head statistics over the first SAMPLED pairs that are short enough for the model."""
     from dragoman import __version__
     from dragoman.data.corpus import read_corpus
     from dragoman.decoding.forced import max_positions
@@ -137,7 +139,7 @@ def sampled_heads(translator: "Translator", sample: tuple[str, ...], kind: "Atte
     return head_table(inspections, kind, f"model {name}; pairs of {' '.join(sample)}; dragoman {__version__}")
 
 
-def check(options: Options, out: Path | None) -> None:
+def check_options(options: Options, out: Path | None) -> None:
     """Raise UsageError for flags that do not go together."""
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
         raise UsageError("--sample needs --view heads and the figure's name, --out, and writes nothing else")

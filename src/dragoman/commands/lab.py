@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
     effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
-    from dragoman.console import duration
+    from dragoman.console import format_duration
     from dragoman.inspection.figure import pyplot
     from dragoman.lab.report import perform, write_report
     from dragoman.training.checkpoint import only_one
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
             print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)
             results.append(perform(name, effort, options.out, sentences))
             print(" ".join(str(results[-1]).split()), flush=True)
-            print(f"{number}/{len(names)} {name}: {duration(results[-1].seconds)}", file=sys.stderr, flush=True)
+            print(f"{number}/{len(names)} {name}: {format_duration(results[-1].seconds)}", file=sys.stderr, flush=True)
             # After each experiment, so that a run that is interrupted leaves a report.
             page = write_report(options.out, results, effort, options.quick, sentences)
     print(f"report: {page}", file=sys.stderr)

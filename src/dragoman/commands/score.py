@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "score", arguments)
     if not options.pairs:
         raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
-    from dragoman.data.corpus import LeftOut, stream
+    from dragoman.data.corpus import LeftOut, stream_rows
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import max_positions, perplexity, score
     from dragoman.model_folder import read_model
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     total, tokens, pairs = 0.0, 0, 0
     for corpus in corpora:
         left_out, tag_ids = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
-        rows = stream(corpus, left_out)
+        rows = stream_rows(corpus, left_out)
         while block := list(islice(rows, BLOCK)):
             sources = [tag_ids + ids for ids in tokenizer.encode_all([row.source for row in block])]
             targets = tokenizer.encode_all([row.target for row in block])

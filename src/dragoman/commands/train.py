@@ -9,7 +9,7 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.config import RunConfig, read_toml
-from dragoman.config.presets import run_of
+from dragoman.config.presets import preset_run
 from dragoman.errors import UsageError
 
 
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     if options.config != start.config:
         check_is_settings_file(str(options.config))
         raise UsageError(f"the settings file must come first: dragoman train {options.config} ...")
-    run = complete(options)
+    run = complete_run(options)
     from rich.console import Console
 
     from dragoman.training.journal import Journal
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
 
 def check_is_settings_file(name: str) -> None:
-    """Raise UsageError where the first argument, which must be a file of settings, is none."""
+    """Raise UsageError where the first argument, which must be a file of settings, does not end in .toml."""
     if not name.endswith(".toml"):
         raise UsageError(
             f"{name} is not a settings file (.toml); to train on pairs: dragoman train --train {name} --dev FILE"
@@ -69,7 +69,7 @@ def check_is_settings_file(name: str) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """Return the values that flags replace: those of the preset, changed by the TOML file.
+    """Return the options before flags change them: those of the preset, changed by the TOML file.
 
     Both have to be known before the flags are parsed, as they are the defaults that `--help` shows.
     """
@@ -78,12 +78,12 @@ def defaults(arguments: list[str]) -> Options:
         if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
             config = Path(argument)
     data = read_toml(config) if config else {}
-    name = flag(arguments, "--preset") or data.get("preset", "small")
-    return Options(config=config, run=run_of(name, data, str(config)))
+    name = flag_value(arguments, "--preset") or data.get("preset", "small")
+    return Options(config=config, run=preset_run(name, data, str(config)))
 
 
-def flag(arguments: list[str], name: str) -> str | None:
-    """Return the value of a flag, given as `--name value` or `--name=value`."""
+def flag_value(arguments: list[str], name: str) -> str | None:
+    """Return the value of the flag `name`, given as `--name value` or `--name=value`; None without it."""
     for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument == name:
             return after
@@ -92,7 +92,7 @@ def flag(arguments: list[str], name: str) -> str | None:
     return None
 
 
-def complete(options: Options) -> RunConfig:
+def complete_run(options: Options) -> RunConfig:
     """Return the run with a folder to write to. Raise UsageError where its corpora are missing."""
     run = options.run
     for name, what in (("train", "learn from"), ("dev", "validate on")):

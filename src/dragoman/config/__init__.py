@@ -9,7 +9,7 @@ from dragoman.config.model import (
     TransformerConfig,
 )
 from dragoman.config.search import SearchConfig
-from dragoman.config.toml import as_dict, model_config, read_toml, update, write_toml
+from dragoman.config.toml import as_dict, model_config, read_toml, to_toml, update
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
 __all__ = [
@@ -27,6 +27,6 @@ __all__ = [
     "as_dict",
     "model_config",
     "read_toml",
+    "to_toml",
     "update",
-    "write_toml",
 ]

@@ -16,7 +16,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit, how a value is compared with it, and that in words: 'at least'."""
+    """A limit, how a value is compared with it, and the words for the comparison, such as 'at least'."""
 
     words: str
     holds: Callable[[float, float], bool]

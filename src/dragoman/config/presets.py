@@ -20,7 +20,7 @@ Kind = TypeVar("Kind", TransformerConfig, RecurrentConfig)
 
 @dataclass(frozen=True)
 class Preset(Generic[Kind]):
-    """A model, how to train it, and how many subwords suit it."""
+    """A model, its training settings, and a size of vocabulary that suits it."""
 
     model: Kind
     training: TrainingConfig
@@ -93,7 +93,7 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
 }
 
 
-def run_of(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
+def preset_run(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
     """Return the run of a preset, changed by settings from TOML. Raise UsageError where there is no such preset."""
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")

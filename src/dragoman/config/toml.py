@@ -30,13 +30,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 
 
-def write_toml(config: Any) -> str:
+def to_toml(config: Any) -> str:
     """Return a dataclass of settings as TOML."""
     return tomli_w.dumps(as_dict(config))
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that are not None, nested, as TOML and JSON have them."""
+    """Return a dataclass as nested dicts, without fields that are None; a model also has the key `kind`."""
     data: dict[str, Any] = {}
     for kind, cls in KINDS.items():
         if isinstance(config, cls):
@@ -65,7 +65,7 @@ def update(config: T, data: dict[str, Any], where: str) -> T:
         current, location = getattr(config, key), f"{where}: {key}"
         if dataclasses.is_dataclass(current):
             inner = dict(value) if isinstance(value, dict) else value
-            changes[key] = update(of_kind(current, inner, location), inner, location)
+            changes[key] = update(select_config(current, inner, location), inner, location)
         else:
             changes[key] = convert(value, hints[key], location)
     try:
@@ -75,18 +75,15 @@ def update(config: T, data: dict[str, Any], where: str) -> T:
 
 
 def model_config(data: dict[str, Any], where: str) -> ModelConfig:
-    """Return the model that `data`, as `as_dict` writes it, describes."""
-    config = of_kind(None, data, where)
+    """Return the model that `data`, a dict as `as_dict` returns it, describes. Raise UsageError for a wrong one."""
+    config = select_config(None, data, where)
     if config is None:
         raise UsageError(f"{where}: no kind of model given, expected one of {', '.join(KINDS)}")
     return update(config, data, where)
 
 
-def of_kind(current: Any, data: Any, where: str) -> Any:
-    """Return the config that `data` changes: the current one, or a fresh one of the kind that it names.
-
-    Takes the kind out of `data`.
-    """
+def select_config(current: Any, data: Any, where: str) -> Any:
+    """Remove the key `kind` from `data`; return a config of that kind: the current one, or the default of another."""
     if not isinstance(data, dict) or "kind" not in data:
         return current
     kind = data.pop("kind")
@@ -110,7 +107,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
             items = (value,) if isinstance(value, str) else tuple(value)
             if all(isinstance(item, str) for item in items):
                 return items
-        if fits(value, option):
+        if is_of_type(value, option):
             return float(value) if option is float else value
     expected = " or ".join(
         ", ".join(map(repr, typing.get_args(option))) if typing.get_origin(option) is Literal else option.__name__
@@ -120,7 +117,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     raise UsageError(f"{where}: expected {expected}, found {json.dumps(value, default=str)}")
 
 
-def fits(value: Any, kind: Any) -> bool:
+def is_of_type(value: Any, kind: Any) -> bool:
     """Return whether a value is of a plain type: an integer is also a float; true and false are neither."""
     if isinstance(value, bool):
         return kind is bool

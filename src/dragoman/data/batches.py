@@ -17,7 +17,7 @@ Ids = list[int]
 
 
 class Repeat(NamedTuple):
-    """Say that pairs `start` to `stop` come `weight` times in an epoch."""
+    """The pairs from `start` to before `stop`, which come `weight` times in each epoch."""
 
     start: int
     stop: int
@@ -39,15 +39,15 @@ class Plan:
         batch = self.turns[number]
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
-    def heaviest(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the batch with the most tokens on both sides; lengths (n, 2) as for `plan`."""
+    def largest_batch(self, lengths: np.ndarray) -> np.ndarray:
+        """Return the batch with the most tokens, source and target together; lengths (n, 2) as for `plan_batches`."""
         tokens = np.add.reduceat(lengths.sum(axis=1)[self.order], self.starts[:-1])
         batch = int(tokens.argmax())
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
 
-def plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats: Sequence[Repeat] = ()) -> Plan:
-    """Decide which pairs go into which batch in one epoch, the batches in random order.
+def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats: Sequence[Repeat] = ()) -> Plan:
+    """Return the batches of one epoch, in random order.
 
     lengths (n, 2): tokens of each source and target. Every pair comes once, or as `repeats` says. No batch has more
     than `batch_tokens` tokens on either side, padding included. Pairs of similar length go together; which of them, and
@@ -72,10 +72,10 @@ def plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats:
 
 
 def weighted_indices(repeats: Sequence[Repeat], seed: int, epoch: int) -> np.ndarray:
-    """Return the pairs of an epoch, each as often as its weight says.
+    """Return the indices of the pairs of an epoch, corpus by corpus, each as often as its weight says.
 
-    All epochs share one endless sequence that repeats the pairs of a corpus in the same random order, and each epoch
-    takes the next piece of it: with weight 0.5 one half of the pairs, and in the next epoch the other half.
+    With a fractional weight, the pairs of a corpus form an endless sequence in one random order, of which each epoch
+    takes the next part: with weight 0.5 one half of the pairs, and in the next epoch the other half.
     """
     by_corpus = []
     for number, (start, stop, weight) in enumerate(repeats):
@@ -89,8 +89,8 @@ def weighted_indices(repeats: Sequence[Repeat], seed: int, epoch: int) -> np.nda
     return np.concatenate(by_corpus)
 
 
-def split(indices: np.ndarray, parts: int) -> list[np.ndarray]:
-    """Split a batch into so many parts of about the same size; some are empty where there are too few pairs."""
+def split_batch(indices: np.ndarray, parts: int) -> list[np.ndarray]:
+    """Split the indices of a batch into `parts` of about the same size; some are empty if there are fewer pairs."""
     return np.array_split(indices, parts)
 
 
@@ -105,8 +105,8 @@ class Batch:
 
     @classmethod
     def of(cls, sources: Sequence[Ids | np.ndarray], targets: Sequence[Ids | np.ndarray]) -> "Batch":
-        """Return a batch of pairs of ids without BOS and EOS."""
-        labels = padded(targets)
+        """Return a batch of pairs, which are given as ids without BOS and EOS."""
+        labels = pad_rows(targets)
         target = np.where(labels == EOS, PAD, labels)
         target = np.concatenate([np.full((len(labels), 1), BOS), target[:, :-1]], axis=1)
         source, real = source_batch(sources), labels != PAD
@@ -118,15 +118,16 @@ class Batch:
         return int(self.real.sum())
 
     def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
         return Batch(*(t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels, self.real)))
 
 
 def source_batch(sources: Sequence[Ids | np.ndarray]) -> Tensor:
-    """Return ids of sentences as int64 (B, S), each with EOS at its end."""
-    return torch.from_numpy(padded(sources))
+    """Return ids of sentences as one padded tensor, int64 (B, S), each with EOS at its end."""
+    return torch.from_numpy(pad_rows(sources))
 
 
-def padded(rows: Sequence[Ids | np.ndarray]) -> np.ndarray:
+def pad_rows(rows: Sequence[Ids | np.ndarray]) -> np.ndarray:
     """Return ids as int64 (B, longest row + 1), each row with EOS at its end and padding after it."""
     table = np.full((len(rows), max(map(len, rows), default=0) + 1), PAD)
     for row, ids in zip(table, rows, strict=True):
@@ -136,9 +137,9 @@ def padded(rows: Sequence[Ids | np.ndarray]) -> np.ndarray:
 
 
 def batches_by_length(rows: Iterable[int], sources: Sequence[Ids], max_tokens: int) -> Iterator[list[int]]:
-    """Group `rows` of similar length to search for together, at most `max_tokens` with EOS and padding.
+    """Yield groups of `rows`, indices of `sources`, of similar length: at most `max_tokens`, EOS and padding included.
 
-    A source that is longer than that goes alone.
+    A source that is longer than `max_tokens` is a group of its own.
     """
     batch: list[int] = []
     for row in sorted(rows, key=lambda row: len(sources[row])):

@@ -219,7 +219,7 @@ def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
             yield Row(number, "", "")
         else:
             wrong = f"{len(columns)} columns" if len(columns) > 2 else "no tab"
-            text = f"{wrong}, expected source TAB target, found: {shorten(line)}"
+            text = f"{wrong}, expected source TAB target, found: {quote_line(line)}"
             on_problem(Problem("columns", path, number, text))
 
 
@@ -251,7 +251,7 @@ def as_one_line(text: str, path: str, number: int, on_problem: OnProblem) -> str
     return text
 
 
-def shorten(line: str, length: int = 60) -> str:
+def quote_line(line: str, length: int = 60) -> str:
     """Return a line as a message quotes it."""
     return repr(line if len(line) <= length else line[: length - 1] + "…")
 
@@ -286,7 +286,7 @@ class LeftOut:
         ]
 
 
-def stream(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
+def stream_rows(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
     """Yield the rows of a corpus as `read_rows` does; `left_out` counts what has no row.
 
     Raise DragomanError at the first thing that cannot be read.
@@ -321,7 +321,7 @@ class Corpus:
 def read_corpus(words: Sequence[str]) -> Corpus:
     """Return the pairs of one or more corpora in order; see `parse_corpora` for the words. Weights are ignored.
 
-    Raise DragomanError where a file is missing, holds no pair, or holds what `stream` refuses.
+    Raise DragomanError where a file is missing, holds no pair, or holds what `stream_rows` refuses.
     """
     specs = parse_corpora(words)
     if not specs:
@@ -330,7 +330,7 @@ def read_corpus(words: Sequence[str]) -> Corpus:
     for spec in specs:
         left_out = LeftOut(spec)
         before = len(corpus.pairs)
-        for number, source, target in drop_empty(stream(spec, left_out), left_out):
+        for number, source, target in drop_empty(stream_rows(spec, left_out), left_out):
             corpus.pairs.append((source, target))
             corpus.lines.append(number)
             corpus.tags.append(spec.tag)

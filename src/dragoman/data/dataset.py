@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dragoman.data.batches import Batch, Ids, Repeat
-from dragoman.data.corpus import LeftOut, Row, drop_empty, stream
+from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
@@ -163,7 +163,7 @@ def tokenise(
                     writer.write_batch(chunk, custom_metadata=extra)
                     kept += len(chunk)
                 if not kept:
-                    raise DragomanError(nothing_left(left_out, max_length))
+                    raise DragomanError(no_pairs_message(left_out, max_length))
                 notes += left_out.notes()
     except OSError as error:
         raise DragomanError(f"{path}: could not be written: {error}") from None
@@ -194,7 +194,7 @@ def tokenised_chunks(
     concatenate: float,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of a corpus as ids, in their order; at the end of each chunk, its concatenated pairs."""
-    rows, random = drop_empty(stream(spec, left_out), left_out), Random(0)
+    rows, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
     # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
     limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
 
@@ -206,7 +206,7 @@ def tokenised_chunks(
         kept = []
         for row, source, target in encode(block):
             if max_length and max(len(source), len(target)) >= max_length:
-                left_out.add(longer_than(max_length), row.number)
+                left_out.add(too_long_reason(max_length), row.number)
             else:
                 kept.append((row.number, source, target))
         for row, source, target in encode(concatenate_some(block, concatenate, random)):
@@ -234,7 +234,7 @@ def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[
     ]
 
 
-def longer_than(max_length: int | None) -> str:
+def too_long_reason(max_length: int | None) -> str:
     return f"pairs longer than {max_length} tokens"
 
 
@@ -265,9 +265,9 @@ def add_to_fingerprint(
     return counts
 
 
-def nothing_left(left_out: LeftOut, max_length: int | None) -> str:
+def no_pairs_message(left_out: LeftOut, max_length: int | None) -> str:
     """Return the message for a corpus without a single usable pair."""
-    if longer_than(max_length) in left_out.counts:
+    if too_long_reason(max_length) in left_out.counts:
         return (
             f"{left_out.name}: every pair is longer than {max_length} tokens; "
             "raise training.max_tokens, training.batch_tokens or model.max_length"

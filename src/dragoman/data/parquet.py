@@ -20,7 +20,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
     try:
         with Path(path).open("rb") as file:
             max_size = SPARE + RATIO * Path(path).stat().st_size
-            refuse_unfit(ParquetFile(file), names, max_size)
+            check_columns(ParquetFile(file), names, max_size)
             # As dictionaries, a text that stands in a million rows is in memory once.
             table = ParquetFile(file, read_dictionary=names, pre_buffer=False, buffer_size=BLOCK)
             number = size = 0
@@ -43,7 +43,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
         raise DragomanError(f"{display_path(path)}: not a Parquet file that can be read: {reason}") from None
 
 
-def refuse_unfit(table: ParquetFile, columns: list[str], max_size: int) -> None:
+def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None:
     """Raise ValueError where a column is missing or is not text, or a row group unpacks to more than `max_size`."""
     schema = table.schema
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}

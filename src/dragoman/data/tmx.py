@@ -39,7 +39,7 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
                     columns = columns or two_languages(unit, units.source)
                     if len(seen) < MAX_NAMED:
                         seen |= {language for language, _ in unit}
-                    texts = [[text for language, text in unit if speaks(language, column)] for column in columns]
+                    texts = [[text for language, text in unit if is_language(language, column)] for column in columns]
                     for which, side in enumerate(texts):
                         has_text[which] |= bool(side)
                         if len(side) > 1:
@@ -118,10 +118,10 @@ def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
             f"say which languages it holds, columns=en,de: its first unit has {', '.join(languages[:MAX_NAMED])}"
         )
     first, second = languages
-    return (second, first) if source and speaks(second, source) else (first, second)
+    return (second, first) if source and is_language(second, source) else (first, second)
 
 
-def speaks(language: str, wanted: str) -> bool:
+def is_language(language: str, wanted: str) -> bool:
     """Return whether a language is the one that is wanted: 'en-US' is 'en'."""
     language, wanted = (code.lower().replace("_", "-") for code in (language, wanted))
     return language == wanted or language.startswith(f"{wanted}-")

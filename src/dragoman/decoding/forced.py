@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.data.batches import Batch, Ids, padded, plan, source_batch
+from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_batch
 from dragoman.data.tokenizer import BOS
 from dragoman.model import Model
 
@@ -70,10 +70,10 @@ def token_log_p(model: Model, batch: Batch) -> Tensor:
 def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of pairs of similar length, on the model's device, each with the indices of its pairs."""
     lengths = np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]).reshape(-1, 2)
-    batches, device = plan(lengths, max(TOKENS, lengths.max(initial=1)), 0, 0), next(model.parameters()).device
+    batches, device = plan_batches(lengths, max(TOKENS, lengths.max(initial=1)), 0, 0), next(model.parameters()).device
     for number in range(len(batches)):
         rows = batches[number].tolist()
-        labels = padded([targets[row] for row in rows])
+        labels = pad_rows([targets[row] for row in rows])
         # By length, not by value: a hypothesis may hold the id of padding like any other that a model can produce.
         real = np.arange(labels.shape[1]) < lengths[rows, 1:]
         target = np.concatenate([np.full((len(rows), 1), BOS), labels[:, :-1]], axis=1)

@@ -158,7 +158,7 @@ def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
         if attribute[1].lower() in TEXT_ATTRIBUTES and (not quote or value[1:].endswith(value[0])):
             text = SPACE.sub(" ", unescape(value[quote : len(value) - quote])).strip()
             if has_letter(text):
-                span = trimmed(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
+                span = trim(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
                 yield Passage(*span, (text,), attribute_renderer(value[:quote]))
 
 
@@ -198,9 +198,9 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
     if has_words(fragments):
         start, end = spans[first].start, spans[stop - 1].end
         if isinstance(fragments[0], str):
-            start = trimmed(original, *spans[first])[0]
+            start = trim(original, *spans[first])[0]
         if isinstance(fragments[-1], str):
-            end = trimmed(original, *spans[stop - 1])[1]
+            end = trim(original, *spans[stop - 1])[1]
         inlines = [fragment for fragment in fragments if isinstance(fragment, Inline)]
         yield Passage(start, end, (flow_text(fragments).strip(),), block_renderer(inlines))
 
@@ -223,7 +223,7 @@ def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Conte
     return render
 
 
-def trimmed(original: str, start: int, end: int) -> tuple[int, int]:
+def trim(original: str, start: int, end: int) -> tuple[int, int]:
     """Return the span without the space around it, which may be written as a reference such as &nbsp;."""
     while start < end:
         reference = REFERENCE.match(original, start, end)

@@ -98,10 +98,10 @@ def split_translation(translation: str, inlines: Sequence[Inline]) -> tuple[list
             position = match.start() + 1
     fragments.append(translation[words_start:])
     kept = [fragment for fragment in fragments if isinstance(fragment, Inline)]
-    return fragments, len(kept) == len(inlines) and unpaired(kept) == unpaired(inlines)
+    return fragments, len(kept) == len(inlines) and unpaired_tags(kept) == unpaired_tags(inlines)
 
 
-def unpaired(inlines: Sequence[Inline]) -> list[str]:
+def unpaired_tags(inlines: Sequence[Inline]) -> list[str]:
     """Return what is left when all pairs that nest are taken away."""
     left: list[str] = []
     for inline in inlines:

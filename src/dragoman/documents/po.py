@@ -130,11 +130,11 @@ def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Seque
     given = iter(translations)
     for span, text, count in forms:
         yield Span(position, span.start)
-        yield quoted(replace_lines(text, list(islice(given, count))), end)
+        yield quote(replace_lines(text, list(islice(given, count))), end)
         position = span.end
 
 
-def quoted(text: str, end: str) -> str:
+def quote(text: str, end: str) -> str:
     """Return the text as gettext writes it: one of several lines begins with an empty string."""
     strings = [f'"{polib.escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
     return strings[0] if len(strings) == 1 else end.join(['""', *strings])

@@ -118,13 +118,13 @@ def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Seq
             str(word.original) if isinstance(word, Inline) else escape(word, quote=False) if vtt else word
             for word in words
         ]
-        lines = wrapped("".join(parts), len(ends) + 1)
+        lines = wrap("".join(parts), len(ends) + 1)
         return [(ends[0] if ends else "").join(lines)]
 
     return render
 
 
-def wrapped(text: str, count: int) -> list[str]:
+def wrap(text: str, count: int) -> list[str]:
     """Return the text in `count` lines of similar length, not counting tags; in fewer where it has not enough words."""
     spaces: list[tuple[int, int]] = []  # where a line may end, and how many characters are visible before it
     between: list[tuple[int, int]] = []  # the same for scripts without spaces

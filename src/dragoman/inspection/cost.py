@@ -54,13 +54,13 @@ def cost(model: Model) -> Cost:
     source = target = 0
     for module in model.modules():
         if module in once_per_source_token:
-            source += operations(module)
+            source += operations_per_token(module)
         else:
-            target += operations(module)
+            target += operations_per_token(module)
     return Cost(parts, total, source, target, 4 * total, 16 * total)
 
 
-def operations(module: nn.Module) -> int:
+def operations_per_token(module: nn.Module) -> int:
     """Return the operations per token of one module without those in it: two per weight of every matrix."""
     if isinstance(module, nn.Linear):
         return 2 * module.weight.numel()

@@ -104,7 +104,7 @@ def wrap_caption(caption: str, width: float) -> str:
     return textwrap.fill(NOT_IN_SVG.sub("�", caption), max(20, int(letters)))
 
 
-def shorten(label: str, longest: int = MAX_LABEL) -> str:
+def shorten_label(label: str, longest: int = MAX_LABEL) -> str:
     """Return a label as it can be drawn."""
     label = NOT_IN_SVG.sub("�", label)
     return label if len(label) <= longest else label[: longest - 1] + "…"
@@ -130,9 +130,9 @@ def labelled_map(
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         image = draw_image(axes, values, scale)
-        labels = [shorten(label) for label in columns]
+        labels = [shorten_label(label) for label in columns]
         axes.set_xticks(range(len(columns)), labels, rotation=45, ha="left", rotation_mode="anchor", fontsize=letters)
-        axes.set_yticks(range(len(rows)), [shorten(label) for label in rows], fontsize=letters)
+        axes.set_yticks(range(len(rows)), [shorten_label(label) for label in rows], fontsize=letters)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.set_title(title, fontsize=11)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import Word, by_word, fill_gaps, subwords, words
-from dragoman.data.batches import Batch, Ids, plan
+from dragoman.data.batches import Batch, Ids, plan_batches
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
@@ -140,7 +140,7 @@ def encode(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:
 
 def batches_of(pairs: Sequence[Pair]) -> list[Batch]:
     lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in pairs])
-    batches = plan(lengths, BATCH_TOKENS, 0, 0)
+    batches = plan_batches(lengths, BATCH_TOKENS, 0, 0)
     return [
         Batch.of(*map(list, zip(*(pairs[i] for i in batches[number]), strict=True))) for number in range(len(batches))
     ]

@@ -9,7 +9,7 @@ import torch
 from dragoman.alignment.words import by_word
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
-from dragoman.inspection.figure import MAX_LABEL, Figure, labelled_map, save, shorten
+from dragoman.inspection.figure import MAX_LABEL, Figure, labelled_map, save, shorten_label
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
@@ -69,7 +69,7 @@ def draw_cross_attention(
 
 def about(inspection: Inspection) -> str:
     """Return the words of a caption that name the model and the sentence."""
-    source, target = (shorten(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
+    source, target = (shorten_label(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
 
 
@@ -166,7 +166,7 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
         f"its probability with the whole source, the most that it can lose; {about(inspection)}"
     )
     letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()
-    rows = [f"{shorten(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
+    rows = [f"{shorten_label(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
     return occlusion_map(losses.drop.T, rows, losses.source, caption)
 
 

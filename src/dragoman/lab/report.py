@@ -19,7 +19,7 @@ import jinja2
 import numpy as np
 
 from dragoman import __version__
-from dragoman.console import duration
+from dragoman.console import format_duration
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
@@ -173,7 +173,7 @@ def write_report(
         "purposes": EXPERIMENTS | COMPARISONS,
         "rounded": rounded,
         "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
-        "duration": duration,
+        "duration": format_duration,
         "command": lambda result: command(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"

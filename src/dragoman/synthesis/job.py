@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.config import SearchConfig, as_dict
-from dragoman.data.corpus import LeftOut, read_lines, stream
+from dragoman.data.corpus import LeftOut, read_lines, stream_rows
 from dragoman.data.spec import CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, replace_file
@@ -96,7 +96,7 @@ class Job:
         """
         if isinstance(self.text, CorpusSpec):
             left_out = LeftOut(self.text)
-            for row in stream(self.text, left_out):
+            for row in stream_rows(self.text, left_out):
                 yield LocatedText(f"{self.text.name}:{row.number}", row.source)
             if notes is not None:
                 notes += left_out.notes()

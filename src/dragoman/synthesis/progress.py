@@ -2,7 +2,7 @@
 
 import time
 
-from dragoman.console import ProgressDisplay, duration, time_left
+from dragoman.console import ProgressDisplay, format_duration, time_left
 
 
 class TextProgress(ProgressDisplay):
@@ -20,7 +20,7 @@ class TextProgress(ProgressDisplay):
         spent = max(time.monotonic() - self.began, 1e-9)
         figures = (
             f"{count:,} of {self.total:,} texts, {count / spent:,.1f} texts/s, "
-            f"end in {duration(time_left(spent, 0, share))}"
+            f"end in {format_duration(time_left(spent, 0, share))}"
         )
         self.show(self.name, figures, share)
         if not self.is_live and self.line_due():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import RunConfig
-from dragoman.console import duration
+from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
 from dragoman.training.checkpoint import TrainingProgress
 
@@ -21,7 +21,7 @@ def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, ali
     """Return the card of a checkpoint of a training run."""
     training = (
         f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {progress.step:,} steps, "
-        f"{progress.target_tokens:,} target tokens, {duration(progress.seconds)}. Written on {today()}."
+        f"{progress.target_tokens:,} target tokens, {format_duration(progress.seconds)}. Written on {today()}."
     )
     start = f"Started from the weights of {config.init_from}." if config.init_from else ""
     scores = f"On {' '.join(config.dev)}, greedy search:" if progress.scores else ""

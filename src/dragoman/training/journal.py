@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from dragoman.console import ProgressDisplay, duration, time_left
+from dragoman.console import ProgressDisplay, format_duration, time_left
 from dragoman.decoding.forced import perplexity
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import Board
@@ -126,7 +126,7 @@ class Journal:
         total = f" of {metrics.total_steps:,}" if metrics.total_steps else ""
         location = f"epoch {metrics.epoch + 1}, step {metrics.step:,}{total}"
         share = f"{100 * metrics.share_done:.0f} %"
-        left = f"{share}, validation in {duration(until_validation)}, end in {duration(until_end)}"
+        left = f"{share}, validation in {format_duration(until_validation)}, end in {format_duration(until_end)}"
         figures = (
             f"loss {mean:.3f}, perplexity {shown_perplexity(mean)}, rate {metrics.rate:.2e}, "
             f"gradient {metrics.gradient_norm:.2f}, {speed:,.0f} target tokens/s, {peak_memory() / 1e6:,.0f} MB"

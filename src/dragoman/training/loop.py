@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.config import RunConfig
-from dragoman.console import duration
-from dragoman.data.batches import Batch, plan, split
+from dragoman.console import format_duration
+from dragoman.data.batches import Batch, plan_batches, split_batch
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, only_one
@@ -80,7 +80,7 @@ class Loop:
         if not progress.step:
             raise DragomanError(f"{run.folder}: no batch changed the weights: there is no model ({progress.finished})")
         journal.log(
-            f"finished: {progress.finished}, after {progress.step:,} steps and {duration(progress.seconds)}; "
+            f"finished: {progress.finished}, after {progress.step:,} steps and {format_duration(progress.seconds)}; "
             f"{best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
         )
 
@@ -125,13 +125,13 @@ class Loop:
         """Sort the pairs of the epoch into batches; an epoch that has none is passed over."""
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
         tokens = int(settings.batch_tokens)
-        while not len(batches := plan(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
+        while not len(batches := plan_batches(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
             progress.epoch += 1  # weights of corpora are so small that it is no pair's turn
         self.batches = batches
 
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
         """Cut a batch into micro-batches. Those of other processes are None, as are empty ones."""
-        group, slices = self.run.group, split(indices, self.settings.micro_batches or 1)
+        group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizer, rate, seeds) if rate else None
         batches: list[Batch | None] = [None] * len(slices)
@@ -155,7 +155,7 @@ class Loop:
         Log how long an epoch will take. Raise DragomanError where the batch does not fit.
         """
         run, settings = self.run, self.settings
-        indices = self.batches.heaviest(run.pairs.lengths)
+        indices = self.batches.largest_batch(run.pairs.lengths)
         tokens = self.target_tokens(indices)
         began = time.monotonic()
         result = run.learner.compute_gradient(self.micro_batches(indices, (0,)), tokens, (0,))
@@ -170,7 +170,7 @@ class Loop:
         megabytes = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
         self.journal.log(
             f"{megabytes:,.0f} MB of weights, gradients and moments; the largest batch fits; "
-            f"{len(self.batches):,} batches in an epoch, about {duration(seconds)}"
+            f"{len(self.batches):,} batches in an epoch, about {format_duration(seconds)}"
         )
 
     def check_skipped(self, result: StepResult) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dragoman.config import TrainingConfig
-from dragoman.console import duration
+from dragoman.console import format_duration
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import shown_perplexity
 from dragoman.training.learner import StepResult
@@ -45,7 +45,7 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
     journal.log(
         f"validation at step {progress.step:,}: loss {validation.loss:.3f}, "
         f"perplexity {shown_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
-        f"exact {100 * exact:.1f} %, in {duration(seconds)}; {patience_used(progress, settings)}"
+        f"exact {100 * exact:.1f} %, in {format_duration(seconds)}; {patience_used(progress, settings)}"
     )
     journal.best_so_far = describe_best(progress, settings)
     samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)

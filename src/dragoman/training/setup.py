@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from dragoman.config import RunConfig, TrainingConfig, read_toml, update, write_toml
+from dragoman.config import RunConfig, TrainingConfig, read_toml, to_toml, update
 from dragoman.config.presets import PRESETS
-from dragoman.data.corpus import read_corpus, stream
+from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, Tokenizer
@@ -42,7 +42,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         config, pairs, dev = prepare(config, group, journal)
         if checkpoint:
             check_same_data(checkpoint.progress, pairs, dev, config)
-        replace_file(folder / "config.toml", write_toml(config))
+        replace_file(folder / "config.toml", to_toml(config))
     group.wait()
     if not group.first:
         config = update(config, read_toml(folder / "config.toml"), "config.toml")
@@ -141,7 +141,7 @@ def tokenizer_of_run(
     """Return the tokenizer in `file` if resumed, that of the model to start from, or one learned from the corpora."""
     if resumed and file.exists():
         return Tokenizer.load(file)
-    texts = (text for spec in train for row in stream(spec) for text in (row.source, row.target))
+    texts = (text for spec in train for row in stream_rows(spec) for text in (row.source, row.target))
     tags = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag))
     if config.init_from:
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")

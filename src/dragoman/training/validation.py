@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from dragoman.config import SearchConfig
-from dragoman.data.batches import plan
+from dragoman.data.batches import plan_batches
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ def validate(
 def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulStop) -> float:
     """Return the loss in nats per target token; too small a number where `stop` ends it early."""
     objective = Objective(model, 0.0)
-    batches = plan(pairs.lengths, LOSS_TOKENS, 0, 0)
+    batches = plan_batches(pairs.lengths, LOSS_TOKENS, 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:

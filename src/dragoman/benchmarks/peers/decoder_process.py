@@ -14,10 +14,11 @@ from typing import Any
 Decode = Callable[[int, list[str]], list[str]]
 
 
-def marian(threads: int, flags: list[str]) -> Decode:
-    """Return the decoder of Marian. Its bias keeps EOS from being best; an output is as long as its source.
+def marian_decoder(threads: int, flags: list[str]) -> Decode:
+    """Return the decoder of Marian with the model that `flags` describe.
 
-    Threads share the sentences of a batch, as Marian does it: a sentence has one thread.
+    The model's bias keeps EOS from being chosen, and outputs are cut at the length of the source. Each sentence of a
+    batch is decoded by one thread, which is how Marian shares work.
     """
     from pymarian import Translator  # type: ignore[import-not-found]
 
@@ -33,8 +34,11 @@ def marian(threads: int, flags: list[str]) -> Decode:
     return decode
 
 
-def joeynmt(threads: int, flags: list[str]) -> Decode:
-    """Return the decoder of JoeyNMT: joeynmt.yaml with model.npz. Its settings forbid an early EOS and a late one."""
+def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
+    """Return the decoder of JoeyNMT with the settings of joeynmt.yaml and the weights of model.npz.
+
+    The search is told the minimum and the maximum length, both that of the source.
+    """
     import numpy as np
     import torch
     from joeynmt.batch import Batch  # type: ignore[import-not-found]
@@ -63,9 +67,10 @@ def joeynmt(threads: int, flags: list[str]) -> Decode:
 
 
 def main(name: str, threads: str, *flags: str) -> None:
+    """Answer the requests of standard input with the decoder of this name."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else a toolkit prints
-    decode = {"marian": marian, "joeynmt": joeynmt}[name](int(threads), list(flags))
+    decode = {"marian": marian_decoder, "joeynmt": joeynmt_decoder}[name](int(threads), list(flags))
     for line in sys.stdin:
         print(json.dumps(decode(*json.loads(line))), file=answers, flush=True)
 

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from dragoman.benchmarks.peers import decoder_process
-from dragoman.benchmarks.peers.trainers import TrainingTask, find_command, joeynmt, marian_model
+from dragoman.benchmarks.peers.trainers import TrainingTask, find_command, marian_flags, prepare_joeynmt
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
@@ -53,16 +53,17 @@ JOEYNMT_POSITIONS = 5000
 
 
 def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
+    """Write weights to model.npz."""
     arrays: dict[str, Any] = {name: value.detach().contiguous().numpy() for name, value in weights.items()}
     np.savez(folder / "model.npz", **arrays)
 
 
 def write_marian(model: Transformer, folder: Path) -> list[str]:
-    """Write the model for Marian; return the flags that describe it. It begins with zeros instead of BOS."""
+    """Write the model for Marian; return the flags that describe it. A target begins with zeros, not with BOS."""
     weights = marian_weights(model)
     write_npz(weights, folder)
     words = [len(weights["Wemb"])] * 2
-    flags = marian_model(task_of(model), folder)
+    flags = marian_flags(task_without_text(model), folder)
     flags |= {"dim-vocabs": words, "models": "model.npz", "ignore-model-config": []}
     return [f"--{name} {' '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in flags.items()]
 
@@ -82,8 +83,8 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def write_joeynmt(model: Transformer, folder: Path) -> list[str]:
-    """Write the model for JoeyNMT; it needs no flags."""
-    joeynmt(task_of(model), folder)
+    """Write the model and the settings for JoeyNMT; return no flags, as it needs none."""
+    prepare_joeynmt(task_without_text(model), folder)
     write_npz(joeynmt_weights(model), folder)
     return []
 
@@ -111,8 +112,8 @@ def layer_weights(model: Transformer) -> Iterator[tuple[str, int, str, str, Tens
                 yield side, number, part, kind, value
 
 
-def task_of(model: Transformer) -> TrainingTask:
-    """Return a task without sentences, for what it says about the model."""
+def task_without_text(model: Transformer) -> TrainingTask:
+    """Return a training task without sentences, for functions that take the model's settings from a task."""
     return TrainingTask(model.config, model.output.out_features, [], [], batch_tokens=1, threads=1)
 
 
@@ -121,9 +122,9 @@ WRITERS = {"marian": write_marian, "joeynmt": write_joeynmt}
 
 @contextlib.contextmanager
 def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
-    """Yield a decoder that runs a toolkit with our model, whose only bias may be one that keeps EOS from being chosen.
+    """Yield a decoder that runs a toolkit with our model; the model must not have an output bias but `prevent_eos`'s.
 
-    Raise DragomanError where the toolkit is not installed or cannot do it, and where it ends too early.
+    Raise DragomanError where the toolkit is not installed, cannot run the model, or ends too early.
     """
     python = find_command(name, "python")
     flags = WRITERS[name](model, folder)

@@ -30,7 +30,7 @@ NEVER = 1_000_000  # updates
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Say what to train, on what, and how. The pairs are in groups of similar length."""
+    """Hold a model's settings, the pairs to train it on, and how. The pairs are in groups of similar length."""
 
     model: TransformerConfig
     vocabulary: int
@@ -46,6 +46,7 @@ class TrainingTask:
         return sum(len(ids) + 1 for ids in self.targets)
 
     def vocabulary_words(self) -> list[str]:
+        """Return a made-up word for each id that is not PAD, BOS or EOS."""
         return [f"w{id}" for id in range(3, self.vocabulary)]
 
     def write(self, folder: Path) -> None:
@@ -66,7 +67,7 @@ class Program:
     bfloat16: bool = False  # whether it can train in it
 
 
-def marian_model(task: TrainingTask, folder: Path) -> dict[str, Any]:
+def marian_flags(task: TrainingTask, folder: Path) -> dict[str, Any]:
     """Return the flags that describe the model, and write its vocabulary into the folder."""
     words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.vocabulary_words(), start=2)}}
     (folder / "words.json").write_text(json.dumps(words), encoding="ascii")
@@ -84,9 +85,9 @@ def marian_model(task: TrainingTask, folder: Path) -> dict[str, Any]:
     }
 
 
-def marian(task: TrainingTask, folder: Path) -> list[str]:
-    """Return the command that trains with Marian."""
-    flags = marian_model(task, folder) | {
+def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
+    """Write the vocabulary for Marian; return the command that trains with it."""
+    flags = marian_flags(task, folder) | {
         "model": "model.npz",
         "train-sets": ["text.source", "text.target"],
         "tempdir": ".",
@@ -111,7 +112,7 @@ def marian(task: TrainingTask, folder: Path) -> list[str]:
     return ["pymarian", "train", *(word for flag in values for word in flag)]
 
 
-def joeynmt(task: TrainingTask, folder: Path) -> list[str]:
+def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
     """Write the vocabulary and settings for JoeyNMT; return the command that trains with it.
 
     JoeyNMT does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order.
@@ -173,7 +174,7 @@ def joeynmt(task: TrainingTask, folder: Path) -> list[str]:
     return ["python", "-m", "joeynmt", "train", "joeynmt.yaml", "--skip-test"]
 
 
-def eole(task: TrainingTask, folder: Path) -> list[str]:
+def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
     """Write the settings for Eole; return the command that trains with it."""
     model = task.model
     settings = {
@@ -225,9 +226,9 @@ def eole(task: TrainingTask, folder: Path) -> list[str]:
 
 
 PROGRAMS = {
-    "marian": Program(marian, r"Cost \S+ \* ([\d,]+) @"),
-    "joeynmt": Program(joeynmt, r"num\. of tokens: *(\d+)"),
-    "eole": Program(eole, r"bsz: *\d+/ *(\d+)/", bfloat16=True),
+    "marian": Program(prepare_marian, r"Cost \S+ \* ([\d,]+) @"),
+    "joeynmt": Program(prepare_joeynmt, r"num\. of tokens: *(\d+)"),
+    "eole": Program(prepare_eole, r"bsz: *\d+/ *(\d+)/", bfloat16=True),
 }
 
 
@@ -239,7 +240,7 @@ def find_command(name: str, command: str) -> str:
 
 
 class TrainerProcess:
-    """Run a program that is stopped while it is not its turn."""
+    """A program that trains, and is suspended while others have their turn."""
 
     def __init__(self, name: str, command: list[str], folder: Path, tokens: str, threads: int):
         self.name, self.tokens = name, re.compile(tokens)
@@ -257,7 +258,7 @@ class TrainerProcess:
         )
 
     def advance(self, tokens: int) -> int:
-        """Let it run until it has processed so many more target tokens; return how many it did.
+        """Let it run until it has trained on `tokens` more target tokens; return how many it trained on.
 
         Raise DragomanError where it ends, or takes longer than LIMIT.
         """
@@ -281,15 +282,17 @@ class TrainerProcess:
         )
 
     def signal(self, number: int) -> None:
+        """Send a signal to the program and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
 
 @contextlib.contextmanager
 def train_in_turns(name: str, task: TrainingTask, folder: Path) -> Iterator[Callable[[], int]]:
-    """Yield what makes a program train one more pass over `task` and returns its target tokens; the first is done.
+    """Yield a function that makes a program train on `task` once more and returns the target tokens of that pass.
 
-    Raise DragomanError where the program is not installed or does not get through the first pass.
+    The first pass, with which it starts, is over by then. Raise
+    DragomanError where the program is not installed or does not get through it.
     """
     program = PROGRAMS[name]
     task.write(folder)

@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "translate", arguments)
     if options.text == ("-",):
         options = replace(options, text=())
-    check(options)
+    check_options(options)
     from dragoman.commands.translate.document import translate_document
     from dragoman.commands.translate.lines import translate_lines
     from dragoman.console import LineProgress
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> None:
             translate_lines(translator, options, progress, interactive)
 
 
-def check(options: Options) -> None:
+def check_options(options: Options) -> None:
     """Raise UsageError for flags that do not go together."""
     if options.text and options.input:
         raise UsageError("give text or --input, not both")

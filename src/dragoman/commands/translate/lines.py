@@ -34,7 +34,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Line:
-    """An input line. What is not its text, other columns or fields, is copied to the output."""
+    """An input line: the text to translate, and the other columns or fields, which are copied to the output."""
 
     number: int
     text: str
@@ -60,7 +60,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
         else:
             lines = parse_lines(source, options.line_format, options.text_key, progress.log)
-            blocks = in_blocks(lines, source, interactive, BLOCK)
+            blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
             texts, tags, prefixes = (
                 [line.text for line in block],
@@ -124,12 +124,12 @@ def decode_lines(source: BinaryIO, log: Log) -> Iterator[tuple[int, str]]:
 
 
 def parse_object(number: int, text: str, text_key: str) -> Line:
-    """Return the line of a JSON object, with an error where it is none or has no text."""
+    """Return the line of a JSON object, with an error where it is not an object or has no text."""
     try:
-        fields = json.loads(text, parse_float=finite_number, parse_constant=finite_number)
+        fields = json.loads(text, parse_float=parse_finite, parse_constant=parse_finite)
     except (ValueError, RecursionError):
         return Line(number, "", error="not JSON")
-    if text.count("[") + text.count("{") > MAX_DEPTH and depth(fields) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and nesting_depth(fields) > MAX_DEPTH:
         return Line(number, "", error=f"objects and arrays nested more than {MAX_DEPTH} deep")
     if not isinstance(fields, dict) or text_key not in fields:
         return Line(number, "", error=f"no field '{text_key}'")
@@ -139,15 +139,15 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
     return Line(number, fields[text_key], fields=kept)
 
 
-def finite_number(text: str) -> float:
-    """Raise ValueError for what could not be written as JSON again: NaN, infinities, and numbers that become one."""
+def parse_finite(text: str) -> float:
+    """Return a number of JSON. Raise ValueError for NaN, infinities and numbers beyond the range of a float."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number
 
 
-def depth(value: Any) -> int:
-    """Return how deep objects and arrays are nested."""
+def nesting_depth(value: Any) -> int:
+    """Return how deep objects and arrays of JSON are nested; 0 for a number or a string."""
     levels, level = 0, [value]
     while level := [inner for inner in level if isinstance(inner, dict | list)]:
         level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
@@ -155,10 +155,11 @@ def depth(value: Any) -> int:
     return levels
 
 
-def in_blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, size: int) -> Iterator[list[Line]]:
-    """Yield lines that are translated together: one for a person, `size` of a file, of a pipe what has arrived.
+def line_blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, size: int) -> Iterator[list[Line]]:
+    """Yield lines in the blocks that are translated together.
 
-    A pipe is read in a thread beside the translation, so that a slow writer gets each line back at once.
+    At a prompt a block is one line, of a file `size` lines, of a pipe the lines that have arrived by now: a pipe is
+    read in a thread of its own, so that a program that writes line by line gets each translation at once.
     """
     if interactive or stat.S_ISREG(fstat(source.fileno()).st_mode):
         while block := list(islice(lines, 1 if interactive else size)):
@@ -220,7 +221,7 @@ def output_rows(
 
 
 def translation_fields(translation: Translation) -> dict[str, Any]:
-    """Return a translation as fields of an object, without those that say nothing."""
+    """Return the fields of a translation in the output, without those that are empty."""
     fields: dict[str, Any] = {
         "translation": translation.text,
         "score": round(translation.score, 4),
@@ -239,9 +240,11 @@ def translation_fields(translation: Translation) -> dict[str, Any]:
 
 
 def as_json(record: dict[str, Any]) -> str:
+    """Return an object as a line of JSON."""
     text = json.dumps(record, ensure_ascii=False)
     return json.dumps(record) if SURROGATE.search(text) else text  # half a surrogate pair is not UTF-8
 
 
 def as_column(text: str) -> str:
+    """Return a text as a column of TSV: with spaces for tabs and line feeds."""
     return text.replace("\t", " ").replace("\n", " ")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dragoman.inspection.figure import MAX_INCHES, NUMBERS_UP_TO, WEIGHTS, Figure, draw_image, shorten
+from dragoman.inspection.figure import MAX_INCHES, NUMBERS_UP_TO, WEIGHTS, Figure, draw_image, shorten_label
 from dragoman.inspection.history import History, Snapshot
 from dragoman.inspection.inspection import KINDS
 
@@ -47,8 +47,8 @@ def history_figure(history: History) -> Figure:
         for axes, snapshot in zip(panels.flat, shown, strict=False):
             draw_image(axes, history.map(snapshot), WEIGHTS)
             axes.set_title(f"step {snapshot.step:,}", fontsize=9)
-            axes.set_xticks(range(columns), map(shorten, history.source), rotation=90, fontsize=7)
-            axes.set_yticks(range(len(history.target)), map(shorten, history.target), fontsize=7)
+            axes.set_xticks(range(columns), map(shorten_label, history.source), rotation=90, fontsize=7)
+            axes.set_yticks(range(len(history.target)), map(shorten_label, history.target), fontsize=7)
             axes.tick_params(length=0)
 
     caption = (

@@ -18,7 +18,7 @@ from dragoman.inspection.figure import (
     Scale,
     draw_image,
     labelled_map,
-    shorten,
+    shorten_label,
     signed_scale,
 )
 
@@ -46,7 +46,7 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
             return [], []
         return (
             [distance * tile + index for tile in range(tiles) for index in range(len(labels))],
-            [shorten(label, 12) for label in labels] * tiles,
+            [shorten_label(label, 12) for label in labels] * tiles,
         )
 
     def draw(figure: Any) -> None:
@@ -118,8 +118,8 @@ def mask_figure(shown: Sequence[Mask], caption: str) -> Figure:
             draw_image(axes, mask.allowed.float(), Scale("", "gray", -1.0, 1.0))  # 0 is grey, 1 is white
             y, x = (~mask.allowed).nonzero().unbind(1)
             axes.scatter(x, y, s=2 * letters, c="black", marker="x", linewidths=0.6)
-            axes.set_xticks(range(len(mask.columns)), [shorten(label, 12) for label in mask.columns], rotation=90)
-            axes.set_yticks(range(len(mask.rows)), [shorten(label, 12) for label in mask.rows])
+            axes.set_xticks(range(len(mask.columns)), [shorten_label(label, 12) for label in mask.columns], rotation=90)
+            axes.set_yticks(range(len(mask.rows)), [shorten_label(label, 12) for label in mask.rows])
             axes.tick_params(length=0, labelsize=letters)
             axes.set_title(mask.title, fontsize=10)
 

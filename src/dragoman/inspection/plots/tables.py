@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.inspection.figure import MAX_INCHES, Figure, shorten, two_digits
+from dragoman.inspection.figure import MAX_INCHES, Figure, shorten_label, two_digits
 from dragoman.inspection.inspection import Position
 
 MAX_ROWS, MAX_POSITIONS = 64, 48
@@ -67,7 +67,7 @@ def probability_table(positions: Sequence[Position], vocabulary: int, caption: s
 
     def draw(figure: Any) -> None:
         chosen, others, entropy = figure.subplots(1, 3, sharey=True, width_ratios=(2, 1.3 * max(ranks, 1), 1.5))
-        labels = [f"{number + 1}  {shorten(position.token)}" for number, position in enumerate(shown)]
+        labels = [f"{number + 1}  {shorten_label(position.token)}" for number, position in enumerate(shown)]
         bars = chosen.barh(
             rows, [position.probability for position in shown], color="0.6", edgecolor="black", linewidth=0.6
         )
@@ -101,7 +101,7 @@ def write_alternatives(axes: Any, positions: Sequence[Position], ranks: int) -> 
         for rank, other in enumerate(position.alternatives):
             mark = "▶" if other.token == position.token else ""
             box = {"boxstyle": "square,pad=0.15", "facecolor": blues(PALEST * other.probability), "edgecolor": "none"}
-            text = f"{mark}{shorten(other.token, 12)} {other.probability:.2f}"
+            text = f"{mark}{shorten_label(other.token, 12)} {other.probability:.2f}"
             axes.text(rank, row, text, fontsize=8, ha="left", va="center", bbox=box)
     axes.set_xlim(-0.1, max(ranks, 1))
     axes.set_xticks([])

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from dragoman.inspection.figure import Figure, shorten, two_digits
+from dragoman.inspection.figure import Figure, shorten_label, two_digits
 from dragoman.inspection.tree import BeamTree, Fate, Node
 
 MAX_STEPS, MAX_ROWS = 14, 8  # steps: half of them at the beginning, half at the end
@@ -84,7 +84,7 @@ def shown_steps(steps: int) -> dict[int, int]:
 
 
 def node_text(node: Node) -> str:
-    token = shorten(node.token, 14)
+    token = shorten_label(node.token, 14)
     if node.parent is None:
         return token
     return f"{token}\np {two_digits(node.log_p)}  s {two_digits(node.normalised)}\n{node.fate}"

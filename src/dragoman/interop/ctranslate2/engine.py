@@ -61,7 +61,7 @@ class CTranslate2Engine:
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         self.check(sources, config, constraints)
         hypotheses: dict[int, list[Hypothesis]] = {}
-        for group in alike(constraints):
+        for group in group_alike(constraints):
             for rows in batches_by_length(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
                 batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
                 hypotheses |= zip(rows, self._search_batch(batch, config, own), strict=True)
@@ -85,7 +85,7 @@ class CTranslate2Engine:
     def _search_batch(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each source of a batch, whose constraints are of one kind (see `alike`)."""
+        """Return the hypotheses for each source of a batch, whose constraints are of one kind (see `group_alike`)."""
         limits = [len(ids) + config.extra_length for ids in sources]
         limits = [min(limit, self.max_positions or limit) for limit in limits]
         found = self._collect(sources, config, constraints, max(limits))
@@ -98,7 +98,7 @@ class CTranslate2Engine:
         ]
         within_limit: dict[int, list[Hypothesis]] = {}
         if too_long and config.beam == 1:
-            shortened = [[shorten(hypothesis, limits[row]) for hypothesis in found[row]] for row in too_long]
+            shortened = [[truncate(hypothesis, limits[row]) for hypothesis in found[row]] for row in too_long]
             within_limit |= zip(too_long, self._rescore([sources[row] for row in too_long], shortened), strict=True)
         else:
             for limit in sorted({limits[row] for row in too_long}):
@@ -167,7 +167,7 @@ class CTranslate2Engine:
         return Hypothesis([id for id in ids if id != EOS], score, ids[-1:] in ([], [EOS]))
 
 
-def alike(constraints: Sequence[Constraints]) -> list[list[int]]:
+def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:
     """Group the sources, by index, into those that may be searched for together.
 
     In a batch CTranslate2 forbids the same sequences everywhere, and a prefix changes how those without one are found.
@@ -184,7 +184,7 @@ def token_count(hypothesis: Hypothesis) -> int:
     return len(hypothesis.tokens) + hypothesis.finished
 
 
-def shorten(hypothesis: Hypothesis, limit: int) -> Hypothesis:
+def truncate(hypothesis: Hypothesis, limit: int) -> Hypothesis:
     """Return the hypothesis with at most `limit` tokens, EOS included."""
     if token_count(hypothesis) <= limit:
         return hypothesis
