@@ -39,7 +39,7 @@ class MemoryUse:
 
     pairs: int
     tokenise: float  # seconds
-    plan_batches: float
+    plan: float
     file: int  # bytes
     peak: int
     model: int  # bytes of weights, gradients and moments
