@@ -22,7 +22,7 @@ from dragoman.inspection.figure import pyplot, save
 from dragoman.inspection.plots.architecture import architecture_figure
 from dragoman.lab import EXPERIMENTS
 from dragoman.model import Model, outline
-from dragoman.model.attention import explicit
+from dragoman.model.attention import explicit_attention
 
 DOCS = Path(__file__).parents[1] / "docs"
 BASE = PRESETS["base"].model
@@ -199,7 +199,7 @@ def test_a_kernel_that_was_replaced_is_named(texts: Texts):
 
     model = changed(encoder_layers=1, decoder_layers=1)
     model.encoder[0].attention.kernel = cosine
-    model.decoder[0].attention.kernel = explicit
+    model.decoder[0].attention.kernel = explicit_attention
     found = texts(model)
     assert (found.count("cosine"), found.count("scaled dot product")) == (1, 2)
 

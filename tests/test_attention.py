@@ -22,11 +22,11 @@ from dragoman.model.attention import (
     MultiHeadAttention,
     causal_mask,
     decoder_mask,
-    explicit,
-    fused,
+    explicit_attention,
+    fused_attention,
     masked_softmax,
     padding_mask,
-    unscaled,
+    unscaled_attention,
 )
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS
@@ -39,7 +39,9 @@ pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def kernel_of(name: str, heads: int = 2, d_k: int = 4):
-    return {"fused": fused, "explicit": explicit, "unscaled": unscaled}.get(name) or Additive(heads, d_k)
+    return {"fused": fused_attention, "explicit": explicit_attention, "unscaled": unscaled_attention}.get(
+        name
+    ) or Additive(heads, d_k)
 
 
 def random_inputs(queries: int = 3, keys: int = 5, d_k: int = 4, d_v: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,16 +148,16 @@ def test_fused_equals_explicit_for_any_shape_and_mask(batch, queries, keys, d_k,
     torch.manual_seed(seed)
     query, key, value = (torch.randn(batch, 2, *size) for size in [(queries, d_k), (keys, d_k), (keys, d_v)])
     mask = torch.rand(batch, 1, queries, keys) >= share_masked
-    assert gap(fused(query, key, value, mask), explicit(query, key, value, mask)) <= 1e-12
+    assert gap(fused_attention(query, key, value, mask), explicit_attention(query, key, value, mask)) <= 1e-12
 
 
 def test_fused_and_explicit_have_the_same_gradients():
     inputs = random_inputs()
     mask = causal_mask(3, 5)
     toward = torch.randn(2, 2, 3, 6)
-    ours = torch.autograd.grad(fused(*inputs, mask), inputs, toward)
-    plain = torch.autograd.grad(explicit(*inputs, mask), inputs, toward)
-    unmasked = torch.autograd.grad(explicit(*inputs), inputs, toward)
+    ours = torch.autograd.grad(fused_attention(*inputs, mask), inputs, toward)
+    plain = torch.autograd.grad(explicit_attention(*inputs, mask), inputs, toward)
+    unmasked = torch.autograd.grad(explicit_attention(*inputs), inputs, toward)
     assert all(gap(a, b) <= 1e-12 for a, b in zip(ours, plain, strict=True))
     assert all(gap(a, b) > 1e-3 for a, b in zip(ours, unmasked, strict=True))
 
@@ -167,13 +169,13 @@ def test_fused_in_half_the_bits_is_close(dtype, kind):
     inputs = random_inputs(queries=9, keys=9)
     masks = {"none": None, "bool": causal_mask(9), "float": torch.randn(9, 9).masked_fill(~causal_mask(9), -math.inf)}
     mask, toward = masks[kind], torch.randn(2, 2, 9, 6)
-    exact = fused(*inputs, mask)
+    exact = fused_attention(*inputs, mask)
     halves = [x.detach().to(dtype).requires_grad_() for x in inputs]
-    rounded = fused(*halves, mask if kind != "float" else mask.to(dtype))
+    rounded = fused_attention(*halves, mask if kind != "float" else mask.to(dtype))
     assert rounded.dtype == dtype
     assert gap(rounded.double(), exact) < 0.05
     assert gap(rounded.double(), exact) > 1e-6
-    assert gap(rounded.double(), fused(*inputs, causal_mask(9).mT)) > 0.5
+    assert gap(rounded.double(), fused_attention(*inputs, causal_mask(9).mT)) > 0.5
     ours, theirs = (
         torch.autograd.grad(out, given, toward.to(out.dtype)) for out, given in ((rounded, halves), (exact, inputs))
     )
@@ -184,23 +186,23 @@ def test_fused_in_half_the_bits_is_close(dtype, kind):
 def test_a_query_that_may_attend_nowhere_gets_zeros_in_half_the_bits(dtype):
     mask = causal_mask(9).clone()
     mask[4] = False
-    out = fused(*(x.to(dtype) for x in random_inputs(queries=9, keys=9)), mask)
+    out = fused_attention(*(x.to(dtype) for x in random_inputs(queries=9, keys=9)), mask)
     assert not out[:, :, 4].any()
     assert out[:, :, 3].any()
     assert out.isfinite().all()
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 def test_dot_product_equals_equation_1_written_by_hand(kernel):
     query, key, value = random_inputs()
     by_hand = (query @ key.mT / math.sqrt(4)).exp()
     by_hand = by_hand / by_hand.sum(-1, keepdim=True) @ value
-    unscaled = (query @ key.mT).softmax(-1) @ value
+    unscaled_attention = (query @ key.mT).softmax(-1) @ value
     assert gap(kernel(query, key, value), by_hand) <= 1e-12
-    assert gap(kernel(query, key, value), unscaled) > 1e-3
+    assert gap(kernel(query, key, value), unscaled_attention) > 1e-3
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 def test_dot_product_equals_the_one_of_pytorch(kernel):
     query, key, value = random_inputs()
     mask = torch.rand(2, 1, 3, 5) > 0.4
@@ -226,13 +228,13 @@ def test_unscaled_is_equation_1_without_its_root():
     query, key, value = (torch.randn(2, 5, 16) for _ in range(3))
     for allowed in (None, causal_mask(5)):
         expected = masked_softmax(query @ key.mT, allowed) @ value
-        assert gap(unscaled(query, key, value, allowed), expected) < 1e-12
-        assert gap(fused(query, key, value, allowed), expected) > 0.01  # the control
+        assert gap(unscaled_attention(query, key, value, allowed), expected) < 1e-12
+        assert gap(fused_attention(query, key, value, allowed), expected) > 0.01  # the control
 
 
 def test_a_score_is_chosen_by_its_name():
     kernels = [MultiHeadAttention(8, AttentionConfig(heads=2, score=score)).kernel for score in ("dot", "unscaled")]
-    assert kernels == [fused, unscaled]
+    assert kernels == [fused_attention, unscaled_attention]
 
 
 def test_a_kernel_is_a_plain_callable_that_belongs_to_its_layer():
@@ -274,7 +276,7 @@ def test_every_kernel_has_the_derivative_of_what_it_computes(name):
         torch.autograd.gradcheck(lambda q, k, v: kernel(q, k.detach(), v, mask), inputs)
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 def test_leading_dimensions_broadcast(kernel):
     query, key, value = torch.randn(1, 3, 4), torch.randn(5, 6, 4), torch.randn(5, 6, 2)
     together = kernel(query, key, value)
@@ -399,7 +401,7 @@ def test_causal_mask_of_a_later_step_is_the_end_of_the_whole(before, new):
 
 def test_padding_mask_serves_any_number_of_queries():
     mask = padding_mask(torch.tensor([[5, 6, 0], [7, 0, 0]]), pad=0)
-    weights = weights_of(explicit, torch.randn(2, 4, 7, 3), torch.randn(2, 4, 3, 3), mask)
+    weights = weights_of(explicit_attention, torch.randn(2, 4, 7, 3), torch.randn(2, 4, 3, 3), mask)
     assert mask.shape == (2, 1, 1, 3)
     assert weights.shape == (2, 4, 7, 3)
     assert (weights[0, ..., 2] == 0).all()
@@ -417,7 +419,7 @@ def test_masking_keys_alone_is_enough_when_the_loss_leaves_padding_out():
     query, key, value = random_inputs(4, 4)
     real = torch.tensor([True, True, True, False])
     columns, rows_and_columns = real[None, :], real[None, :] & real[:, None]
-    outputs = [explicit(query, key, value, mask) for mask in (columns, rows_and_columns)]
+    outputs = [explicit_attention(query, key, value, mask) for mask in (columns, rows_and_columns)]
     gradient = [
         torch.autograd.grad(out[..., real, :].square().sum(), (query, key, value), retain_graph=True) for out in outputs
     ]
@@ -469,7 +471,7 @@ def test_a_mask_of_integers_means_what_the_mask_of_truths_means(name, dtype):
 # Numbers worked out in the notes.
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 @pytest.mark.parametrize("weights", [[0.2, 0.8], [0.2, 0.1, 0.7], [0.2, 0.1, 0.4, 0.3], [0.1, 0.9]])
 def test_the_output_is_the_sum_of_the_values_by_weight(kernel, weights):
     query, key = attending_to(weights)
@@ -519,7 +521,7 @@ def test_adding_a_constant_to_all_scores_changes_nothing(constant):
 def peak_and_slope(scale: float) -> tuple[float, float]:
     """Of random queries with d_k = 100 and 3 keys: how many look at one key only; the mean size of the Jacobian."""
     query, key = torch.randn(4000, 1, 100), torch.randn(4000, 3, 100)
-    weights = weights_of(explicit, scale * query, key)[:, 0]
+    weights = weights_of(explicit_attention, scale * query, key)[:, 0]
     jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
     return float((weights.amax(-1) > 0.99).double().mean()), float(jacobian.square().sum((1, 2)).sqrt().mean())
 
@@ -577,7 +579,7 @@ def test_attention_dropout_acts_in_training_alone(score):
 
 
 @pytest.mark.parametrize("config", [FREE_SIZES, EQUAL_SIZES], ids=["free sizes", "equal sizes"])
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
 def test_fused_heads_equal_a_loop_over_heads(config, kernel, cross):
     layer, by_head = layer_and_heads(config)

@@ -39,7 +39,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, time_in_turn
 from dragoman.model import parameter_count
-from dragoman.model.attention import MultiHeadAttention, explicit
+from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.transformer import Transformer
 
 VOCABULARY = 300
@@ -107,7 +107,7 @@ def test_operations_are_those_that_pytorch_counts(targets: int):
     model = Transformer(MODEL, VOCABULARY)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
-            module.kernel = explicit
+            module.kernel = explicit_attention
     batch = Batch.of([[5, 6, 7, 8]] * 3, [[9] * (targets - 1)] * 3)
     with FlopCounterMode(display=False) as counter:
         model(batch.source, batch.target, batch.real).sum().backward()

@@ -10,7 +10,7 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.inspection.layers import layer_outputs
 from dragoman.model import Model, build
-from dragoman.model.attention import explicit
+from dragoman.model.attention import explicit_attention
 from dragoman.model.capture import AttentionCapture, attention_layers
 
 DEEP = tiny_transformer(heads=4, encoder_layers=2, decoder_layers=3)
@@ -129,7 +129,7 @@ def test_a_kernel_that_was_replaced_is_watched_too():
     expected = capture_of(model).weights
     for layers in attention_layers(model).values():
         for layer in layers:
-            layer.kernel = explicit
+            layer.kernel = explicit_attention
     for kind, layers in capture_of(model).weights.items():
         torch.testing.assert_close(layers, expected[kind])
 

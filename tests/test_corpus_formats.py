@@ -249,14 +249,14 @@ def test_corpora_follow_one_another_and_keep_their_tags(tmp_path: Path):
 
 MEASURE = """
 import resource, sys, time
-from dragoman.data.corpus import stream
+from dragoman.data.corpus import stream_rows
 from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 def memory(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-list(stream(parse_corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded
+list(stream_rows(parse_corpora([sys.argv[1]])[0]))  # what has to be loaded is loaded
 before, start = memory(), time.process_time()
 try:
-    rows = sum(1 for row in stream(parse_corpora([sys.argv[2]])[0]))
+    rows = sum(1 for row in stream_rows(parse_corpora([sys.argv[2]])[0]))
 except DragomanError as error:
     rows = str(error)
 print([rows, memory() - before, time.process_time() - start])

@@ -21,7 +21,7 @@ from dragoman.lab import (
 )
 from dragoman.lab.experiment import Effort
 from dragoman.lab.worked_examples import examples
-from dragoman.model.attention import Additive, MultiHeadAttention, fused, unscaled
+from dragoman.model.attention import Additive, MultiHeadAttention, fused_attention, unscaled_attention
 
 EXAMPLES = {example.name: example for example in examples()}
 
@@ -107,7 +107,7 @@ def test_models_differ_in_the_kernel_alone():
     )
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     kernels = [[m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)] for model in (one, other)]
-    assert kernels == [[fused] * 3, [unscaled] * 3]
+    assert kernels == [[fused_attention] * 3, [unscaled_attention] * 3]
 
 
 def test_measuring_the_start_leaves_the_model_as_it_was():
@@ -140,7 +140,7 @@ def test_what_is_kept_for_the_way_back_is_what_the_formula_says(length: int, d_k
 
 
 def test_each_score_has_its_kernel():
-    for name, kind in {additive.SCALED: fused, additive.UNSCALED: unscaled}.items():
+    for name, kind in {additive.SCALED: fused_attention, additive.UNSCALED: unscaled_attention}.items():
         model = additive.SCORES[name](16, 1)
         assert all(m.kernel is kind for m in model.modules() if isinstance(m, MultiHeadAttention))
     model = additive.SCORES[additive.ADDITIVE](16, 1)

@@ -23,7 +23,7 @@ from dragoman.lab.parallel import growth, matmuls_in_a_row
 from dragoman.lab.retrieval import attend, kernel_regression, look_up, on_circle
 from dragoman.lab.self_focus import RAW, SCALED, WAYS
 from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TASKS, share
-from dragoman.model.attention import MultiHeadAttention, explicit
+from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.transformer import Transformer
 
 # The gradient of a far word.
@@ -117,7 +117,7 @@ def test_an_rnn_waits_for_each_word_and_attention_for_none():
 def test_a_fused_kernel_counts_as_the_two_products_it_makes():
     layer, x = parallel.LAYERS[parallel.ATTENTION](), torch.randn(1, 5, parallel.SIZE)
     fused_count = matmuls_in_a_row(layer(x))
-    layer.attention.kernel = explicit
+    layer.attention.kernel = explicit_attention
     assert matmuls_in_a_row(layer(x)) == fused_count
 
 

@@ -15,7 +15,7 @@ from dragoman.config import AttentionConfig
 from dragoman.lab import complexity, feed_forward, label_smoothing, restricted, schedule, table_3
 from dragoman.lab import length_penalty as beams
 from dragoman.model import build
-from dragoman.model.attention import MultiHeadAttention, explicit, fused
+from dragoman.model.attention import MultiHeadAttention, explicit_attention, fused_attention
 from dragoman.model.recurrent import PlainRNN
 from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import paper_rate
@@ -78,7 +78,7 @@ def test_layers_of_table_1_are_the_layers_of_the_model():
     torch.manual_seed(3)
     attention = MultiHeadAttention(8, AttentionConfig(heads=1))
     query, key, value = (matrix(x) for matrix in (attention.query, attention.key, attention.value))
-    assert gap(whole(x), attention.out(explicit(query, key, value))) < 1e-6
+    assert gap(whole(x), attention.out(explicit_attention(query, key, value))) < 1e-6
 
 
 @pytest.mark.parametrize("places", [2, 3, 4, 9, 10, 27, 28])
@@ -108,7 +108,7 @@ def test_the_band_is_where_places_are_near():
         assert restricted.band(n, r).tolist() == expected
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 def test_a_radius_that_covers_the_sentence_changes_nothing(kernel):
     query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
     full = kernel(query, key, value)
@@ -129,9 +129,9 @@ def test_padding_and_biases_still_count():
     query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
     band, real = restricted.band(7, 2), torch.arange(7) < 5
     near = restricted.within(2)
-    assert gap(near(query, key, value, real, 0.0), explicit(query, key, value, band & real)) < 1e-6
+    assert gap(near(query, key, value, real, 0.0), explicit_attention(query, key, value, band & real)) < 1e-6
     bias = torch.randn(7, 7)
-    biased = explicit(query, key, value, bias.masked_fill(~band, -math.inf))
+    biased = explicit_attention(query, key, value, bias.masked_fill(~band, -math.inf))
     assert gap(near(query, key, value, bias, 0.0), biased) < 1e-6
 
 
@@ -150,7 +150,7 @@ def test_the_swap_is_from_outside_and_of_the_encoder_alone():
     assert other is not None
     assert gap(before, same) < 1e-5
     assert gap(before, other) > 1e-3
-    assert model.decoder[0].attention.kernel is fused  # type: ignore[union-attr]
+    assert model.decoder[0].attention.kernel is fused_attention  # type: ignore[union-attr]
 
 
 def test_a_word_out_of_reach_cannot_be_learned():

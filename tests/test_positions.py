@@ -14,7 +14,14 @@ from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.packing import Packing
-from dragoman.model.positions import FIRST_LENGTH, POSITIONS, Relative, sinusoids, sinusoids_in_halves
+from dragoman.model.positions import (
+    FIRST_LENGTH,
+    POSITIONS,
+    Relative,
+    build_positions,
+    sinusoids,
+    sinusoids_in_halves,
+)
 from dragoman.model.transformer import Transformer
 
 HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
@@ -34,6 +41,11 @@ def model_with(positions: str, **changes) -> Transformer:
     attention = AttentionConfig(heads=HEADS, **changes)
     config = tiny_transformer(d_model=D_MODEL, attention=attention, d_ff=8, positions=positions, max_length=PLACES)
     return Transformer(config, vocabulary=9).eval()
+
+
+def test_an_unknown_scheme_is_refused_with_the_names_that_there_are():
+    with pytest.raises(UsageError, match=r"^no position scheme .slope.*there are none, sinus.*relative$"):
+        build_positions("slope", D_MODEL, HEADS, D_K, PLACES)
 
 
 def by_distance(table: Tensor) -> bool:

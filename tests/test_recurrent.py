@@ -186,7 +186,7 @@ def test_a_stack_of_cells_equals_the_one_of_pytorch(cell, kind, directions):
         else:
             theirs.load_state_dict(ours.cells.state_dict())
     x = torch.randn(2, 5, 8)
-    states, hidden = ours(x, torch.ones(2, 5, dtype=torch.bool), ours.zero(x))
+    states, hidden = ours(x, torch.ones(2, 5, dtype=torch.bool), ours.zero_state(x))
     expected, last = theirs(x)
     assert gap(states, expected) <= 1e-12
     assert gap(hidden[0], last[0] if cell == "lstm" else last) <= 1e-12
@@ -200,7 +200,9 @@ def slopes(recurrence: Recurrence, half: slice) -> Tensor:
     """(T, S): whether the `half` of state t depends on input s."""
     x = torch.randn(1, 5, 8)
     real = torch.ones(1, 5, dtype=torch.bool)
-    jacobian = torch.autograd.functional.jacobian(lambda x: recurrence(x, real, recurrence.zero(x))[0][..., half], x)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda x: recurrence(x, real, recurrence.zero_state(x))[0][..., half], x
+    )
     return jacobian[0, :, :, 0].abs().amax((1, 3)) > 0
 
 

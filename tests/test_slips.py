@@ -23,10 +23,10 @@ from dragoman.model.attention import (
     MultiHeadAttention,
     causal_mask,
     decoder_mask,
-    explicit,
-    fused,
+    explicit_attention,
+    fused_attention,
     padding_mask,
-    unscaled,
+    unscaled_attention,
 )
 from dragoman.model.capture import AttentionCapture, AttentionKind, attention_weights
 from dragoman.model.packing import Packing
@@ -62,7 +62,7 @@ def attend(layer: MultiHeadAttention, x: Tensor, memory: Tensor | None = None) -
 def weights_of(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """The weights that our kernel gives to scores (T, S)."""
     keys = scores.size(-1)
-    return explicit(scores * math.sqrt(keys), torch.eye(keys), torch.eye(keys), mask)
+    return explicit_attention(scores * math.sqrt(keys), torch.eye(keys), torch.eye(keys), mask)
 
 
 def maps(model: Transformer, source: Tensor, target: Tensor) -> dict[AttentionKind, list[Tensor]]:
@@ -90,7 +90,7 @@ def plain_softmax(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 # Scores and their scale.
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 def test_scores_are_divided_by_the_root_of_d_k(kernel: Callable[..., Tensor]):
     for d_k in (9, 64):
         query, key, value = torch.randn(3, d_k), torch.randn(5, d_k), torch.randn(5, 2)
@@ -102,9 +102,9 @@ def test_scores_are_divided_by_the_root_of_d_k(kernel: Callable[..., Tensor]):
 
 def test_the_formula_without_a_scale_is_only_a_step_on_the_way():
     query, key, value = torch.randn(3, 64), torch.randn(5, 64), torch.randn(5, 2)
-    assert gap(unscaled(query, key, value), (query @ key.T).softmax(-1) @ value) <= 1e-12
-    assert gap(unscaled(query, key, value), fused(query, key, value)) > 1e-2
-    assert [attention(score=score).kernel for score in ("dot", "unscaled")] == [fused, unscaled]
+    assert gap(unscaled_attention(query, key, value), (query @ key.T).softmax(-1) @ value) <= 1e-12
+    assert gap(unscaled_attention(query, key, value), fused_attention(query, key, value)) > 1e-2
+    assert [attention(score=score).kernel for score in ("dot", "unscaled")] == [fused_attention, unscaled_attention]
 
 
 def test_dividing_by_10_brings_the_variance_of_dimension_100_to_1():
@@ -128,7 +128,7 @@ def test_additive_scores_stay_as_calm_as_scaled_ones():
     largest = {}
     for d_k in (8, 512):
         query, key = torch.randn(1, 1, 200, d_k), torch.randn(1, 1, 3, d_k)
-        for kernel in (Additive(1, d_k).forward, fused, unscaled):
+        for kernel in (Additive(1, d_k).forward, fused_attention, unscaled_attention):
             weights = attention_weights(kernel, query, key, key, None)
             largest[kernel.__name__, d_k] = float(weights.detach().max(-1).values.mean())
     assert largest["unscaled", 512] > 0.9
@@ -141,9 +141,9 @@ def test_additive_scores_stay_as_calm_as_scaled_ones():
 
 
 def test_queries_and_keys_may_differ_in_number_and_not_in_size():
-    assert explicit(torch.randn(3, 8), torch.randn(4, 8), torch.randn(4, 5)).shape == (3, 5)
+    assert explicit_attention(torch.randn(3, 8), torch.randn(4, 8), torch.randn(4, 5)).shape == (3, 5)
     with pytest.raises(ValueError, match=r"differ in size: \(5, 3\) and \(5, 4\)"):
-        explicit(torch.randn(5, 3), torch.randn(5, 4), torch.randn(5, 2))
+        explicit_attention(torch.randn(5, 3), torch.randn(5, 4), torch.randn(5, 2))
 
 
 def test_only_keys_and_values_must_be_equally_many():
@@ -151,19 +151,19 @@ def test_only_keys_and_values_must_be_equally_many():
     assert seen["cross"][0].shape == (2, 3, 5)
     assert seen["decoder"][0].shape == (2, 3, 3)
     with pytest.raises(ValueError, match="each key needs one value"):
-        explicit(torch.randn(3, 8), torch.randn(5, 8), torch.randn(3, 8))
+        explicit_attention(torch.randn(3, 8), torch.randn(5, 8), torch.randn(3, 8))
 
 
 def test_attention_of_columns_is_the_transpose():
     query, key, value = torch.randn(3, 3), torch.randn(3, 3), torch.randn(3, 3)
     of_columns = value @ (key.T @ query / math.sqrt(3)).softmax(0)
-    assert gap(explicit(query.T, key.T, value.T), of_columns.T) <= 1e-12
-    assert gap(explicit(query, key, value), of_columns) > 1e-2  # the formula of rows, given columns
+    assert gap(explicit_attention(query.T, key.T, value.T), of_columns.T) <= 1e-12
+    assert gap(explicit_attention(query, key, value), of_columns) > 1e-2  # the formula of rows, given columns
 
 
 def test_every_position_asks_with_the_same_matrix():
     layer, x, asked = attention(), torch.randn(1, 5, 16), []
-    layer.kernel = lambda query, *rest: asked.append(query) or fused(query, *rest)
+    layer.kernel = lambda query, *rest: asked.append(query) or fused_attention(query, *rest)
     attend(layer, x)
     queries = asked[0][0].transpose(0, 1).flatten(1)  # H T K -> T H*K
     assert gap(queries, torch.stack([layer.query.weight @ word for word in x[0]])) <= 1e-12
@@ -189,7 +189,7 @@ def test_the_printed_score_does_not_follow_from_the_products_and_gives_vectors()
 
 def test_a_head_puts_out_64_numbers_and_all_of_them_512():
     layer, x, outputs = attention(512, heads=8), torch.randn(1, 4, 512), []
-    layer.kernel = lambda *inputs: outputs.append(fused(*inputs)) or outputs[-1]
+    layer.kernel = lambda *inputs: outputs.append(fused_attention(*inputs)) or outputs[-1]
     result = attend(layer, x)
     assert outputs[0].shape == (1, 8, 4, 64)
     side_by_side = outputs[0].transpose(1, 2).flatten(2)
@@ -229,7 +229,7 @@ def test_either_layer_may_be_the_one_that_looks_far(near: int):
     model, ids = tiny(encoder_layers=2), torch.randint(3, 11, (1, 12))
     layer = model.encoder[near].attention
     beside = torch.ones(12, 12, dtype=torch.bool).tril(1).triu(-1)
-    layer.kernel = lambda query, key, value, mask, dropout: fused(query, key, value, beside)
+    layer.kernel = lambda query, key, value, mask, dropout: fused_attention(query, key, value, beside)
     apart = (torch.arange(12) - torch.arange(12)[:, None]).abs()
     seen = maps(model, ids, ids)
     distance = [float((seen["encoder"][i] * apart).sum(-1).mean()) for i in range(2)]
@@ -267,8 +267,8 @@ def test_cross_attention_needs_the_padding_of_the_source_and_no_other_mask():
 def test_a_vector_of_zeros_is_still_looked_at_and_a_masked_score_is_not():
     x = torch.randn(4, 16)
     without_the_last = x * torch.tensor([1.0, 1, 1, 0])[:, None]
-    by_vectors = explicit(without_the_last, without_the_last, torch.eye(4))
-    by_scores = explicit(x, x, torch.eye(4), causal_mask(4))
+    by_vectors = explicit_attention(without_the_last, without_the_last, torch.eye(4))
+    by_scores = explicit_attention(x, x, torch.eye(4), causal_mask(4))
     assert (by_vectors[:3, 3] > 0).all()
     assert (by_scores[:3, 3] == 0).all()
     assert by_scores[3, 3] > 0  # the last word may see itself, which no zero vector could say
@@ -288,7 +288,7 @@ def test_true_means_may_attend_here_and_the_opposite_in_multiheadattention():
     assert (weights_of(torch.randn(4, 4), keep)[:, ~keep] == 0).all()
     query, key = torch.randn(4, 8), torch.randn(4, 8)
     pytorch = F.scaled_dot_product_attention(query, key, torch.eye(4), attn_mask=keep[None])
-    assert gap(explicit(query, key, torch.eye(4), keep), pytorch) <= 1e-12
+    assert gap(explicit_attention(query, key, torch.eye(4), keep), pytorch) <= 1e-12
 
 
 def test_padding_is_an_id_and_neither_a_value_nor_the_mask():
@@ -304,7 +304,7 @@ def test_padding_is_an_id_and_neither_a_value_nor_the_mask():
 def test_a_mask_saves_no_work_and_packing_does():
     def work(ids: Tensor) -> dict[str, int]:
         model = tiny()
-        model.encoder[0].attention.kernel = explicit
+        model.encoder[0].attention.kernel = explicit_attention
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             model.start(ids)
         flops = counter.get_flop_counts()["Global"]
@@ -481,7 +481,7 @@ def test_positions_are_integers_one_row_and_as_many_as_tokens(positions: Tensor)
 def test_dropout_that_never_reaches_the_kernel_changes_nothing():
     layer, x = attention(dropout=0.9).train(), torch.randn(1, 6, 16)
     assert gap(attend(layer, x), attend(layer, x)) > 1e-3
-    layer.kernel = lambda query, key, value, mask, dropout: fused(query, key, value, mask)
+    layer.kernel = lambda query, key, value, mask, dropout: fused_attention(query, key, value, mask)
     assert torch.equal(attend(layer, x), attend(layer, x))
 
 
@@ -517,7 +517,7 @@ def test_heads_of_any_size_fit_the_last_matrix(d_model: int, heads: int, d_k: in
         TransformerConfig(d_model=10, attention=AttentionConfig(heads=4))
 
 
-@pytest.mark.parametrize("kernel", [fused, explicit, Additive(2, 4).forward])
+@pytest.mark.parametrize("kernel", [fused_attention, explicit_attention, Additive(2, 4).forward])
 def test_a_query_without_any_key_gets_zeros(kernel: Callable[..., Tensor]):
     left = torch.tensor([[0, 0, 3, 4]])
     query, key, value, mask = *(torch.randn(1, 2, 4, 4) for _ in range(3)), decoder_mask(left, 0)
@@ -541,6 +541,6 @@ def test_minus_1e9_does_not_fit_16_bits_and_minus_infinity_does():
     with pytest.raises(RuntimeError, match="overflow"):
         scores.masked_fill(~keep, -1e9)
     key = torch.randn(1, 3, 4, dtype=torch.float16)
-    output = explicit(key, key, key, keep)
+    output = explicit_attention(key, key, key, keep)
     assert output.isfinite().all()
-    assert torch.equal(output, explicit(key, key, key.masked_fill(~keep[:, None], 9), keep))
+    assert torch.equal(output, explicit_attention(key, key, key.masked_fill(~keep[:, None], 9), keep))

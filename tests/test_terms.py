@@ -33,7 +33,7 @@ from torch import Tensor
 from dragoman.decoding.engine import Term
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import Hypothesis, beam_search
-from dragoman.decoding.terms import OPEN, STEM, WORD, Candidates, TermTable, constrained_search, ranks
+from dragoman.decoding.terms import OPEN, STEM, WORD, Candidates, TermTable, constrained_search, rank_in_group
 from dragoman.model import build
 
 MODEL, SENTENCE = make("sinusoidal"), SENTENCES[0]
@@ -354,7 +354,7 @@ def test_each_bank_has_its_share_of_the_beams():
     bank = torch.tensor([[0, 0, 0, 1, 1, 2, 3, 3, 4]])
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
     nothing = TermTable.of([()], CPU, None).start(9)
-    found = Candidates(score, bank, bank, ended, bank, ranks(bank), nothing)
+    found = Candidates(score, bank, bank, ended, bank, rank_in_group(bank), nothing)
     assert [found.open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
         [7],
         [7, 0],

@@ -16,7 +16,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfi
 from dragoman.config.presets import BASE, BIG
 from dragoman.errors import UsageError
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
-from dragoman.model.attention import explicit, fused
+from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.packing import Packing
 from dragoman.model.positions import POSITIONS, Relative, sinusoids
@@ -311,7 +311,9 @@ def test_the_future_changes_no_bit(config):
 def test_without_its_mask_the_decoder_would_see_the_future():
     model = little()
     for layer in model.decoder:
-        layer.attention.kernel = lambda query, key, value, mask, dropout: fused(query, key, value, None, dropout)
+        layer.attention.kernel = lambda query, key, value, mask, dropout: fused_attention(
+            query, key, value, None, dropout
+        )
     other = TARGET.clone()
     other[:, 2:] = 6
     assert gap(model(SOURCE, TARGET)[:, :2], model(SOURCE, other)[:, :2]) > 1e-3
@@ -413,7 +415,7 @@ def test_all_gradients_are_the_derivatives_of_the_loss(norm_first, score):
 
 def test_a_wrong_gradient_anywhere_would_be_found():
     model, names, parameters = tiny_for_gradcheck(norm_first=True, score="dot")
-    model.encoder[0].attention.kernel = lambda query, key, *rest: fused(query, key.detach(), *rest)
+    model.encoder[0].attention.kernel = lambda query, key, *rest: fused_attention(query, key.detach(), *rest)
     with pytest.raises(GradcheckError):
         torch.autograd.gradcheck(lambda *values: loss_of(model, names, *values), parameters)
 
@@ -865,7 +867,7 @@ def restricted(model: Transformer, radius: int = 1) -> None:
     def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
         index = torch.arange(key.size(-2))
         near = (index[:, None] - index).abs()[-query.size(-2) :] <= radius
-        return fused(query, key, value, near if mask is None else mask & near, dropout)
+        return fused_attention(query, key, value, near if mask is None else mask & near, dropout)
 
     for layer in [*model.encoder, *model.decoder]:
         layer.attention.kernel = kernel
@@ -884,7 +886,7 @@ def test_a_part_that_does_the_same_changes_nothing():
     def explicitly(model: Transformer) -> None:
         for module in model.modules():
             if hasattr(module, "kernel"):
-                module.kernel = explicit
+                module.kernel = explicit_attention
 
     for change in (explicitly, lambda model: restricted(model, 5)):
         model = little()

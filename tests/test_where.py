@@ -41,12 +41,12 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
             "model/attention.py",
             "",
             "\n\ndef even(query, key, value, mask, dropout):\n"
-            "    return explicit(0 * query, key, value, mask, dropout)\n",
+            "    return explicit_attention(0 * query, key, value, mask, dropout)\n",
         ),
         (
             "model/attention.py",
-            '{"dot": fused, "unscaled": unscaled}[config.score]',
-            '{"dot": fused, "unscaled": unscaled, "even": even}[config.score]',
+            '{"dot": fused_attention, "unscaled": unscaled_attention}[config.score]',
+            '{"dot": fused_attention, "unscaled": unscaled_attention, "even": even}[config.score]',
         ),
         ("config/model.py", 'score: Literal["dot",', 'score: Literal["even", "dot",'),
     ],

@@ -14,7 +14,7 @@ Term = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Constraints:
-    """Describe what the output for one source must contain and must not contain."""
+    """What the output for one source must contain and must not contain."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
     terms: tuple[Term, ...] = ()  # it has all of these

@@ -11,7 +11,7 @@ from dragoman.model import Seq2Seq
 
 
 class States:
-    """Hold the state of each model; row i belongs to hypothesis i."""
+    """The state of each model; row i belongs to hypothesis i."""
 
     def __init__(self, states: Sequence[Any]):
         self.states = states
@@ -28,6 +28,7 @@ class Ensemble:
         self.models = models
 
     def start(self, source: Tensor) -> States:
+        """Encode the source ids (B, S) with every model."""
         return States([model.start(source) for model in self.models])
 
     def step(self, tokens: Tensor, state: States) -> Tensor:

@@ -23,17 +23,19 @@ MAX_TOKENS = 1024  # of a side, EOS included, that a command takes: the memory o
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Hold the log-probability of each token of a target, EOS included, given the source and the tokens before it."""
+    """The log-probability of each token of a target, EOS included, given the source and the tokens before it."""
 
     tokens: Ids
     log_p: list[float]  # nats
 
     @property
     def total(self) -> float:
+        """The log-probability of the target in nats."""
         return math.fsum(self.log_p)
 
     @property
     def mean(self) -> float:
+        """The mean log-probability of its tokens in nats."""
         return self.total / len(self.tokens)
 
 
@@ -59,7 +61,7 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
 
 @torch.inference_mode()
 def token_log_p(model: Model, batch: Batch) -> Tensor:
-    """Return the log-probabilities (N,) of the labels, in nats."""
+    """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
     rows = max(1, LOGITS // model.output.out_features)
@@ -82,5 +84,5 @@ def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids])
 
 
 def perplexity(loss: float) -> float:
-    """Return e to the power of a mean loss in nats per token: the number of words the model is choosing between."""
+    """Return e^loss for a mean loss in nats per token: the number of equally likely tokens with this loss."""
     return math.exp(loss) if loss < 700 else math.inf

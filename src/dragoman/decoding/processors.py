@@ -23,7 +23,7 @@ class Processor(Protocol):
 def apply_processors(
     processors: Sequence[Processor], log_p: Tensor, tokens: Tensor, sentence: Tensor, eos: int
 ) -> Tensor:
-    """Apply all processors in turn. A hypothesis that they leave no token may end."""
+    """Return log_p after all processors, applied in turn. A hypothesis to which they leave no token may end."""
     end = log_p[:, eos].clone()
     for processor in processors:
         log_p = processor(log_p, tokens, sentence)
@@ -61,7 +61,7 @@ class NoRepeat:
 
 
 class Forbidden:
-    """Forbid each sentence its own sequences of tokens."""
+    """Forbid sequences of tokens, other ones for each sentence."""
 
     def __init__(self, forbidden: Sequence[Sequence[Sequence[int]]], device: torch.device):
         sequences = dict.fromkeys(tuple(sequence) for own in forbidden for sequence in own)
@@ -80,9 +80,9 @@ class Forbidden:
 
 
 class Prefix:
-    """Begin each output with the tokens given for its sentence; their own probabilities count as always.
+    """Begin each output with the tokens given for its sentence, which keep the probabilities of the model.
 
-    The processors `afterwards` act only after the prefix: whoever gives one wants it, whatever else is forbidden.
+    The processors `afterwards` act only after the prefix, so that a prefix may have what they forbid.
     """
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device, afterwards: Sequence[Processor] = ()):

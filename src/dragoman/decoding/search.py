@@ -29,7 +29,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """Describe the outputs for one batch, whichever search finds them."""
+    """What every search needs to know about the outputs of a batch."""
 
     bos: int
     eos: int
@@ -126,14 +126,15 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 def greedy_search(
     model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """Take the most probable token at each step: one hypothesis for each sentence of source (B, S)."""
+    """Return one hypothesis for each sentence of source (B, S): the most probable token at each step."""
     return generate(model, source, output, lambda log_p, *_: topk(log_p, 1)[1][:, 0], observe)
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Describe how a token is drawn: from the `top_k` most probable ones, or from as many as together have probability
-    `top_p`, each by its probability to the power of 1 / temperature.
+    """How a token is drawn: with its probability to the power of 1 / temperature, normalised again.
+
+    Only the most probable tokens are drawn from: at most `top_k`, and as few as together have probability `top_p`.
     """
 
     temperature: float = 1.0
@@ -142,10 +143,10 @@ class Sampling:
 
 
 def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> list[Hypothesis]:
-    """Draw one token after the other; scores are the model's, whatever the temperature.
+    """Return one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
 
-    draws (B, largest of max_lengths): numbers from 0 to 1 that decide; each sentence has its own, so that its words do
-    not depend on the sentences beside it.
+    draws (B, largest of max_lengths): random numbers from 0 to 1 that decide the tokens. Each sentence has its own, so
+    that its output does not depend on the other sentences.
     """
 
     def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
@@ -166,7 +167,7 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
 def generate(
     model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """Continue one hypothesis for each sentence of source (B, S) with the tokens that `choose` picks, up to EOS."""
+    """Return one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS."""
     sentences, max_length, device = source.size(0), int(output.max_lengths.max()), source.device
     state = model.start(source)
     row = torch.arange(sentences, device=device)  # which sentence each live row is
@@ -212,7 +213,7 @@ class BeamAllocation:
         self.groups, self.diversity = groups, diversity
 
     def expand(self, so_far: Tensor, log_p: Tensor, last: Tensor, eos: int) -> BeamStep:
-        """Choose the continuations of hypotheses with the scores so_far (R, K), and those that end.
+        """Return the continuations to keep of hypotheses with the scores so_far (R, K), and those that end.
 
         log_p (R, K, V) of each next token; last (R, K): the token before it.
         """
@@ -227,19 +228,19 @@ class BeamAllocation:
             columns.append((step.score, first + step.beam, step.token, step.end_score, first + step.end_beam))
         return BeamStep(*(torch.cat(column, 1) for column in zip(*columns, strict=True)))
 
-    def compete(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
-        """Return the scores (R, K) with which open hypotheses compete when they are cut off; -inf: they do not.
+    def cut_off_scores(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
+        """Return the scores (R, K) that hypotheses cut off at the maximum length compete with; -inf: they are dropped.
 
         token (R, K): their last one; unfinished (R,): whether a sentence has no finished hypothesis.
         """
         return score
 
     def select(self, live: Tensor) -> None:
-        """Keep the sentences live (R,), bool."""
+        """Keep the sentences with True in `live` (R,)."""
 
 
 class BeamSearch:
-    """A beam search between two steps: K open hypotheses for each live sentence, and the best finished ones of all.
+    """A beam search in progress: K open hypotheses for each live sentence, and the best finished ones of all sentences.
 
     Call `step` until it is `done`; several searches may take their steps in turn. A sentence is over when no open
     hypothesis can still overtake the worst of its `n_best` finished ones, or, with `patience`, when that many times
@@ -273,6 +274,7 @@ class BeamSearch:
 
     @property
     def done(self) -> bool:
+        """Whether all sentences are over."""
         return not len(self.sentence)
 
     @torch.inference_mode()
@@ -298,7 +300,7 @@ class BeamSearch:
         cut = length >= self.output.max_lengths[self.sentence]
         if cut.any():
             unfinished = self.finished.score[self.sentence, 0] == -math.inf
-            score = self.allocation.compete(self.score, step.token, unfinished, eos) / penalty
+            score = self.allocation.cut_off_scores(self.score, step.token, unfinished, eos) / penalty
             tokens = self.tokens[:, 1:].view(live, self.beams, -1)
             self.finished.add(self.sentence[cut], score[cut], tokens[cut], False)
         going = ~cut & self.can_improve()
@@ -330,9 +332,9 @@ def beam_search(
     allocation: BeamAllocation | None = None,
     observe: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the best `n_best` hypotheses (default: as many as beams) for each sentence of source (B, S), best first.
+    """Return the `n_best` hypotheses, by default as many as beams, for each sentence of source (B, S), best first.
 
-    See `BeamSearch`, which this runs to its end.
+    The arguments are those of `BeamSearch`, which this runs to its end.
     """
     search = BeamSearch(model, source, output, beams, n_best, patience, allocation, observe)
     while not search.done:
@@ -341,10 +343,10 @@ def beam_search(
 
 
 class FinishedPool:
-    """Hold the best finished hypotheses of each sentence so far, the best first."""
+    """The best finished hypotheses of each sentence so far, the best first."""
 
     def __init__(self, sentences: int, wanted: int, max_length: int, like: Tensor, distinct: bool = False):
-        """distinct: what comes twice counts once; one group of beams never finds a hypothesis twice."""
+        """distinct: check for repeated hypotheses, which only several groups of beams find, and keep them once."""
         self.distinct = distinct
         self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
         self.tokens = like.new_zeros(sentences, wanted, max_length)
@@ -356,7 +358,7 @@ class FinishedPool:
         """Add c hypotheses to each of n sentences: score (n, c), -inf for none, and tokens (n, c, L)."""
         length, wanted = tokens.size(2), self.score.size(1)
         if self.distinct:
-            score = self.unseen(sentence, score, tokens, ended)
+            score = self.mask_duplicates(sentence, score, tokens, ended)
         self.count[sentence] += (score > -math.inf).sum(1)
         kept, index = torch.cat([self.score[sentence], score], 1).sort(dim=1, descending=True, stable=True)
         index = index[:, :wanted]
@@ -370,8 +372,8 @@ class FinishedPool:
             old[sentence] = both.gather(1, index.view(*index.shape, *[1] * (old.dim() - 2)).expand_as(old[sentence]))
         self.score[sentence] = kept[:, :wanted]
 
-    def unseen(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
-        """Return the scores (n, c) that `add` is given, -inf for hypotheses in the pool already or given twice."""
+    def mask_duplicates(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
+        """Return the scores (n, c) with -inf for hypotheses that are in the pool already or come twice."""
         length = tokens.size(2)
         known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
         there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]

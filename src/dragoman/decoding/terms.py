@@ -57,7 +57,7 @@ def constrained_search(
 
 
 class TermAllocation(BeamAllocation):
-    """Give the beams of a sentence to its banks in turn."""
+    """Give the beams of a sentence in turn to its banks: hypotheses with equally many tokens of their terms."""
 
     def __init__(self, table: "TermTable", beams: int):
         super().__init__()
@@ -66,15 +66,16 @@ class TermAllocation(BeamAllocation):
     def expand(self, so_far: Tensor, log_p: Tensor, last: Tensor, eos: int) -> BeamStep:
         beams = so_far.size(1)
         candidates = Candidates.of(so_far.unsqueeze(-1) + log_p, last, self.table, self.progress, eos)
-        end_score, end_beam = candidates.ended(beams)
-        score, chosen = candidates.open(beams)
+        end_score, end_beam = candidates.select_ended(beams)
+        score, chosen = candidates.select_open(beams)
         self.progress = candidates.progress.select(chosen)
         return BeamStep(score, pick(candidates.beam, chosen), pick(candidates.token, chosen), end_score, end_beam)
 
-    def compete(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
-        """Return the scores of those hypotheses alone that have the most tokens of their terms; -inf for the others.
+    def cut_off_scores(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
+        """Return the scores (R, K) with -inf for hypotheses that are dropped when the maximum length cuts them off.
 
-        Even they compete only if they have all their terms, or if no hypothesis of the sentence is finished.
+        Those with the most tokens of their terms are kept if they have all terms or if the sentence has no finished
+        hypothesis.
         """
         progress = self.table.advance(self.progress, token, torch.full_like(token, eos))
         matched = self.table.tokens_matched(progress).masked_fill(score == -math.inf, -1)
@@ -88,22 +89,23 @@ class TermAllocation(BeamAllocation):
 
 @dataclass(frozen=True)
 class TermProgress:
-    """Hold how much of their terms the k hypotheses of each sentence have."""
+    """How much of their terms the k hypotheses of each sentence have."""
 
     begun: Tensor  # (R, k, N, L): whether the last l + 1 tokens are the first l + 1 of a sequence
     left: Tensor  # (R, k, T): how often each term has still to come
 
     def select(self, index: Tensor) -> "TermProgress":
-        """Return the progress of the hypotheses index (R, n) of each sentence."""
+        """Return the progress of the hypotheses at `index` (R, n) of each sentence."""
         return TermProgress(pick(self.begun, index), pick(self.left, index))
 
     def select_sentences(self, rows: Tensor) -> "TermProgress":
+        """Return the progress of the sentences `rows`."""
         return TermProgress(self.begun[rows], self.left[rows])
 
 
 @dataclass(frozen=True)
 class TermTable:
-    """Hold the terms of each sentence as tensors."""
+    """The terms of each sentence as tensors."""
 
     sequence: Tensor  # (R, N, L): the alternatives of all terms, padded with -1
     length: Tensor  # (R, N): of each
@@ -116,7 +118,7 @@ class TermTable:
     def of(
         cls, terms: Sequence[tuple[Term, ...]], device: torch.device, boundaries: Tensor | None = None
     ) -> "TermTable":
-        """Count the terms of each sentence; a term that is asked for twice has to come twice."""
+        """Return the table of the terms of each sentence; a term that is given twice has to come twice."""
         sequences, owners, wanted, term_lengths = [], [], [], []
         for asked in terms:
             counts = Counter(tuple(sorted(set(term))) for term in asked)
@@ -136,7 +138,7 @@ class TermTable:
         return cls(sequence, (sequence >= 0).sum(-1), term, count, term_length, boundaries)
 
     def select(self, rows: Tensor) -> "TermTable":
-        """Return the table of the hypotheses `rows`, in that order."""
+        """Return the table of the sentences `rows`, in that order."""
         return replace(
             self,
             sequence=self.sequence[rows],
@@ -148,11 +150,11 @@ class TermTable:
 
     @property
     def total_length(self) -> Tensor:
-        """Return (R,): the `tokens_matched` of a hypothesis that has all its terms."""
+        """The `tokens_matched` of a hypothesis with all terms of its sentence, (R,)."""
         return (self.wanted * self.term_length).sum(-1)
 
     def start(self, beams: int) -> TermProgress:
-        """Return the progress of hypotheses without any token."""
+        """Return the progress of `beams` hypotheses for each sentence before their first token."""
         begun = torch.zeros_like(self.sequence, dtype=torch.bool)
         return TermProgress(begun[:, None].repeat(1, beams, 1, 1), self.wanted[:, None].repeat(1, beams, 1))
 
@@ -161,31 +163,37 @@ class TermTable:
         return progress.left.gather(2, self.term[:, None].expand(progress.begun.shape[:3])) > 0
 
     def completed(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): whether the last tokens are the sequence; it counts if the next token leaves it a word."""
+        """Return (R, k, N): whether the last tokens of a hypothesis are the whole sequence.
+
+        It counts as met only if the next token does not make another word of it.
+        """
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device)
         return (progress.begun & (lengths == self.length[..., None])[:, None]).any(-1)
 
     def begun_length(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): the length of the longest beginning of each sequence that the last tokens are."""
+        """Return (R, k, N): the length of the longest beginning of each sequence that a hypothesis ends with."""
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device, dtype=torch.int32)
         return (progress.begun * lengths).amax(-1)
 
     def partial_match(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): how many tokens the beginning of each sequence counts for, more the fewer are missing."""
+        """Return (R, k, N): how many tokens the beginning of each pending sequence counts for.
+
+        They are the tokens that its term counts for, less those that are missing.
+        """
         begun, term_length = self.begun_length(progress), self.term_length.gather(1, self.term)
         return ((term_length - self.length)[:, None] + begun).masked_fill(~self.pending(progress) | (begun == 0), 0)
 
     def tokens_matched(self, progress: TermProgress) -> Tensor:
-        """Return (R, k): how many tokens of the terms hypotheses have: of those met, and of the one most nearly met.
+        """Return (R, k): how many tokens of its terms each hypothesis has, of terms met and of the one most nearly met.
 
-        Only one of those begun counts, for they may share tokens of which not all can be kept.
+        Of the terms begun only one counts, because they may overlap so that not all of them can be met.
         """
         met = ((self.wanted[:, None] - progress.left) * self.term_length[:, None]).sum(-1)
         return met + self.partial_match(progress).amax(-1)
 
     def advance(self, progress: TermProgress, last: Tensor, token: Tensor) -> TermProgress:
-        """Return the progress of hypotheses with one more token; last, the one before it, and token (R, k)."""
-        may_begin, may_end = self.words_split(last, token)
+        """Return the progress after one more token: token (R, k), which follows last (R, k)."""
+        may_begin, may_end = self.may_begin_and_end(last, token)
         term = self.term[:, None].expand(progress.begun.shape[:3])
         counted = (self.completed(progress) & may_end[..., None]).long()
         met = torch.zeros_like(progress.left).scatter_add_(2, term, counted).clamp(max=1) * (progress.left > 0)
@@ -195,21 +203,20 @@ class TermTable:
         return TermProgress(before_each & fits, progress.left - met)
 
     def next_tokens(self, progress: TermProgress, last: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (R, k, N) twice: the token that may begin each sequence, and the one that continues it, after last (R,
-        k).
+        """Return (R, k, N) twice: the token that begins each sequence after last (R, k), and the one that continues it.
 
-        -1 stands for no token: also where a term need not come any more.
+        -1 stands for no token, also of a term that need not come any more.
         """
         pending, begun = self.pending(progress), self.begun_length(progress).long()
         first = self.sequence[:, None, :, 0].expand(pending.shape)
-        may_begin, _ = self.words_split(last[..., None].expand(pending.shape), first.clamp(min=0))
+        may_begin, _ = self.may_begin_and_end(last[..., None].expand(pending.shape), first.clamp(min=0))
         index = begun.clamp(max=self.sequence.size(2) - 1)[..., None]
         following = self.sequence[:, None].expand(progress.begun.shape).gather(3, index)[..., 0]
         ready = pending & (begun > 0) & (begun < self.length[:, None])
         return first.masked_fill(~pending | ~may_begin, -1), following.masked_fill(~ready, -1)
 
-    def words_split(self, last: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether a sequence may begin with `token`, and end with `last`, where `token` follows `last`."""
+    def may_begin_and_end(self, last: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+        """Return whether a sequence may begin with `token`, and whether one may end with `last` just before it."""
         if self.boundaries is None:
             free = torch.ones_like(token, dtype=torch.bool)
             return free, free
@@ -217,7 +224,7 @@ class TermTable:
         return (end != begin) | (begin == OPEN), (end != WORD) | (begin != WORD)
 
     def without_longer_words(self, total: Tensor, last: Tensor, progress: TermProgress) -> Tensor:
-        """Mask in total (R, K, V) the tokens that would make another word of a term just completed; last (R, K)."""
+        """Return total (R, K, V) with -inf for tokens that would lengthen the word that a term just ended."""
         if self.boundaries is None:
             return total
         inside = self.completed(progress).any(-1) & (self.boundaries[last, 1] == WORD)
@@ -226,7 +233,7 @@ class TermTable:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Hold continuations of the hypotheses of each sentence, all (R, M), the most probable first; score -inf: none."""
+    """Continuations of the hypotheses of each sentence, all (R, M), the most probable first; score -inf: none."""
 
     score: Tensor
     beam: Tensor  # which of the K each continues
@@ -238,7 +245,7 @@ class Candidates:
 
     @classmethod
     def of(cls, total: Tensor, last: Tensor, table: TermTable, progress: TermProgress, eos: int) -> "Candidates":
-        """Collect the continuations worth comparing.
+        """Return the continuations worth comparing: the most probable ones, and those that make progress with terms.
 
         total (R, K, V): the score with each token; last (R, K): the token before.
         """
@@ -248,7 +255,9 @@ class Candidates:
         open_total[..., eos] = -math.inf
         begin, following = table.next_tokens(progress, last)
         nearest = table.partial_match(progress).masked_fill(following < 0, -1).argmax(-1, keepdim=True)
-        tried = torch.cat([likeliest(total, begin), likeliest(total, following), following.gather(2, nearest)], -1)
+        tried = torch.cat(
+            [most_probable(total, begin), most_probable(total, following), following.gather(2, nearest)], -1
+        )
         proposed = [
             # Twice as many as beams: K of them may end here, and K must stay open.
             total.flatten(1).topk(min(2 * beams, beams * words)).indices,
@@ -266,42 +275,42 @@ class Candidates:
         score = score.masked_fill(is_end & (bank < table.total_length[:, None]) & ~stuck, -math.inf)
         score, order = score.sort(dim=1, descending=True, stable=True)
         beam, token, is_end, bank = (pick(column, order) for column in (beam, token, is_end, bank))
-        return cls(score, beam, token, is_end, bank, ranks(bank), after.select(order))
+        return cls(score, beam, token, is_end, bank, rank_in_group(bank), after.select(order))
 
-    def ended(self, beams: int) -> tuple[Tensor, Tensor]:
-        """Return (R, K) scores and beams of those that end and are among the first K of their bank; -inf where fewer
-        do.
+    def select_ended(self, beams: int) -> tuple[Tensor, Tensor]:
+        """Return scores and beams (R, K) of the candidates that end among the first K of their bank.
+
+        Where there are fewer, the other scores are -inf.
         """
         score, index = self.score.masked_fill(~self.is_end | (self.rank_in_bank >= beams), -math.inf).topk(beams)
         return score, pick(self.beam, index)
 
-    def open(self, beams: int) -> tuple[Tensor, Tensor]:
-        """Return (R, K) scores and indices of those that stay open: the first of each bank, the second of each, and so
-        on.
+    def select_open(self, beams: int) -> tuple[Tensor, Tensor]:
+        """Return scores and indices (R, K) of open candidates: the first of each bank, the second of each, and so on.
 
         Where there are more banks than beams, the bank with the most tokens comes first, then the more probable ones.
         """
         score = self.score.masked_fill(self.is_end, -math.inf)
         gone = score == -math.inf
         bank = self.bank.masked_fill(gone, -1)
-        turn = (2 * ranks(bank) + (bank < bank.amax(1, keepdim=True))).masked_fill(gone, 2 * bank.size(1))
+        turn = (2 * rank_in_group(bank) + (bank < bank.amax(1, keepdim=True))).masked_fill(gone, 2 * bank.size(1))
         chosen = turn.argsort(dim=1, stable=True)[:, :beams]
         return pick(score, chosen), chosen
 
 
-def likeliest(total: Tensor, tokens: Tensor) -> Tensor:
-    """Return the CHOICES most probable of tokens (R, K, N) by total (R, K, V); -1: none."""
+def most_probable(total: Tensor, tokens: Tensor) -> Tensor:
+    """Return the CHOICES most probable of tokens (R, K, N), by total (R, K, V); -1 stands for no token."""
     score = total.gather(2, tokens.clamp(min=0)).masked_fill(tokens < 0, -math.inf)
     return tokens.gather(2, score.topk(min(CHOICES, tokens.size(2))).indices)
 
 
-def ranks(bank: Tensor) -> Tensor:
-    """Return (R, M): how many of the same bank come before each."""
-    grouped, index = bank.sort(dim=1, stable=True)
-    rank = torch.arange(bank.size(1), device=bank.device) - torch.searchsorted(grouped, grouped)
-    return torch.zeros_like(bank).scatter(1, index, rank)
+def rank_in_group(values: Tensor) -> Tensor:
+    """Return (R, M): how many elements before each have the same value."""
+    grouped, index = values.sort(dim=1, stable=True)
+    rank = torch.arange(values.size(1), device=values.device) - torch.searchsorted(grouped, grouped)
+    return torch.zeros_like(values).scatter(1, index, rank)
 
 
 def pick(values: Tensor, index: Tensor) -> Tensor:
-    """Return values (R, m, ...) at index (R, n) as (R, n, ...)."""
+    """Return the values (R, m, ...) at index (R, n) of each row: (R, n, ...)."""
     return values[torch.arange(len(values), device=values.device)[:, None], index]

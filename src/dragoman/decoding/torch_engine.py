@@ -36,7 +36,7 @@ PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any nu
 
 
 class TorchEngine:
-    """Search with one model, or with an ensemble. See `Engine`."""
+    """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
     def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
         """boundaries: what each token begins and ends with, as for `constrained_search`."""
@@ -83,7 +83,7 @@ class TorchEngine:
             )
         if config.temperature is not None:
             sampling = Sampling(config.temperature, config.top_k, config.top_p)
-            numbers = (draws(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
+            numbers = (random_draws(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
             samples = [sample(self.model, source, output, sampling, drawn.to(self.device)) for drawn in numbers]
             return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in zip(*samples, strict=True)]
         if config.beam == 1:
@@ -118,8 +118,8 @@ class TorchEngine:
         return processors
 
 
-def draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:
-    """Return (B, length) random numbers from 0 to 1, decided by the source, the seed and the number of the sample."""
+def random_draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:
+    """Return random numbers (B, length) from 0 to 1 that depend on source, seed and number of the sample alone."""
     rows = [np.random.default_rng([seed, number, *ids]).random(length) for ids in sources]
     return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())
 

@@ -12,7 +12,13 @@ from typing import Any, Literal
 from torch import nn
 
 from dragoman.model import Model
-from dragoman.model.attention import Additive, MultiHeadAttention, explicit, fused
+from dragoman.model.attention import (
+    Additive,
+    MultiHeadAttention,
+    explicit_attention,
+    fused_attention,
+    unscaled_attention,
+)
 from dragoman.model.positions import POSITIONS, Positions
 from dragoman.model.recurrent import PlainRNN, Recurrence, Recurrent
 from dragoman.model.transformer import FeedForward, Residual, Transformer
@@ -228,19 +234,23 @@ def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen:
 
 
 def score_name(kernel: Callable[..., Any]) -> str:
-    """Return in words how a kernel compares queries with keys; the name of a kernel that is not ours."""
-    if kernel in (fused, explicit):
+    """Return how a kernel compares queries with keys, as a figure says it; the name of a kernel that is not ours."""
+    if kernel in (fused_attention, explicit_attention):
         return "scaled dot product"
+    if kernel is unscaled_attention:
+        return "unscaled"
     if isinstance(getattr(kernel, "__self__", None), Additive):
         return "additive"
     return getattr(kernel, "__name__", type(kernel).__name__)
 
 
 def feed_forward_box(name: str, network: FeedForward, decoder: bool, seen: dict[int, str]) -> Box:
+    """Describe a feed-forward network."""
     d_model, d_ff = network.hidden.in_features, network.hidden.out_features
     sizes = f"{d_model:,} → {d_ff:,} → {network.out.out_features:,}, {network.activation.__name__}"
     return Box("Feed forward", name, (sizes,), count_new(network, name, seen), "feed forward")
 
 
 def norm_box(title: str, name: str, norm: nn.Module, seen: dict[int, str]) -> Box:
+    """Describe a layer normalisation."""
     return Box(title, name, (type(norm).__name__,), count_new(norm, name, seen), "norm")

@@ -18,7 +18,7 @@ from dragoman.lab.drawing import LOSS, Panel, lines, spread
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import learn
-from dragoman.model.attention import Additive, Kernel, explicit, fused
+from dragoman.model.attention import Additive, Kernel, explicit_attention, fused_attention
 from dragoman.model.transformer import Transformer
 
 BATCH, HEADS, LENGTH, SIZE = 2, 4, 64, 64  # of the kernels that are measured, where they do not vary
@@ -51,7 +51,7 @@ SCORES: dict[str, Callable[[int, int], Transformer]] = {
 
 def kernels(d_k: int) -> dict[str, Kernel]:
     torch.manual_seed(0)
-    return {DOT: explicit, FUSED: fused, ADDITIVE: Additive(HEADS, d_k)}
+    return {DOT: explicit_attention, FUSED: fused_attention, ADDITIVE: Additive(HEADS, d_k)}
 
 
 def inputs(length: int, d_k: int) -> list[Tensor]:

@@ -17,7 +17,7 @@ from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.restricted import layers_for, neighbours
-from dragoman.model.attention import MultiHeadAttention, explicit
+from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.packing import Packing
 from dragoman.model.recurrent import PlainRNN
 
@@ -41,13 +41,13 @@ class Kind:
 
 
 def attend(size: int) -> Run:
-    return lambda x: explicit(x, x, x)
+    return lambda x: explicit_attention(x, x, x)
 
 
 def attend_with_matrices(size: int) -> Run:
     """Return a run of self-attention with one head, its projections included."""
     layer = MultiHeadAttention(size, AttentionConfig(heads=1))
-    layer.kernel = explicit
+    layer.kernel = explicit_attention
 
     def run(x: Tensor) -> Tensor:
         packing, rows = Packing.full(x[..., 0]), x.flatten(0, 1)

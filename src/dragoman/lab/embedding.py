@@ -16,7 +16,7 @@ from dragoman.config import TransformerConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.model.embedding import embedding
+from dragoman.model.embedding import word_embedding
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import Transformer
 
@@ -40,7 +40,7 @@ def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(words, (tokens,), generator=random)
     slope = torch.randn(tokens, D_MODEL, generator=random)
-    matrix = embedding(words, D_MODEL, PAD).weight.detach()
+    matrix = word_embedding(words, D_MODEL, PAD).weight.detach()
     both = []
     for work in (lambda matrix: one_hot(ids, words) @ matrix, lambda matrix: F.embedding(ids, matrix)):
         leaf = matrix.clone().requires_grad_()
@@ -64,7 +64,7 @@ def milliseconds(work: Callable[[], object], times: int = 5) -> float:
 
 def times(words: int, tokens: int) -> tuple[float, float]:
     """Return the milliseconds for the vectors of some tokens: by a product with one-hot vectors, and by look-up."""
-    ids, matrix = torch.arange(tokens) % words, embedding(words, D_MODEL, PAD).weight.detach()
+    ids, matrix = torch.arange(tokens) % words, word_embedding(words, D_MODEL, PAD).weight.detach()
     return milliseconds(lambda: one_hot(ids, words) @ matrix), milliseconds(lambda: F.embedding(ids, matrix))
 
 
@@ -148,7 +148,10 @@ def run(effort: Effort) -> Findings:
     torch.manual_seed(seed)
     gaps = [differences(words, TOKENS, seed) for words in VOCABULARIES]
     measured = [times(words, TOKENS) for words in VOCABULARIES]
-    apart = torch.pdist(one_hot(torch.arange(100), 100)), torch.pdist(embedding(101, D_MODEL, PAD).weight[1:].detach())
+    apart = (
+        torch.pdist(one_hot(torch.arange(100), 100)),
+        torch.pdist(word_embedding(101, D_MODEL, PAD).weight[1:].detach()),
+    )
     scaled = measure_scaling(D_MODEL, seed)
     matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(seed))
     sizes = [100, D_MODEL, 1_000, 3_000, WORDS, 37_000, 100_000]

@@ -41,7 +41,7 @@ def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: flo
             biases = dict(module.named_parameters())
             for name, value in (("bias_ih_l0", forget), ("bias_hh_l0", 0.0)):
                 nn.init.constant_(biases[name].detach()[SIZE : 2 * SIZE], value)
-    return lambda x: layer(x, None, layer.zero(x))[0]
+    return lambda x: layer(x, None, layer.zero_state(x))[0]
 
 
 class SelfAttention(nn.Module):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.tasks import small
-from dragoman.model.attention import causal_mask, decoder_mask, fused, masked_softmax, padding_mask
+from dragoman.model.attention import causal_mask, decoder_mask, fused_attention, masked_softmax, padding_mask
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, TokenContext
 
@@ -49,7 +49,9 @@ def influence(mask: Tensor, size: int = 8) -> Tensor:
     random = torch.Generator().manual_seed(0)
     query, keys = (torch.randn(rows, size, generator=random, dtype=torch.float64) for rows in mask.shape)
 
-    derivative = torch.autograd.functional.jacobian(lambda seen: fused(query, seen, seen, mask), keys)  # T M S M
+    derivative = torch.autograd.functional.jacobian(
+        lambda seen: fused_attention(query, seen, seen, mask), keys
+    )  # T M S M
     assert isinstance(derivative, Tensor)
     return derivative.square().sum((1, 3)).sqrt()
 
@@ -61,7 +63,9 @@ def change_by_padding(masked: bool) -> float:
     real = (SOURCE != PAD)[0]
     mask = padding_mask(SOURCE, PAD)[0, 0] if masked else None
     replaced = torch.where(real[:, None], x, other)
-    return float((fused(x, x, x, mask) - fused(replaced, replaced, replaced, mask))[real].abs().max())
+    return float(
+        (fused_attention(x, x, x, mask) - fused_attention(replaced, replaced, replaced, mask))[real].abs().max()
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def nowhere() -> dict[str, bool]:
         return scores.masked_fill(~mask, -math.inf).softmax(-1) @ value
 
     finite = {}
-    for name, kernel in ((PLAIN, plain), (OURS, fused)):
+    for name, kernel in ((PLAIN, plain), (OURS, fused_attention)):
         x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
         output = kernel(x, x, x, mask)
         output.sum().backward()
@@ -135,19 +139,19 @@ def rules() -> dict[str, float]:
     """Return how far outputs under several forms of one padding mask are from those of bool, True = may attend."""
     x = torch.randn(1, 8, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     mask = padding_mask(SOURCE, PAD)[:, 0]  # B 1 S
-    expected = fused(x, x, x, mask)
+    expected = fused_attention(x, x, x, mask)
     other = nn.MultiheadAttention(16, 1, bias=False, batch_first=True).double()
     with torch.no_grad():
         other.in_proj_weight.copy_(torch.eye(16).repeat(3, 1))
         other.out_proj.weight.copy_(torch.eye(16))
     with torch.no_grad():
         outputs = {
-            INTEGERS: fused(x, x, x, mask.int()),
+            INTEGERS: fused_attention(x, x, x, mask.int()),
             "bool, True = may attend, PyTorch's scaled_dot_product_attention": F.scaled_dot_product_attention(
                 x, x, x, mask
             ),
             "bool, True = may NOT attend, nn.MultiheadAttention": other(x, x, x, key_padding_mask=~mask[:, 0])[0],
-            INVERTED: fused(x, x, x, ~mask),
+            INVERTED: fused_attention(x, x, x, ~mask),
         }
     return {name: float((output - expected).abs().max()) for name, output in outputs.items()}
 

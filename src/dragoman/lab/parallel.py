@@ -32,7 +32,7 @@ class Reader(nn.Module):
         self.layer = Recurrence(config, directions=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, None, self.layer.zero(x))[0]
+        return self.layer(x, None, self.layer.zero_state(x))[0]
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {

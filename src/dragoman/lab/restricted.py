@@ -15,7 +15,7 @@ from dragoman.data.tokenizer import SPECIAL
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, spread
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.tasks import small
-from dragoman.model.attention import Kernel, fused, masked_softmax
+from dragoman.model.attention import Kernel, fused_attention, masked_softmax
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, TokenContext, Transformer
 from dragoman.training.optimizer import adam
@@ -35,7 +35,7 @@ def band(length: int, radius: int) -> Tensor:
     return (position[:, None] - position).abs() <= radius
 
 
-def within(radius: int, kernel: Kernel = fused) -> Kernel:
+def within(radius: int, kernel: Kernel = fused_attention) -> Kernel:
     """Return `kernel` over the keys within `radius` of each query. Queries and keys are the same positions."""
 
     def near(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
@@ -167,7 +167,7 @@ def run(effort: Effort) -> Findings:
     ]
     torch.manual_seed(effort.seeds[0])
     query, key, value = torch.randn(3, 4, CHAIN, 16).unbind(0)
-    full = fused(query, key, value)
+    full = fused_attention(query, key, value)
     gaps = {radius: float((within(radius)(query, key, value, None, 0.0) - full).abs().max()) for radius in range(1, 21)}
     paths = [(radius, layers_for(CHAIN, radius), layers_needed(CHAIN, radius)) for radius in (1, 2, 3, 4, 8, 16, 20)]
     ticks = {i: str(radius) if radius < LENGTH - 1 else "full" for i, radius in enumerate(RADII)}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.model.attention import explicit
+from dragoman.model.attention import explicit_attention
 
 ENTRIES, SIZE, QUERIES = 10, 8, 500
 SHARPNESS = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
@@ -32,7 +32,7 @@ Row = tuple[float, float, float, float]  # sharpness; means of the largest weigh
 
 def attend(query: Tensor, key: Tensor, value: Tensor, sharpness: float) -> Tensor:
     """Return softmax(sharpness * Q K^T) V."""
-    return explicit(query * sharpness * math.sqrt(query.size(-1)), key, value)
+    return explicit_attention(query * sharpness * math.sqrt(query.size(-1)), key, value)
 
 
 def look_up(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

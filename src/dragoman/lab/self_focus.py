@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dragoman.lab.drawing import HeatMap, heat_maps
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.model.attention import explicit
+from dragoman.model.attention import explicit_attention
 
 SENTENCE = ("I", "go", "home")
 SIZES = (4, 64, 512)
@@ -22,7 +22,7 @@ Scores = Callable[[Tensor, torch.Generator], Tensor]  # words (B, S, M) -> weigh
 
 def weights(query: Tensor, key: Tensor) -> Tensor:
     """Return what each query gives to each key: the kernel of the model, with the identity as values."""
-    return explicit(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-2], -1, -1))
+    return explicit_attention(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-2], -1, -1))
 
 
 def matrices(x: Tensor, random: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dragoman.lab.drawing import Draw, HeatMap, heat_maps
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.model.attention import causal_mask, fused, masked_softmax
+from dragoman.model.attention import causal_mask, fused_attention, masked_softmax
 
 STAGES = ("1 matmul: Q Kᵀ", "2 scale", "3 mask", "4 softmax", "5 matmul: weights V")
 MAX_COLUMNS = 6  # of an output that are shown
@@ -69,7 +69,7 @@ class Example:
     def of_the_model(self) -> Tensor:
         """Return the same output from the model's kernel, which always divides by sqrt(K)."""
         own = self.query.size(-1) ** -0.5
-        return fused(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
+        return fused_attention(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
 
 
 def go_home() -> Example:

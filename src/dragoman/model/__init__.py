@@ -13,14 +13,14 @@ from dragoman.model.transformer import Transformer
 
 
 class State(Protocol):
-    """Hold what a model keeps of its hypotheses; row i belongs to hypothesis i."""
+    """What a model keeps of its hypotheses; row i belongs to hypothesis i."""
 
     def select(self, rows: Tensor) -> None:
-        """Keep hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep the hypotheses `rows` (n,), in that order; one may be chosen several times or not at all."""
 
 
 class Seq2Seq(Protocol):
-    """All that search knows of a model."""
+    """The part of a model that a search uses."""
 
     def start(self, source: Tensor) -> Any: ...
 
@@ -38,13 +38,13 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
 
 
 def outline(config: ModelConfig, vocabulary: int) -> Model:
-    """Return the same model with shapes but without weights, of any size: nothing is allocated."""
+    """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights."""
     with torch.device("meta"), _SkipInit():
         return build(config, vocabulary)
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Count the trained numbers of a model; a shared matrix counts once."""
+    """Return the number of trained parameters of a model; a shared matrix counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -24,36 +24,44 @@ Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 Rotate = Callable[[Tensor], Tensor]
 
 
-def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
     """Compute equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
 
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V).
     Raise ValueError, naming both shapes, where they do not fit.
     """
     if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
-        return explicit(query, key, value, mask, dropout)  # PyTorch's CPU kernel is four times slower for these
-    mask = checked_mask(query, key, value, mask)
+        return explicit_attention(
+            query, key, value, mask, dropout
+        )  # PyTorch's CPU kernel is four times slower for these
+    mask = check_mask(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
-def explicit(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """Compute what `fused` does, written as the paper writes it."""
-    mask = checked_mask(query, key, value, mask)
+def explicit_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute the same as `fused_attention` in the steps of the paper's equation 1."""
+    mask = check_mask(query, key, value, mask)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
 
-def unscaled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """Compute softmax(Q K^T) V: equation 1 without its division, for comparison."""
-    return fused(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
+def unscaled_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute softmax(Q K^T) V, equation 1 without the division by sqrt(d_k), for comparison."""
+    return fused_attention(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
 
 
 class Additive(nn.Module):
     """Additive attention: the score of a query and a key is w . tanh(q + k), one hidden layer per head.
 
     A layer with this score keeps the module, for its trained w, as `score`, and the method `forward` as its kernel. The
-    matrices of the hidden layer, W_q and W_k, are the query and key projections of that layer. Needs memory for
-    (..., T, S, K) hidden units, where the dot product needs none: the reason it lost.
+    matrices of the hidden layer, W_q and W_k, are the query and key projections of that layer. It needs memory for
+    (..., T, S, K) hidden units; the dot product, which needs none, has replaced it.
     """
 
     def __init__(self, heads: int, d_k: int):
@@ -65,7 +73,7 @@ class Additive(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
         """Return (B, H, T, V) for query (B, H, T, K), key (B, H, S, K) and value (B, H, S, V)."""
-        mask = checked_mask(query, key, value, mask)
+        mask = check_mask(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)
         return F.dropout(masked_softmax(scores, mask), dropout) @ value
@@ -83,8 +91,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def checked_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
-    """Return the mask as bool or float. Raise ValueError, naming both shapes, where the four do not fit."""
+def check_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return the mask as bool or float. Raise ValueError, naming two shapes, where the four tensors do not fit."""
     if query.size(-1) != key.size(-1):
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
@@ -103,7 +111,7 @@ def checked_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
 
 
 def broadcastable(one: torch.Size, other: torch.Size) -> bool:
-    """Return whether each pair of sizes, from the last, is equal or has a 1."""
+    """Return whether two shapes can be broadcast: each pair of sizes, from the last, is equal or has a 1."""
     return all(1 in (a, b) or a == b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
@@ -111,20 +119,21 @@ def broadcastable(one: torch.Size, other: torch.Size) -> bool:
 
 
 def padding_mask(ids: Tensor, pad: int) -> Tensor:
-    """Return (B, 1, 1, S) for ids (B, S): every query may attend to real tokens only."""
+    """Return the mask (B, 1, 1, S) for ids (B, S): every query may attend to real tokens only."""
     return (ids != pad)[:, None, None, :]
 
 
 def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:
-    """Return (T, S): a query may attend to the keys up to its own position. Where there are more keys than queries, the
-    queries are the last ones.
+    """Return the mask (T, S): a query may attend to the keys up to its own position.
+
+    Where there are more keys than queries, the queries are at the last positions.
     """
     keys = queries if keys is None else keys
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def decoder_mask(ids: Tensor, pad: int) -> Tensor:
-    """Return (B, 1, T, T) for ids (B, T): every query may attend to real tokens up to its own position."""
+    """Return the mask (B, 1, T, T) for ids (B, T): every query may attend to real tokens up to its own position."""
     return padding_mask(ids, pad) & causal_mask(ids.size(1), device=ids.device)
 
 
@@ -149,14 +158,16 @@ class KeyValues:
 
     @property
     def key(self) -> Tensor:
+        """The keys (B, H, S, K)."""
         return self.used[0].transpose(1, 2)
 
     @property
     def value(self) -> Tensor:
+        """The values (B, H, S, V)."""
         return self.used[1].transpose(1, 2)
 
     def extend(self, new: "KeyValues") -> None:
-        """Append `new`."""
+        """Append the keys and values of new tokens."""
         end, (rows, capacity) = self.length + new.length, self.buffers[0].shape[:2]
         if any(added.requires_grad for added in new.used):  # autograd may need what is there
             self.buffers = [torch.cat(pair, dim=1) for pair in zip(self.used, new.used, strict=True)]
@@ -171,7 +182,7 @@ class KeyValues:
         self.length = end
 
     def select(self, rows: Tensor) -> None:
-        """Keep `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep the rows (of dimension B) in `rows`, in that order; a row may come several times or not at all."""
         if any(used.requires_grad for used in self.used):
             self.buffers = [used[rows] for used in self.used]
             return
@@ -185,15 +196,17 @@ class KeyValues:
 
 
 def buffer_like(old: Tensor, rows: int, capacity: int) -> Tensor:
+    """Return a new buffer (rows, capacity, H, D) with the sizes, type and device of `old`."""
     return old.new_empty(rows, capacity, *old.shape[2:])
 
 
-def unrotated(x: Tensor) -> Tensor:
+def no_rotation(x: Tensor) -> Tensor:
+    """Return x: the `Rotate` of position schemes that do not rotate."""
     return x
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2. All heads are one matmul; `heads * d_k` need not be d_model."""
+    """Multi-head attention, section 3.2.2. All heads are one matmul; `heads * d_k` need not be d_model."""
 
     def __init__(self, d_model: int, config: AttentionConfig):
         super().__init__()
@@ -209,23 +222,24 @@ class MultiHeadAttention(nn.Module):
             self.score = Additive(heads, d_k)
             self.kernel = self.score.forward
         else:
-            self.kernel = {"dot": fused, "unscaled": unscaled}[config.score]
+            self.kernel = {"dot": fused_attention, "unscaled": unscaled_attention}[config.score]
 
-    def split(self, x: Tensor, packing: Packing) -> Tensor:
+    def split_heads(self, x: Tensor, packing: Packing) -> Tensor:
+        """Return the heads (B, H, T, D) of projected tokens (N, H * D)."""
         return packing.unpack(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # N H*D -> B T H D -> B H T D
 
-    def project(self, x: Tensor, packing: Packing, rotate: Rotate = unrotated) -> KeyValues:
-        """Return the keys and values of the tokens x (N, M)."""
-        return KeyValues(rotate(self.split(self.key(x), packing)), self.split(self.value(x), packing))
+    def project(self, x: Tensor, packing: Packing, rotate: Rotate = no_rotation) -> KeyValues:
+        """Return the keys, rotated by `rotate`, and the values of the tokens x (N, M)."""
+        return KeyValues(rotate(self.split_heads(self.key(x), packing)), self.split_heads(self.value(x), packing))
 
     def forward(
-        self, x: Tensor, packing: Packing, seen: KeyValues, mask: Tensor | None, rotate: Rotate = unrotated
+        self, x: Tensor, packing: Packing, seen: KeyValues, mask: Tensor | None, rotate: Rotate = no_rotation
     ) -> Tensor:
-        """Let each token of x (N, M) attend to the keys and values `seen` -> (N, M).
+        """Return the vectors (N, M) that the tokens x (N, M) get from attending to the keys and values `seen`.
 
-        Where `seen` has fewer rows than the packing, each is shared by as many neighbouring rows.
+        Where `seen` has n times fewer rows than the packing, n neighbouring rows share each of them.
         """
-        query = rotate(self.split(self.query(x), packing))
+        query = rotate(self.split_heads(self.query(x), packing))
         rows, held = query.size(0), seen.key.size(0)
         if rows > held:  # those that share one are queries of one row: B/n n H T K -> B/n H n*T K
             query = query.unflatten(0, (held, -1)).transpose(1, 2).flatten(2, 3)

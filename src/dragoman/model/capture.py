@@ -30,25 +30,25 @@ def attention_layers(model: Model) -> dict[AttentionKind, list[AttentionLayer]]:
 
 
 def attention_weights(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the weight (B, H, T, S) that the kernel gives to each value.
+    """Return the attention weights (B, H, T, S) of a kernel.
 
-    A kernel is linear in its values, so any kernel, given the identity matrix for values, returns its weights.
+    A kernel is linear in its values: with the identity matrix for values, it returns its weights.
     """
     identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
     return kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0)
 
 
 def share_weights(model: Model) -> Model:
-    """Return a copy that uses the same weights in memory. Its kernels can be replaced while others use the model."""
+    """Return a copy that uses the same weights in memory; changes of its kernels leave the model as it is."""
     return copy.deepcopy(model, {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]})
 
 
 class AttentionCapture:
     """Record the attention weights of `model`, a copy that shares the weights of the given one.
 
-    `kinds` are those to record: asking a kernel for its weights costs as much as attention itself. Whatever runs the
-    copy is recorded: `weights[kind][layer]`, (B, H, T, S), is what that layer weighed its values with
-    in its latest call. Outputs, gradients and random numbers are those of the model without recording.
+    `weights[kind][layer]`, (B, H, T, S), are the weights of the latest call of that layer, whoever runs the copy. Only
+    `kinds` are recorded, because recording costs as much as attention itself. Outputs, gradients and random numbers are
+    those of the model without recording.
     """
 
     def __init__(self, model: Model, kinds: Sequence[AttentionKind] = ("encoder", "decoder", "cross")):
@@ -59,7 +59,7 @@ class AttentionCapture:
             layers = layers_of[kind]
             self.weights[kind] = [torch.empty(0) for _ in layers]
             for index, layer in enumerate(layers):
-                layer.kernel = self._recording(layer.kernel, kind, index)
+                layer.kernel = self._recorded_kernel(layer.kernel, kind, index)
 
     def run(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         """Run the copy once over whole targets; return its last vectors (N, M), which its `output` turns into logits.
@@ -69,7 +69,9 @@ class AttentionCapture:
         state: Any = self.model.start(source)
         return self.model.vectors(target, state, real)
 
-    def _recording(self, kernel: Kernel, kind: AttentionKind, index: int) -> Kernel:
+    def _recorded_kernel(self, kernel: Kernel, kind: AttentionKind, index: int) -> Kernel:
+        """Return a kernel that does what `kernel` does and also stores its weights."""
+
         def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
             with torch.no_grad():
                 self.weights[kind][index] = attention_weights(kernel, query, key, value, mask)

@@ -26,8 +26,8 @@ def word_matrices(
             f"share = '{share}' needs one vocabulary for both languages, "
             f"not {vocabulary} source and {words} target words: choose 'output' or 'none'"
         )
-    source = embedding(vocabulary, d_model, pad)
-    target = embedding(words, d_model, pad)
+    source = word_embedding(vocabulary, d_model, pad)
+    target = word_embedding(words, d_model, pad)
     if share in ("all", "embeddings"):
         target.weight = source.weight
     output = nn.Linear(d_model, words, output_bias)
@@ -39,7 +39,8 @@ def word_matrices(
     return source, target, output
 
 
-def embedding(words: int, d_model: int, pad: int) -> nn.Embedding:
+def word_embedding(words: int, d_model: int, pad: int) -> nn.Embedding:
+    """Return a new embedding with standard deviation d_model^-0.5, and a zero vector for `pad`."""
     vectors = nn.Embedding(words, d_model, padding_idx=pad)
     nn.init.normal_(vectors.weight, std=d_model**-0.5)
     nn.init.zeros_(vectors.weight[pad].detach())

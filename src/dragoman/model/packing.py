@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Packing:
-    """Move tensors between the padded form (B, T, ...) and the packed form (N, ...)."""
+    """Convert tensors of one batch between the padded form (B, T, ...) and the packed form (N, ...)."""
 
     def __init__(self, real: Tensor):
         """real (B, T), bool: which positions hold a token."""
@@ -23,7 +23,7 @@ class Packing:
 
     @classmethod
     def full(cls, tokens: Tensor) -> "Packing":
-        """Return the packing of tokens (B, T) without padding: a change of view."""
+        """Return the packing of tokens (B, T) without padding, for which packing is only a change of view."""
         packing = cls.__new__(cls)  # spares `real.all()`, for which each step of a search would wait for the GPU
         packing.real, packing.index = torch.ones_like(tokens, dtype=torch.bool), None
         return packing
@@ -45,6 +45,7 @@ class Packing:
         return None if self.index is None else self.real[:, None, None, :]
 
     def select(self, rows: Tensor) -> "Packing":
+        """Return the packing of these rows of the batch."""
         return Packing(self.real[rows])
 
 
@@ -53,6 +54,8 @@ class Packing:
 
 
 class _Pick(torch.autograd.Function):
+    """x[index], for an index without repetitions."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
@@ -66,6 +69,8 @@ class _Pick(torch.autograd.Function):
 
 
 class _Place(torch.autograd.Function):
+    """Zeros with x at `index`."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
         ctx.save_for_backward(index)

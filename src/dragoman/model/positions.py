@@ -8,11 +8,13 @@ import math
 import torch
 from torch import Tensor, nn
 
+from dragoman.errors import UsageError
+
 FIRST_LENGTH = 1024  # of a table that is computed; it grows when a longer sentence comes
 
 
 class Positions(nn.Module):
-    """No position information. A scheme overrides one or two of the four hooks and is entered in POSITIONS.
+    """A position scheme without effect. Others override one or two of the four hooks and have a line in POSITIONS.
 
     A model has one instance for its encoder and one for its decoder, each shared by all layers. CTranslate2 and
     `dragoman inspect --view positions` refuse a scheme that they do not know.
@@ -22,15 +24,15 @@ class Positions(nn.Module):
         super().__init__()
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        """Change the embeddings (B, T, M) of the tokens at positions start, start + 1, ..."""
+        """Return the embeddings x (B, T, M) of tokens at positions start, start + 1, ... with what the scheme adds."""
         return x
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Change the queries or keys (B, H, T, D) of the tokens at positions start, start + 1, ..."""
+        """Return the queries or keys x (B, H, T, D) of the tokens at positions start, start + 1, ... rotated."""
         return x
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
-        """Do so in attention over the source: to queries of target tokens, or to keys of source tokens from 0."""
+        """Return the same in attention over the source: x are queries of target tokens or keys of source tokens."""
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
@@ -60,7 +62,7 @@ def sinusoids_in_halves(length: int, size: int) -> Tensor:
 
 
 class Table(Positions):
-    """Hold a table that a formula gives: computed when it is first needed, and again when a longer sentence comes."""
+    """A scheme with a table that a formula gives; it is computed again when a longer sentence comes."""
 
     table: Tensor
     formula = staticmethod(sinusoids)
@@ -70,7 +72,7 @@ class Table(Positions):
         self.register_buffer("table", torch.empty(0, size), persistent=False)
 
     def rows(self, start: int, end: int) -> Tensor:
-        """Return (end - start, size): the vectors of positions start to end - 1."""
+        """Return the vectors (end - start, size) of the positions from start to end - 1."""
         if end > self.table.size(0):
             longer = FIRST_LENGTH if end <= FIRST_LENGTH else 2 * end
             with torch.inference_mode(False):  # the table outlives a search that made it grow
@@ -79,7 +81,7 @@ class Table(Positions):
 
 
 class Sinusoidal(Table):
-    """Add the table of section 3.5 to the embeddings; any length will do."""
+    """Add the table of section 3.5 to the embeddings, for sentences of any length."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model)
@@ -89,6 +91,8 @@ class Sinusoidal(Table):
 
 
 class SinusoidalHalves(Sinusoidal):
+    """Add the sinusoids in Marian's layout: all sines, then all cosines."""
+
     formula = staticmethod(sinusoids_in_halves)
 
 
@@ -126,8 +130,8 @@ class Rotary(Table):
 class RotaryAcross(Rotary):
     """Rotate queries and keys in attention over the source, too.
 
-    A head can then attend at a fixed distance, and to the beginning of the source for the beginning of the target,
-    before it knows any word. Learns sooner.
+    A head can then attend to source words at a fixed distance from the target's position before the model knows any
+    word, so the model learns sooner.
     """
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
@@ -135,7 +139,7 @@ class RotaryAcross(Rotary):
 
 
 class Relative(Positions):
-    """Add a learned score per head and distance, the same in all layers; all distances beyond `reach` share one."""
+    """Add a learned score per head and distance, the same in all layers; distances beyond `reach` count as `reach`."""
 
     reach = 32
 
@@ -160,3 +164,10 @@ POSITIONS: dict[str, type[Positions]] = {
     "rotary-across": RotaryAcross,
     "relative": Relative,
 }
+
+
+def build_positions(scheme: str, d_model: int, heads: int, d_k: int, max_length: int) -> Positions:
+    """Return a new instance of a position scheme. Raise UsageError where POSITIONS does not have it."""
+    if scheme not in POSITIONS:
+        raise UsageError(f"no position scheme '{scheme}' in POSITIONS; there are {', '.join(POSITIONS)}")
+    return POSITIONS[scheme](d_model, heads, d_k, max_length)

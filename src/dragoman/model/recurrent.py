@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import RecurrentConfig
-from dragoman.model.attention import Additive, Kernel, fused, padding_mask
+from dragoman.model.attention import Additive, Kernel, fused_attention, padding_mask
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import Dropout
@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class PlainRNN(nn.Module):
-    """h_t = activation(x_t W_x + h_(t-1) W_h + b), one direction, one layer; padding does not change the state."""
+    """A layer in one direction: h_t = activation(x_t W_x + h_(t-1) W_h + b), and h_t = h_(t-1) in padding."""
 
     def __init__(self, inputs: int, size: int, activation: str, backward: bool = False):
         super().__init__()
@@ -39,9 +39,9 @@ class PlainRNN(nn.Module):
             nn.init.uniform_(weight, -1 / math.sqrt(size), 1 / math.sqrt(size))
 
     def forward(self, x: Tensor, real: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all states (B, S, size), with zeros in the padding, and the last one.
+        """Return all states (B, S, size), with zeros in the padding, and the last one (B, size).
 
-        x (B, S, inputs); real (B, S); h (B, size): the state before.
+        x (B, S, inputs); real (B, S), bool: which positions hold a token; h (B, size): the state before.
         """
         states: list[Tensor] = []
         steps = list(zip(self.input(x).unbind(1), real[:, :, None].unbind(1), strict=True))
@@ -74,7 +74,8 @@ class Recurrence(nn.Module):
                 config.d_model, size, config.layers, batch_first=True, dropout=between, bidirectional=directions == 2
             )
 
-    def zero(self, x: Tensor) -> Hidden:
+    def zero_state(self, x: Tensor) -> Hidden:
+        """Return the hidden state before the first token of x (B, S, M)."""
         layers, size = self.shape
         return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
 
@@ -84,7 +85,9 @@ class Recurrence(nn.Module):
         x (B, S, M); real (B, S): which positions hold a token, None for all; hidden: the state before.
         """
         if isinstance(self.cells, nn.ModuleList):
-            return self.plain(x, torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real, hidden[0])
+            return self.run_plain_cells(
+                x, torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real, hidden[0]
+            )
         cell: Callable = self.cells
         before = hidden if self.parts == 2 else hidden[0]
         if real is None:
@@ -97,7 +100,7 @@ class Recurrence(nn.Module):
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=x.size(1))
         return states, after if self.parts == 2 else (after,)
 
-    def plain(self, x: Tensor, real: Tensor, hidden: Tensor) -> tuple[Tensor, Hidden]:
+    def run_plain_cells(self, x: Tensor, real: Tensor, hidden: Tensor) -> tuple[Tensor, Hidden]:
         """Run the plain cells, layer by layer; arguments and result are those of `forward`."""
         last: list[Tensor] = []
         for index in range(0, len(hidden), self.directions):
@@ -122,7 +125,7 @@ class GlobalAttention(nn.Module):
             nn.Linear(d_model, d_model, bias=False) if additive else nn.Identity() for _ in range(2)
         )
         self.scale = 1.0 if additive else math.sqrt(d_model)  # the plain dot product: undo the kernel's division
-        self.kernel: Kernel = fused
+        self.kernel: Kernel = fused_attention
         if additive:
             self.score = Additive(1, d_model)
             self.kernel = self.score.forward
@@ -138,7 +141,7 @@ class GlobalAttention(nn.Module):
 
 @dataclass
 class State:
-    """Hold all that decoding one more token needs; row i belongs to hypothesis i."""
+    """All that decoding one more token needs; row i belongs to hypothesis i."""
 
     memory: Tensor  # B S M, the encoder's states
     keys: Tensor  # B S M
@@ -151,7 +154,7 @@ class State:
 
 
 class Recurrent(nn.Module):
-    """Token ids in, logits out. Same arguments as `Transformer`."""
+    """A recurrent encoder and decoder from token ids to logits, with the arguments of `Transformer`."""
 
     def __init__(self, config: RecurrentConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
         super().__init__()
@@ -169,10 +172,13 @@ class Recurrent(nn.Module):
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
 
     def start(self, source: Tensor) -> State:
-        """Encode the source ids (B, S). The decoder begins with the last state of the encoder."""
+        """Encode the source ids (B, S); return the state before the first target token.
+
+        The decoder begins with the last state of the encoder.
+        """
         real = source != self.pad
         x = self.embed(source, self.source_embedding)
-        memory, hidden = self.encoder(x, real, self.encoder.zero(x))
+        memory, hidden = self.encoder(x, real, self.encoder.zero_state(x))
         directions = self.encoder.directions
         # L*D B M/D -> L B M: both directions of a layer side by side
         hidden = tuple(part.unflatten(0, (-1, directions)).transpose(1, 2).flatten(2) for part in hidden)
@@ -185,7 +191,7 @@ class Recurrent(nn.Module):
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Return what `step` turns into logits: vectors (N, M) of the real tokens."""
+        """Return what `step` multiplies with the output matrix: vectors (N, M) of the real tokens."""
         states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
         if self.attention is not None:
             context = self.attention(states, state.keys, state.memory, state.mask)

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
-from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask, unrotated
+from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask, no_rotation
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
-from dragoman.model.positions import POSITIONS, Positions
+from dragoman.model.positions import Positions, build_positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 DROPOUT_STEPS = 2**16
@@ -50,7 +50,7 @@ class Dropout(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Section 3.3, equation 2: the same two matrices at every position."""
+    """The position-wise feed-forward network, section 3.3, equation 2."""
 
     def __init__(self, d_model: int, config: FeedForwardConfig):
         super().__init__()
@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + sublayer(x), section 3.1; normalised after, as in the paper, or before, as in most later work."""
+    """x + sublayer(x), section 3.1, with normalisation of the sum, as in the paper, or of the sublayer's input."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -81,12 +81,12 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True)
 class TokenContext:
-    """Hold what a stack of layers needs to know of the tokens of one call, besides their vectors."""
+    """What the layers of a stack need to know of the tokens of one call besides their vectors."""
 
     packing: Packing
     mask: Tensor | None = None  # broadcastable to (B, H, queries, tokens): which of them each query may attend to
-    rotate: Rotate = unrotated  # for queries and keys of self-attention
-    rotate_across: Rotate = unrotated  # for queries (target) or keys (source) of attention over the source
+    rotate: Rotate = no_rotation  # for queries and keys of self-attention
+    rotate_across: Rotate = no_rotation  # for queries (target) or keys (source) of attention over the source
 
     @classmethod
     def of(cls, packing: Packing, mask: Tensor | None, positions: Positions, start: int = 0) -> "TokenContext":
@@ -96,7 +96,7 @@ class TokenContext:
 
 
 class EncoderLayer(nn.Module):
-    """Figure 1, left."""
+    """A layer of the encoder: Figure 1, left."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -106,7 +106,7 @@ class EncoderLayer(nn.Module):
         self.around_feed_forward = Residual(config)
 
     def forward(self, x: Tensor, source: TokenContext) -> Tensor:
-        """Return (N, M) for the source tokens x (N, M)."""
+        """Return the layer's output (N, M) for the source tokens x (N, M)."""
 
         def attend_to_source(y: Tensor) -> Tensor:
             keys = self.attention.project(y, source.packing, source.rotate)
@@ -118,7 +118,7 @@ class EncoderLayer(nn.Module):
 
 @dataclass
 class Cache:
-    """Hold the keys and values that one decoder layer keeps: of the target so far, and of the encoder's output."""
+    """The keys and values that one decoder layer keeps: of the target so far, and of the encoder's output."""
 
     target: KeyValues | None = None
     memory: KeyValues | None = None
@@ -133,7 +133,7 @@ class Cache:
 
 
 class DecoderLayer(nn.Module):
-    """Figure 1, right."""
+    """A layer of the decoder: Figure 1, right."""
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -147,7 +147,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, target: TokenContext, memory: Tensor | None, source: TokenContext, cache: Cache
     ) -> Tensor:
-        """Return (N, M) for the new target tokens x (N, M), whose keys and values are then in the cache.
+        """Return the layer's output (N, M) for new target tokens x (N, M); add their keys and values to the cache.
 
         memory (N', M): the encoder's output, given in the first call alone; the cache keeps its keys and values.
         """
@@ -169,9 +169,9 @@ class DecoderLayer(nn.Module):
 
 @dataclass
 class State:
-    """Hold all that decoding one more token needs; row i belongs to hypothesis i.
+    """All that decoding one more token needs, for n hypotheses.
 
-    Neighbouring hypotheses of one source share its memory: that has one row for each `shared` hypotheses.
+    Hypotheses of one source are neighbours and share its memory: source and memory have one row for `shared` of them.
     """
 
     memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
@@ -201,7 +201,7 @@ class State:
 
 
 class Transformer(nn.Module):
-    """Token ids in, logits out. `forward(source, target)` is `step(target, start(source))`: training is one long step.
+    """A Transformer from token ids to logits. `forward(source, target)` is `step(target, start(source))`.
 
     vocabulary: size of the source vocabulary; target_vocabulary: of the target's, by default the same; pad: the id that
     fills up shorter sentences.
@@ -215,8 +215,12 @@ class Transformer(nn.Module):
         )
         self.dropout = Dropout(config.dropout)
         self.encoder_positions, self.decoder_positions = (
-            POSITIONS[config.positions](
-                d_model, config.attention.heads, config.attention.head_sizes(d_model)[0], config.max_length
+            build_positions(
+                config.positions,
+                d_model,
+                config.attention.heads,
+                config.attention.head_sizes(d_model)[0],
+                config.max_length,
             )
             for _ in range(2)
         )
@@ -240,9 +244,9 @@ class Transformer(nn.Module):
         return self.dropout(packing.pack(positions.embed(x, start)))
 
     def start(self, source: Tensor) -> State:
-        """Encode the source ids (B, S); the state has no target yet."""
+        """Encode the source ids (B, S); return the state before the first target token."""
         packing, positions = Packing(source != self.pad), self.encoder_positions
-        mask = with_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
+        mask = add_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
         context = TokenContext.of(packing, mask, positions)
         x = self.embed(source, packing, self.source_embedding, positions, 0)
         for layer in self.encoder:
@@ -259,7 +263,7 @@ class Transformer(nn.Module):
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Return what `step` turns into logits: the decoder's last vectors (N, M) of the real tokens."""
+        """Return what `step` multiplies with the output matrix: the decoder's output (N, M) for the real tokens."""
         start, new, positions = state.length, tokens.size(1), self.decoder_positions
         if real is not None and start:
             raise ValueError(f"real positions are for a whole target, not for what follows {start} tokens")
@@ -267,7 +271,7 @@ class Transformer(nn.Module):
         mask = None if new == 1 else causal_mask(new, start + new, tokens.device)
         if packing.mask is not None:
             mask = packing.mask if mask is None else mask & packing.mask
-        mask = with_bias(mask, positions.bias(start, new, start + new))
+        mask = add_bias(mask, positions.bias(start, new, start + new))
         target = TokenContext.of(packing, mask, positions, start)
         source = TokenContext.of(state.source, state.source.mask, positions)
         x = self.embed(tokens, packing, self.target_embedding, positions, start)
@@ -281,8 +285,8 @@ class Transformer(nn.Module):
         return self.step(target, self.start(source), real)
 
 
-def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """Return a bool mask and scores to add (relative positions) as one float mask."""
+def add_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """Return a bool mask and the scores that a position scheme adds as one mask, of floats where there are scores."""
     if bias is None or mask is None:
         return mask if bias is None else bias
     return torch.where(mask, bias, -math.inf)
