@@ -36,7 +36,7 @@ from dragoman.inspection.heads import head_statistics, normalised_entropies
 from dragoman.inspection.history import MAX_LENGTH, History, batches_of, read_history
 from dragoman.inspection.history_page import LEVELS, history_page
 from dragoman.inspection.inspection import inspect
-from dragoman.inspection.plots.history import SHOWN, evenly_spaced, history_figure
+from dragoman.inspection.plots.history import SHOWN, history_figure, select_snapshots
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture, attention_layers
@@ -396,7 +396,7 @@ def test_the_figure_has_all_panels(history: History, tmp_path: Path):
 def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count: int):
     first, last = history.snapshots
     snapshots = [first, *(dataclasses.replace(last, step=100 * step) for step in range(1, count))]
-    shown = evenly_spaced(snapshots)
+    shown = select_snapshots(snapshots)
     assert len(shown) == min(count, SHOWN)
     assert (shown[0], shown[-1]) == (snapshots[0], snapshots[-1])
     indices = [snapshots.index(snapshot) for snapshot in shown]

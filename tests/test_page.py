@@ -21,7 +21,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig,
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.page import content_hash, inspection_page, read, script
+from dragoman.inspection.page import content_hash, inspection_page, read_web_file, script
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.model import build
 from dragoman.translation.translator import Translator
@@ -113,12 +113,12 @@ def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(d
     (policy,) = re.findall(r'content="(default-src[^"]*)"', document)
     assert policy.replace("&#39;", "'").startswith("default-src 'none'")
     assert content_hash(script()) in policy
-    assert content_hash(read("page.css")) in policy
+    assert content_hash(read_web_file("page.css")) in policy
     assert "unsafe" not in policy
 
 
 def test_every_string_is_there_in_both_languages():
-    strings, code, document = json.loads(read("strings.json")), script(), read("page.html")
+    strings, code, document = json.loads(read_web_file("strings.json")), script(), read_web_file("page.html")
     english, korean = strings["en"], strings["ko"]
     assert english.keys() == korean.keys()
     for key, text in english.items():

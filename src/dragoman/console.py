@@ -98,7 +98,7 @@ class LineProgress(ProgressDisplay):
         elif not sys.stdout.isatty():  # on one terminal, bar and translations would overwrite each other
             super().start()
 
-    def done(self, lines: int, characters: int) -> None:
+    def advance(self, lines: int, characters: int) -> None:
         """Count what was translated since the last call."""
         self.lines, self.characters = self.lines + lines, self.characters + characters
         if self.prompts:

@@ -159,13 +159,15 @@ def recurrent_stacks(
         middle.append(Box(title, "attention", (), count_new(attention, "attention", seen), "attention", states))
     size = f"{model.combine.in_features:,} → {model.combine.out_features:,}, tanh"
     middle.append(Box("Linear", "combine", (size,), count_new(model.combine, "combine", seen), "linear"))
-    encoder = Stack("source tokens", embeddings[0], None, False, (recurrence("encoder", model.encoder, "", seen),), ())
-    groups = (recurrence("decoder", model.decoder, "last state of the encoder", seen),)
+    encoder = Stack(
+        "source tokens", embeddings[0], None, False, (recurrent_group("encoder", model.encoder, "", seen),), ()
+    )
+    groups = (recurrent_group("decoder", model.decoder, "last state of the encoder", seen),)
     decoder = Stack("target tokens, shifted right", embeddings[1], None, False, groups, (*middle, *top))
     return encoder, decoder
 
 
-def recurrence(name: str, module: Recurrence, from_encoder: str, seen: dict[int, str]) -> LayerGroup:
+def recurrent_group(name: str, module: Recurrence, from_encoder: str, seen: dict[int, str]) -> LayerGroup:
     """Describe recurrent layers. They have equal sizes, so each has an equal share of the parameters."""
     count, size = module.shape
     times = count // module.directions

@@ -9,7 +9,7 @@ import torch
 from dragoman import __version__
 from dragoman.inspection.history import History
 from dragoman.inspection.inspection import KINDS
-from dragoman.inspection.page import read
+from dragoman.inspection.page import read_web_file
 from dragoman.inspection.plots.history import Rows, log_shades
 
 LEVELS = 2**16 - 1  # the page holds weights as whole numbers of 16 bits: this one is 1
@@ -32,7 +32,7 @@ def history_page(history: History) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(read("history.html")).render(
+    return environment.from_string(read_web_file("history.html")).render(
         history=history,
         version=__version__,
         gradients=cells(history.gradients, log_shades(history.gradients), ".3g"),

@@ -36,22 +36,22 @@ def inspection_page(inspection: Inspection, model: Model) -> str:
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(read("page.html")).render(
+    return environment.from_string(read_web_file("page.html")).render(
         data=contents(inspection, losses, positions),
-        strings=json.loads(read("strings.json")),
-        style=Markup(read("page.css")),  # our own files: the only text that is not escaped
+        strings=json.loads(read_web_file("strings.json")),
+        style=Markup(read_web_file("page.css")),  # our own files: the only text that is not escaped
         script=Markup(script()),
         content_hash=content_hash,
     )
 
 
-def read(name: str) -> str:
+def read_web_file(name: str) -> str:
     """Return a file of the folder `web`."""
     return (Path(__file__).parent / "web" / name).read_text(encoding="utf-8")
 
 
 def script() -> str:
-    return "\n".join(read(f"{name}.js") for name in SCRIPTS)
+    return "\n".join(read_web_file(f"{name}.js") for name in SCRIPTS)
 
 
 def content_hash(text: str) -> str:
@@ -62,8 +62,8 @@ def content_hash(text: str) -> str:
 def contents(inspection: Inspection, losses: Occlusion | None, positions: PositionalEncoding | None) -> dict[str, Any]:
     """Return the data block of the page."""
     return as_dict(inspection) | {
-        "kinds": [packed_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
-        "links": links(inspection),
+        "kinds": [pack_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
+        "links": word_links(inspection),
         "occlusion": losses
         and {
             "rows": losses.target,
@@ -71,11 +71,11 @@ def contents(inspection: Inspection, losses: Occlusion | None, positions: Positi
             "probabilities": losses.probability.tolist(),
             "drops": losses.drop.T.tolist(),
         },
-        "positional_encoding": positions and packed_positions(positions),
+        "positional_encoding": positions and pack_positions(positions),
     }
 
 
-def packed_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
+def pack_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
     """Return all weights of a kind as bytes, [layer][head][query][key], and its rollouts, [layer][query][key]."""
     weights = inspection.maps(kind)
     layers, heads = weights.shape[:2]
@@ -93,7 +93,7 @@ def pack(weights: Tensor) -> str:
     return base64.b64encode(levels.contiguous().numpy().tobytes()).decode()
 
 
-def links(inspection: Inspection) -> dict[str, Any] | None:
+def word_links(inspection: Inspection) -> dict[str, Any] | None:
     """Return how much each word of the translation looked at each source word, by the head that aligns words."""
     head = inspection.alignment
     if head is None:
@@ -103,7 +103,7 @@ def links(inspection: Inspection) -> dict[str, Any] | None:
     return {"target": words.rows[:-1], "source": words.columns[:-1], "weights": weights}
 
 
-def packed_positions(positions: PositionalEncoding) -> dict[str, Any]:
+def pack_positions(positions: PositionalEncoding) -> dict[str, Any]:
     """Return a signed table as bytes: 127 is 0, 254 the largest value."""
     largest = max(float(positions.table.abs().max()), 1e-6)
     levels = (positions.table / largest * 127).round() + 127

@@ -133,7 +133,7 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
     return number_table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 
 
-def masks(inspection: Inspection) -> Figure:
+def attention_masks(inspection: Inspection) -> Figure:
     """Return the masks of this sentence, as if it were in a batch with longer ones."""
     source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
     read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
@@ -187,4 +187,4 @@ def view_figure(
         return occlusion_view(inspection, model, subwords=subwords)
     if view == "positions":
         return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), about(inspection))
-    return masks(inspection)
+    return attention_masks(inspection)

@@ -18,7 +18,7 @@ from dragoman.data.corpus import SHOWN, first_few
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 from dragoman.files import atomic_file, fingerprint, replace_file, sync
-from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed
+from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
 from dragoman.synthesis.progress import TextProgress
 from dragoman.text.faults import find_faults
@@ -31,7 +31,7 @@ FAULTY = "translations with a fault"  # a reason to leave out, followed by the f
 def make_blocks(
     job: Job, numbers: Sequence[int], provenance: Record, device: torch.device, progress: TextProgress
 ) -> None:
-    """Translate the blocks with these numbers, and write each as soon as it is done."""
+    """Translate the blocks with these numbers, and write each to its file as soon as it is done."""
     translator = Translator.load(
         job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
     )
@@ -44,13 +44,13 @@ def make_blocks(
                 data = encode_block(job, provenance, number, block, translator)
                 replace_file(job.block_file(number), data, shared=True)
                 done += len(block)
-                progress.reached(done)
+                progress.show_done(done)
     finally:
         progress.stop()
 
 
 def encode_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
-    """Return the file of a block: a line of JSON about it, and then its pairs as TSV."""
+    """Translate a block; return the bytes of its file: a line of JSON about it, and its pairs as TSV."""
     left_out: dict[str, list[str]] = {}
     pairs = []
     for index, text, translation in translate_block(job, block, translator, left_out):
@@ -71,8 +71,9 @@ def encode_block(job: Job, provenance: Record, number: int, block: list[LocatedT
 def translate_block(
     job: Job, block: list[LocatedText], translator: Translator, left_out: dict[str, list[str]]
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (index in the block, text, translation) of pairs to learn from; `left_out` gets the locations of the rest
-    by reason.
+    """Yield index in the block, text and translation of each pair to learn from.
+
+    The locations of texts that are left out are added to `left_out`, by reason.
     """
     tokenizer = translator.tokenizer
     max_tokens = min(job.max_tokens, translator.max_source_tokens + 1)
@@ -98,12 +99,12 @@ def translate_block(
 
 
 def one_column(text: str) -> str:
-    """Return text as TSV can hold it, without white space around it that a reader might take for a line end."""
+    """Return the text as one column of TSV: tabs and line ends become spaces, and none are around it."""
     return text.replace("\t", " ").replace("\n", " ").strip()
 
 
 def join_blocks(job: Job, started: Record, count: int) -> Record:
-    """Write the finished file from its blocks, and its record beside it. Raise DragomanError for a damaged block."""
+    """Join the blocks into the finished file; write and return its record. Raise DragomanError for a damaged block."""
     provenance = sha256(as_json(started["made_of"]))
     texts, pairs = 0, 0
     left_out: dict[str, tuple[int, list[str]]] = {}
@@ -119,7 +120,7 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
                 opened.write(body)
         counts = {reason: number for reason, (number, _) in left_out.items()}
         if texts != started["texts"] or texts != pairs + sum(counts.values()):
-            raise inputs_changed(job)
+            raise inputs_changed_error(job)
         notes = left_out_notes(job, started, left_out, pairs)
         if not pairs:
             raise DragomanError(f"{job.out}: there is no pair to write: {'; '.join(notes)}")
@@ -146,7 +147,10 @@ def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, lis
 
 
 def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
-    """Return what a block says about itself, and its pairs. Delete it and raise DragomanError where it is damaged."""
+    """Return the line of JSON at the head of a block, parsed, and the TSV after it.
+
+    Delete the block and raise DragomanError where it is damaged or from another job.
+    """
     first, _, body = file.read_bytes().partition(b"\n")
     try:
         head = json.loads(first)
@@ -159,4 +163,5 @@ def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
 
 
 def sha256(data: bytes) -> str:
+    """Return the SHA-256 of some bytes in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()

@@ -23,7 +23,7 @@ Record = dict[str, Any]  # JSON: what a job makes, and from what
 
 
 class LocatedText(NamedTuple):
-    """Hold a text to translate and where it was read: 'news.tsv:12'."""
+    """A text to translate, and where it was read: 'news.tsv:12'."""
 
     location: str
     text: str
@@ -31,7 +31,7 @@ class LocatedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Describe which texts are translated by which model, with which settings, into which file."""
+    """Which texts are translated by which model, with which settings, into which file."""
 
     model: Path
     "model folder or run folder"
@@ -69,7 +69,10 @@ class Job:
         return self.blocks_folder / f"{number:08d}"
 
     def provenance(self) -> Record:
-        """Return all that decides the bytes. Raise DragomanError where the model or a file is missing or damaged."""
+        """Return all that the translations depend on: settings, and checksums of model and texts.
+
+        Raise DragomanError where the model or a file is missing or damaged.
+        """
         folder = find_model(self.model)
         verify(folder)
         check_present(self.files)
@@ -119,7 +122,7 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
             return None
         raise DragomanError(f"{job.out}: exists already and was not made by this command; choose another name")
     record = read_record(job.record_file, "pairs", "sha256")
-    refuse_other_job(job, record, provenance, f"{job.out} and {job.record_file}")
+    check_same_job(job, record, provenance, f"{job.out} and {job.record_file}")
     if fingerprint(job.out)["sha256"] != record["sha256"]:
         raise DragomanError(f"{job.out}: changed since it was made; delete it and rerun the same command")
     shutil.rmtree(job.blocks_folder, ignore_errors=True)
@@ -127,7 +130,7 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
 
 
 def start_record(job: Job, provenance: Record) -> Record:
-    """Return what the blocks are made from, and how many texts there are; the first process writes it.
+    """Return the record of a job in progress: its provenance and the number of texts. The first process writes it.
 
     All texts are read once before anything is translated: what cannot be read is reported now, not after hours. Raise
     DragomanError where there are blocks of another job.
@@ -136,7 +139,7 @@ def start_record(job: Job, provenance: Record) -> Record:
     if file.exists():
         record = read_record(file)
         if any(job.blocks_folder.glob("[0-9]*")):
-            refuse_other_job(job, record, provenance, str(job.blocks_folder))
+            check_same_job(job, record, provenance, str(job.blocks_folder))
         if record["made_of"] == provenance:
             return record
     notes: list[str] = []
@@ -168,8 +171,8 @@ def read_record(file: Path, *keys: str) -> Record:
     raise DragomanError(f"{file}: damaged; delete it and rerun the same command")
 
 
-def refuse_other_job(job: Job, record: Record, provenance: Record, to_delete: str) -> None:
-    """Raise DragomanError naming the settings in which a record differs from this job."""
+def check_same_job(job: Job, record: Record, provenance: Record, to_delete: str) -> None:
+    """Raise DragomanError, naming the differences, where the provenance in a record is not that of this job."""
     before = record["made_of"]
     names = [name for name in {**provenance, **before} if provenance.get(name) != before.get(name)]
     if names:
@@ -179,8 +182,8 @@ def refuse_other_job(job: Job, record: Record, provenance: Record, to_delete: st
         )
 
 
-def inputs_changed(job: Job) -> DragomanError:
-    """Return the error for a model or a text that changed while it was translated."""
+def inputs_changed_error(job: Job) -> DragomanError:
+    """Return the error for inputs that changed during the translation."""
     return DragomanError(
         f"{' and '.join(map(display_path, job.files))}, or the model: changed during the translation; "
         f"delete {job.blocks_folder} and start over"
@@ -188,4 +191,5 @@ def inputs_changed(job: Job) -> DragomanError:
 
 
 def as_json(record: Record) -> bytes:
+    """Return a record as the bytes of its file."""
     return (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode()

@@ -19,9 +19,9 @@ WORD = re.compile(rf"(\s*)([{UNSPACED}]|[^\s{UNSPACED}]+)")
 
 
 def add_noise(text: str, random: Random) -> str:
-    """Return the text with words dropped, replaced and moved a little; at least one word stays where there are any.
+    """Return the text with some words dropped, replaced or moved a little; at least one word stays.
 
-    Spaces belong to positions, not to words: they stay.
+    The white space between positions stays as it is.
     """
     spaced_words = WORD.findall(text.strip())
     kept = [word for word in spaced_words if random.random() >= DROPPED] or spaced_words[:1]

@@ -6,15 +6,15 @@ from dragoman.console import ProgressDisplay, format_duration, time_left
 
 
 class TextProgress(ProgressDisplay):
-    """Show how many of the texts are translated: a bar on a terminal, in a log a line every ten seconds."""
+    """Show how many texts are translated: as a bar on a terminal, in a log as a line from time to time."""
 
     def begin(self, name: str, total: int) -> None:
-        """Start to count towards `total` texts, or a few less, for the file `name`."""
+        """Start showing progress towards `total` texts, an upper bound, for the file `name`."""
         self.name, self.total = name, total
         self.began = self.last_line = time.monotonic()
         self.start()
 
-    def reached(self, count: int) -> None:
+    def show_done(self, count: int) -> None:
         """Show that `count` texts are done."""
         share = min(count / self.total, 1)
         spent = max(time.monotonic() - self.began, 1e-9)

@@ -1,4 +1,4 @@
-"""Make the same shards on a Ray cluster, whose machines all see the same files and have dragoman installed."""
+"""Translate the shards on a Ray cluster, whose machines all see the same files and have dragoman installed."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ RETRIES = 10  # of a shard whose machine is gone; the blocks that it saved stay
 
 
 def synthesise_shard(job: Job, shard: Shard, device: str) -> None:
-    """Make the blocks of a shard in a worker of the cluster."""
+    """Translate a shard in a worker of the cluster."""
     synthesise(job, shard, torch.device(device), TextProgress(quiet=True))
 
 
@@ -54,7 +54,7 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
                     ray.get(done)
                     if running:  # the last one deletes the blocks
                         made = sum(job.block_file(number).exists() for number in range(blocks))
-                        progress.reached(made * job.block)
+                        progress.show_done(made * job.block)
         except RayTaskError as error:
             raise DragomanError(str(error.cause)) from None
         except (RayError, ConnectionError) as error:
@@ -66,7 +66,7 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
 
 
 def with_absolute_paths(job: Job) -> Job:
-    """Return the job with names of files that are valid in every folder."""
+    """Return the job with absolute paths, for workers in other folders."""
     files = tuple(str(Path(file).absolute()) for file in job.files)
     text = replace(job.text, files=files) if isinstance(job.text, CorpusSpec) else files
     return replace(job, model=job.model.absolute(), text=text, out=job.out.absolute())

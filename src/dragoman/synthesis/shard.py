@@ -1,4 +1,4 @@
-"""Say which share of the work a process does."""
+"""The share of the work that a process does."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ MAX_SHARDS, MAX_BLOCK = 100_000, 1_000_000
 
 @dataclass(frozen=True)
 class Shard:
-    """Name one of `count` equal shares of the blocks; `number` counts from 1."""
+    """One of `count` equal shares of the blocks; `number` counts from 1."""
 
     number: int = 1
     count: int = 1
 
 
 def parse_shard(text: str | None, ray: bool) -> Shard:
-    """Return the shard that '2/4', the second of four, stands for; None is all the work. Raise UsageError."""
+    """Return the shard of a flag: '2/4' is the second of four, None all the work. Raise UsageError for another text."""
     if text is None:
         return Shard()
     if ray:
@@ -31,7 +31,7 @@ def parse_shard(text: str | None, ray: bool) -> Shard:
 
 
 def check_synthesis(block: int, search: SearchConfig) -> None:
-    """Raise UsageError where a size of blocks or a search makes no sense for synthesis."""
+    """Raise UsageError for a size of blocks that is out of bounds, and for a search with several translations."""
     if not 1 <= block <= MAX_BLOCK:
         raise UsageError(f"block must be from 1 to {MAX_BLOCK:,}, not {block}")
     if search.n_best > 1:

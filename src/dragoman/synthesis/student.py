@@ -15,10 +15,10 @@ from dragoman.training.card import card_of_student
 
 
 def prepare_student(run: RunConfig, teacher: Path) -> str:
-    """Write the untrained student into the model folder `run.init_from`: the subwords of the teacher, those of its
-    weights that fit, and random weights for everything else.
+    """Write the student before its training into the model folder `run.init_from`.
 
-    Return a warning, or nothing.
+    It has the subwords of the teacher, those of its weights that fit, and random weights for the rest. Return a warning
+    for the user, or ''.
     """
     folder = Path(run.init_from)
     parent, tokenizer = load_model(teacher)
@@ -38,9 +38,10 @@ def prepare_student(run: RunConfig, teacher: Path) -> str:
 
 @torch.no_grad()
 def inherit_weights(student: Model, teacher: Model) -> int:
-    """Copy the weights that fit from a teacher of the same width: its word matrices, and its layers from the lowest on.
+    """Copy the weights that fit from a teacher of the same width; return their number.
 
-    Return the number of weights. The student then has less to learn to write what its teacher writes.
+    They are the word matrices, and the layers from the lowest on. The student then learns sooner to write like its
+    teacher.
     """
     both_transformers = isinstance(student, Transformer) and isinstance(teacher, Transformer)
     if not both_transformers or student.config.d_model != teacher.config.d_model:

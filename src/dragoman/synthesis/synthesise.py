@@ -5,15 +5,15 @@ was interrupted or shared.
 import torch
 
 from dragoman.synthesis.blocks import join_blocks, make_blocks
-from dragoman.synthesis.job import Job, Record, block_count, finished_record, inputs_changed, start_record
+from dragoman.synthesis.job import Job, Record, block_count, finished_record, inputs_changed_error, start_record
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 
 
 def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgress) -> Record | None:
-    """Make the blocks of a shard that are missing. Return the record of the finished file; None where blocks of other
-    shards are missing.
+    """Translate the blocks of a shard that are missing; join all blocks if no shard lacks any.
 
+    Return the record of the finished file, None where blocks of other shards are missing.
     Raise DragomanError where `job.out` was begun or made by another job, and where a text cannot be read.
     """
     provenance = job.provenance()
@@ -30,7 +30,7 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
                 progress.log(f"{job.out}: {missing:,} of {count:,} blocks are left for other shards")
                 return None
             if job.provenance() != provenance:
-                raise inputs_changed(job)
+                raise inputs_changed_error(job)
             record = join_blocks(job, started, count)
         except (FileNotFoundError, FileExistsError):  # another process joined the blocks and is deleting them
             record = finished_record(job, provenance)

@@ -15,7 +15,7 @@ from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import read_model, weights, write_model
 from dragoman.text import scripts
-from dragoman.training.card import card_of_average, display_path
+from dragoman.training.card import card_of_average, relative_path
 
 
 def average(folders: Sequence[Path], out: Path) -> None:
@@ -29,14 +29,14 @@ def average(folders: Sequence[Path], out: Path) -> None:
     folders = sorted(folder.resolve() for folder in folders)  # a sum depends on its order, if only in its last bits
     for folder, following in pairwise(folders):
         if folder == following:
-            raise UsageError(f"{display_path(folder)}: named twice; each checkpoint counts once")
+            raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")
     model, tokenizer = read_model(folders[0])
     sums = [tensor.double() for _, tensor in weights(model)]
     for folder in folders[1:]:
         other, its_tokenizer = read_model(folder)
         if difference := difference_of(other, its_tokenizer, model, tokenizer):
             raise DragomanError(
-                f"{display_path(folder)}: cannot be averaged with {display_path(folders[0])}: {difference}"
+                f"{relative_path(folder)}: cannot be averaged with {relative_path(folders[0])}: {difference}"
             )
         for total, (_, tensor) in zip(sums, weights(other), strict=True):
             total += tensor
@@ -51,7 +51,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
-    """Return the first setting in which two models differ, or that their subwords do; nothing if only weights may."""
+    """Return in words how `other` differs from `model` in its settings or subwords; '' where it does not."""
     theirs, ours = as_dict(other.config), as_dict(model.config)
     for name in {**ours, **theirs}:
         if theirs.get(name) != ours.get(name):

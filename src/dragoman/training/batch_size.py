@@ -22,7 +22,7 @@ SENTENCE = 32  # tokens
 
 
 def batch_tokens_that_fit(config: RunConfig, vocabulary: int, group: ProcessGroup, journal: Journal) -> int:
-    """Return the tokens of a batch of all processes, after trying sizes on random sentences."""
+    """Return the best size of a batch of all processes, in tokens, after trying sizes on random sentences."""
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
     learner = Learner(build(config.model, vocabulary, pad=PAD), settings, ProcessGroup(group.device))
     tokens, speed = double_while_faster(lambda tokens: tokens_per_second(learner, tokens, vocabulary))
@@ -31,7 +31,10 @@ def batch_tokens_that_fit(config: RunConfig, vocabulary: int, group: ProcessGrou
 
 
 def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
-    """Return the last size that was clearly faster than half of it, and its speed; `measure` gives 0 for too large."""
+    """Double the size while that is clearly faster; return the last such size and its speed.
+
+    measure: the speed of a size; 0 where it does not fit in memory.
+    """
     best, speed, tokens = SMALLEST, 0.0, SMALLEST
     while tokens <= LARGEST:
         measured = measure(tokens)

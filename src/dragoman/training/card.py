@@ -36,7 +36,7 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
     return model_card(
         name,
         f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today()}.",
-        "\n".join(f"- {display_path(folder)}" for folder in folders),
+        "\n".join(f"- {relative_path(folder)}" for folder in folders),
         f"The card of {folders[-1].name}:",
         "\n".join(f"> {line}".rstrip() for line in last),
     )
@@ -48,14 +48,15 @@ def card_of_student(weights: int, inherited: int) -> str:
 
 
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
-    """Return '1,234 pairs', and whether some of them are two pairs that were concatenated."""
+    """Return '1,234 pairs', and that concatenated ones are among them if there are any."""
     return f"{len(pairs):,} pairs" + ", concatenated ones included" * bool(config.training.concatenate)
 
 
-def display_path(folder: Path) -> str:
+def relative_path(folder: Path) -> str:
     """Return a path relative to the working directory."""
     return os.path.relpath(folder)
 
 
 def today() -> str:
+    """Return the date as 2026-01-31."""
     return datetime.datetime.now(tz=datetime.UTC).date().isoformat()

@@ -32,7 +32,7 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class TrainingProgress:
-    """Hold how far a run has come. With weights and moments, it is all that the rest of the run depends on."""
+    """How far a run has come. With the weights and Adam's moments, it is all that the rest of the run depends on."""
 
     step: int = 0  # updates of the weights
     epoch: int = 0
@@ -54,8 +54,8 @@ class TrainingProgress:
 
 
 @contextmanager
-def only_one(run: Path) -> Iterator[None]:
-    """Raise DragomanError where another process works in the same folder. The lock ends with the process."""
+def lock_run(run: Path) -> Iterator[None]:
+    """Keep other processes out of the run folder. Raise DragomanError where one is using it already."""
     run.mkdir(parents=True, exist_ok=True)
     with (run / ".lock").open("w") as lock:
         try:
@@ -75,7 +75,7 @@ def save_checkpoint(
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a checkpoint, let `last` and, if it is the best, `best` lead to it; then remove all but the newest `keep`.
+    """Write a checkpoint, and link `last` and, if it is the best, `best` to it; remove all but the newest `keep`.
 
     `card` is the model card; `records` are further files of the model folder, by name.
     """
@@ -108,7 +108,7 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def restore_best(run: Path, progress: TrainingProgress) -> None:
-    """Let `best` lead to the best checkpoint that `progress` knows of: a kill while saving may have come in between."""
+    """Link `best` to the best checkpoint that `progress` knows; a kill while saving may have left it elsewhere."""
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
             with contextlib.suppress(DragomanError):
@@ -119,7 +119,7 @@ def restore_best(run: Path, progress: TrainingProgress) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Hold what was read from a checkpoint folder."""
+    """The content of a checkpoint folder."""
 
     folder: Path
     model: Model
@@ -129,7 +129,7 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint. Raise DragomanError naming the file that is missing, damaged or of another kind."""
+    """Read a checkpoint folder. Raise DragomanError naming the file that is missing, damaged or of another kind."""
     verify(folder)
     model, tokenizer = load_model(folder)
     try:
@@ -141,7 +141,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest whole checkpoint of a run, if any, and a sentence for each newer one that is damaged.
+    """Return the newest undamaged checkpoint of a run, if any, and a sentence for each newer one that is damaged.
 
     Raise DragomanError where there are checkpoints, all of them damaged.
     """

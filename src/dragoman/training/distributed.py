@@ -32,17 +32,18 @@ class ProcessGroup:
     device: torch.device
     rank: int = 0
     size: int = 1
-    impatient: Any = None  # the same processes in a gloo group that waits for `rank_timeout`
-    patient: Any = None  # and in one that waits for as long as the preparation takes
+    object_group: Any = None  # the gloo group for `gather`, which waits for `rank_timeout`
+    barrier_group: Any = None  # the gloo group for `wait`, which waits as long as the preparation may take
 
     @property
     def first(self) -> bool:
+        """Whether this is the process that reads and writes."""
         return self.rank == 0
 
     def wait(self) -> None:
         """Return when all processes have called this."""
         if self.size > 1:
-            dist.barrier(group=self.patient)
+            dist.barrier(group=self.barrier_group)
 
     def sum(self, tensor: Tensor) -> None:
         """Replace `tensor` by its sum over all processes."""
@@ -62,13 +63,16 @@ class ProcessGroup:
         if self.size == 1:
             return [value]
         values = [None] * self.size
-        dist.all_gather_object(values, value, group=self.impatient)
+        dist.all_gather_object(values, value, group=self.object_group)
         return values
 
 
 @contextmanager
 def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun has started. Raise DragomanError where one of them is gone or hangs."""
+    """Join the processes that torchrun has started; without torchrun, yield a group of one.
+
+    Raise DragomanError where one of the processes is gone or does not answer.
+    """
     device = device_of(settings.device)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if device.type == "cuda":
@@ -83,20 +87,23 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-        impatient, patient = (dist.new_group(backend="gloo", timeout=limit) for limit in (timeout, PREPARATION))
-        yield ProcessGroup(device, rank, size, impatient, patient)
+        object_group, barrier_group = (
+            dist.new_group(backend="gloo", timeout=limit) for limit in (timeout, PREPARATION)
+        )
+        yield ProcessGroup(device, rank, size, object_group, barrier_group)
     except dist.DistError as error:
-        raise process_lost(error) from None
+        raise process_lost_error(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one
         if "gloo" not in str(error).lower() and "connection" not in str(error).lower():
             raise
-        raise process_lost(error) from None
+        raise process_lost_error(error) from None
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def process_lost(error: Exception) -> DragomanError:
+def process_lost_error(error: Exception) -> DragomanError:
+    """Return the error that a user sees for an error of PyTorch about a lost process."""
     reason = " ".join(str(error).split())
     return DragomanError(
         f"another process of this run is gone or does not answer; the last checkpoint is kept ({reason[:300]})"

@@ -14,21 +14,21 @@ from rich.console import Console
 from dragoman.console import ProgressDisplay, format_duration, time_left
 from dragoman.decoding.forced import perplexity
 from dragoman.training.memory import peak_memory
-from dragoman.training.tensorboard import Board
+from dragoman.training.tensorboard import TensorBoardWriter
 
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
 MOST_SHOWN = 20.0  # nats: the perplexity of a higher loss is shown as if it were this
 
 
 def ends_mid_line(file: Path) -> bool:
-    """Return whether a full disk or a kill has left the last line without its end."""
+    """Return whether the last line of a file lacks its end, as a full disk or a kill leaves it."""
     with file.open("rb") as opened:
         return opened.seek(0, 2) > 0 and opened.seek(-1, 2) >= 0 and opened.read() != b"\n"
 
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """What an update measured, and where it stands in the run."""
+    """What an update measured, and how far the run is."""
 
     step: int
     epoch: int  # from 0
@@ -53,7 +53,7 @@ class Journal:
     ):
         self.run, self.console, self.quiet, self.active = run, console, quiet or not active, active
         self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
-        self.board = Board(run / "tensorboard") if tensorboard and active else None
+        self.board = TensorBoardWriter(run / "tensorboard") if tensorboard and active else None
         self.display = ProgressDisplay(console, quiet=self.quiet)
         self.best_so_far = ""  # in words; shown with the figures
         self.start_clock(0.0)
@@ -93,13 +93,14 @@ class Journal:
             self.board.record(event, **values)
 
     def start_clock(self, done: float, seconds: float = 0.0, target_tokens: int = 0) -> None:
-        """Remember where this session starts: its share of the run, and what the sessions before it took."""
+        """Start the clock of a session that begins at the share `done` of the run, after `seconds` and `target_tokens`."""
         self.done_at_start, self.target_tokens = done, target_tokens
         self.began = time.monotonic()
         self.zero = self.began - seconds  # when the run would have begun without a pause
         self.reset()
 
     def reset(self) -> None:
+        """Forget the updates since the last entry, of which `flush` records the means."""
         self.loss = self.tokens = self.steps = 0.0
         self.since = time.monotonic()
         self.latest: dict[str, float] = {}
@@ -128,7 +129,7 @@ class Journal:
         share = f"{100 * metrics.share_done:.0f} %"
         left = f"{share}, validation in {format_duration(until_validation)}, end in {format_duration(until_end)}"
         figures = (
-            f"loss {mean:.3f}, perplexity {shown_perplexity(mean)}, rate {metrics.rate:.2e}, "
+            f"loss {mean:.3f}, perplexity {format_perplexity(mean)}, rate {metrics.rate:.2e}, "
             f"gradient {metrics.gradient_norm:.2f}, {speed:,.0f} target tokens/s, {peak_memory() / 1e6:,.0f} MB"
         )
         self.display.show(location, left, metrics.share_done, below=(figures, self.best_so_far))
@@ -171,6 +172,6 @@ class Journal:
             self.log(text)
 
 
-def shown_perplexity(loss: float) -> str:
-    """Return the perplexity of a loss in nats per token as it is shown: bounded, for diverging runs."""
+def format_perplexity(loss: float) -> str:
+    """Return the perplexity of a loss in nats per token, for a message; it is cut off where a run diverges."""
     return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

@@ -36,7 +36,7 @@ MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
 
 @dataclass
 class StepResult:
-    """Hold what an update measured. `skipped` says in words why the weights did not change; empty where they did."""
+    """What an update measured. `skipped` is the reason why the weights did not change; '' where they did."""
 
     loss: float  # summed over target tokens, in nats
     tokens: int  # of the target
@@ -48,7 +48,7 @@ class StepResult:
 
 
 class Learner:
-    """Hold a model, its optimizer, and all that a checkpoint keeps of them."""
+    """A model in training, with its optimizer, the moving average of its weights, and the loss scale."""
 
     def __init__(self, model: Model, settings: TrainingConfig, group: ProcessGroup):
         self.settings, self.group = settings, group
@@ -131,9 +131,10 @@ class Learner:
         return StepResult(total.loss, total.tokens, norm, correction, skipped, total.failed, total.stop)
 
     def own_micro_batches(self, micro_batches: MicroBatches) -> Iterator[tuple[int, Batch, bool]]:
-        """Yield this process's micro-batches with their numbers and whether they count.
+        """Yield the number of each micro-batch of this process, the micro-batch, and whether its gradient counts.
 
-        In lockstep, a process that has none where others have one works through a copy, which does not count.
+        Where all processes must take part in each backward pass, one without a micro-batch of its own gets another's,
+        which does not count.
         """
         size = self.group.size
         rounds = math.ceil(len(micro_batches) / size)
@@ -168,7 +169,7 @@ class Learner:
 
     @torch.no_grad()
     def full_model(self) -> Model:
-        """Return the model to validate and to save, whole, on every process: the moving average if there is one."""
+        """Return the model to validate and to save, whole on every process: the moving average if there is one."""
         if not self.average and isinstance(self.sync, DataParallel):
             return self.model
         model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
@@ -179,7 +180,10 @@ class Learner:
         return model
 
     def state(self) -> dict[str, Tensor]:
-        """Return what the next update depends on beside `full_model`: moments, and the weights behind an average."""
+        """Return what the next update depends on besides `full_model`.
+
+        That is Adam's moments, and the weights where `full_model` is their moving average.
+        """
         state: dict[str, Tensor] = {}
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimizer.state[parameter].items():

@@ -5,8 +5,8 @@ from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.distributed import ProcessGroup
 
 
-def limit_reached(progress: TrainingProgress, settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Return why the run is over, in words; nothing while there is more to do."""
+def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: ProcessGroup) -> str:
+    """Return why the run is over, such as 'all 5 epochs done'; '' while there is more to do."""
     time_is_over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
     if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
         time_is_over = group.gather(time_is_over)[0]
@@ -16,18 +16,21 @@ def limit_reached(progress: TrainingProgress, settings: TrainingConfig, group: P
         return f"all {settings.epochs:,} epochs done"
     if time_is_over:
         return f"the {settings.minutes:g} minutes are over"
-    return patience_spent(progress, settings)
+    return out_of_patience(progress, settings)
 
 
-def patience_spent(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return in words that there were too many validations without improvement; nothing where there were not."""
+def out_of_patience(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return a reason to end if the last `patience` validations brought no improvement, else ''."""
     if settings.patience and progress.worse >= settings.patience:
         return f"validation has not improved for {progress.worse} checks"
     return ""
 
 
 def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: int) -> float:
-    """Return the share of the run that is done, 0 to 1, by the limit that comes first; an epoch has `batches`."""
+    """Return the share of the run that is done, from 0 to 1, by the limit that comes first.
+
+    batches: how many an epoch has.
+    """
     shares = [(progress.epoch + progress.batch / batches) / settings.epochs]
     if settings.max_steps:
         shares.append(progress.step / settings.max_steps)
@@ -37,7 +40,7 @@ def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: in
 
 
 def total_steps(settings: TrainingConfig, batches: int) -> int | None:
-    """Return the steps of the whole run; None where time may end it, which cannot be known before."""
+    """Return the steps of the whole run if an epoch has `batches`; None where `minutes` may end it."""
     if settings.minutes:
         return None
     in_epochs = settings.epochs * batches

@@ -11,14 +11,14 @@ from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
-from dragoman.training.checkpoint import TrainingProgress, only_one
+from dragoman.training.checkpoint import TrainingProgress, lock_run
 from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
-from dragoman.training.limits import limit_reached, patience_spent, share_done, total_steps
+from dragoman.training.limits import out_of_patience, reason_to_end, share_done, total_steps
 from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import learning_rate
-from dragoman.training.reports import best_score, describe_best, report_skipped, report_validation
+from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
 from dragoman.training.setup import open_run
 from dragoman.training.signals import GracefulStop, exit_for, graceful_stop
@@ -36,7 +36,7 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
     """
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
         if group.first:
-            stack.enter_context(only_one(Path(config.out)))
+            stack.enter_context(lock_run(Path(config.out)))
         loop = Loop(open_run(config, group, journal))
         with graceful_stop() as stop:
             loop.run_to_end(stop)
@@ -44,7 +44,7 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
 
 
 class Loop:
-    """A session of a run: from where the run stands to its end, or until it is asked to stop."""
+    """A session of a run, from its present state to its end, or until a signal stops it."""
 
     def __init__(self, run: Run):
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
@@ -55,9 +55,9 @@ class Loop:
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
 
     def run_to_end(self, stop: GracefulStop) -> None:
-        """Train until a limit is reached. Raise what ends the program where a process was asked to stop."""
+        """Train until a limit is reached. Raise KeyboardInterrupt or SystemExit where a process was asked to stop."""
         run, progress, journal = self.run, self.progress, self.journal
-        progress.finished = limit_reached(progress, self.settings, run.group)
+        progress.finished = reason_to_end(progress, self.settings, run.group)
         if not progress.finished:
             self.try_largest_batch()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
@@ -81,7 +81,7 @@ class Loop:
             raise DragomanError(f"{run.folder}: no batch changed the weights: there is no model ({progress.finished})")
         journal.log(
             f"finished: {progress.finished}, after {progress.step:,} steps and {format_duration(progress.seconds)}; "
-            f"{best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
+            f"{describe_best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
         )
 
     def train_on_next_batch(self, stop: GracefulStop) -> StepResult:
@@ -118,11 +118,11 @@ class Loop:
                     steps_to_validation=self.validate_every - progress.step % self.validate_every,
                 )
             )
-        progress.finished = limit_reached(progress, settings, run.group)
+        progress.finished = reason_to_end(progress, settings, run.group)
         return result
 
     def plan_epoch(self) -> None:
-        """Sort the pairs of the epoch into batches; an epoch that has none is passed over."""
+        """Plan the batches of the epoch; skip epochs that have none."""
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
         tokens = int(settings.batch_tokens)
         while not len(batches := plan_batches(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
@@ -130,7 +130,7 @@ class Loop:
         self.batches = batches
 
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
-        """Cut a batch into micro-batches. Those of other processes are None, as are empty ones."""
+        """Return the micro-batches of a batch; None for those of other processes, and for empty ones."""
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizer, rate, seeds) if rate else None
@@ -147,6 +147,7 @@ class Loop:
         return int(self.run.pairs.lengths[indices, 1].sum())
 
     def share_done(self) -> float:
+        """Return the share of the run that is done, from 0 to 1."""
         return share_done(self.progress, self.settings, len(self.batches))
 
     def try_largest_batch(self) -> None:
@@ -202,10 +203,11 @@ class Loop:
         return due and 0 < progress.step != progress.validated
 
     def is_multiple(self, every: int | None) -> bool:
+        """Return whether the step is a multiple of `every`; False for None."""
         return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
 
     def validate(self, stop: GracefulStop) -> bool:
-        """Validate the model, take note of whether it is the best so far, and log it.
+        """Validate the model, update the progress of the run, and log the result.
 
         Return False where a process was asked to stop meanwhile: then nothing has changed.
         """
@@ -225,7 +227,7 @@ class Loop:
         return True
 
     def update_progress(self, validation: Validation) -> None:
-        """Enter a validation into the progress of the run: whether it is the best, and whether patience is spent."""
+        """Record in the progress of the run whether a validation is the best so far, and whether the run ends."""
         progress, settings = self.progress, self.settings
         better, score = is_better(validation, settings.stop_on, progress.best_score, progress.best_loss)
         progress.worse = 0 if better else progress.worse + 1
@@ -234,4 +236,4 @@ class Loop:
         progress.shown = validation.translations[: settings.samples]
         progress.scores, progress.validated = str(validation.scores).split("\n"), progress.step
         progress.seconds = time.monotonic() - self.began
-        progress.finished = progress.finished or patience_spent(progress, settings)
+        progress.finished = progress.finished or out_of_patience(progress, settings)

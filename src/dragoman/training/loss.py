@@ -17,7 +17,7 @@ LOGITS = {"cpu": 2**22, "cuda": 2**27}  # at a time: 16 MB stay in a CPU's cache
 
 
 class Objective(nn.Module):
-    """What training minimises: the loss of a model on a batch, in nats, summed over its target tokens."""
+    """The loss of a model on a batch, in nats, summed over its target tokens. Training minimises it."""
 
     def __init__(self, model: Model, smoothing: float):
         super().__init__()

@@ -22,7 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_cache(device: torch.device) -> None:
-    """Give back what PyTorch keeps of a GPU's memory for later."""
+    """Release the GPU memory that PyTorch keeps for later use."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -36,7 +36,7 @@ def peak_memory() -> int:
 
 
 def share_in_use(device: torch.device) -> float:
-    """Return which share of the memory is in use: of a GPU, at its peak; of the machine, now. 0 where not known."""
+    """Return the share of the memory in use: of a GPU, at its peak; else of the machine, now; 0 where unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory
     lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []

@@ -10,7 +10,7 @@ from dragoman.config import TrainingConfig
 
 
 def paper_rate(step: int, d_model: int, warmup: int) -> float:
-    """Return equation 3: it rises for `warmup` steps, then falls with the square root of the step, counted from 1."""
+    """Return the learning rate of equation 3: linear warm-up, then inverse square root of the step, counted from 1."""
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 

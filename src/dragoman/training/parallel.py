@@ -20,7 +20,7 @@ from dragoman.training.loss import Objective
 
 
 class LocalStats(NamedTuple):
-    """Hold what one process measured on its micro-batches of a batch."""
+    """What one process measured on its micro-batches of a batch."""
 
     losses: list[float]  # of each micro-batch, summed over target tokens
     tokens: int
@@ -29,7 +29,7 @@ class LocalStats(NamedTuple):
 
 
 class GlobalStats(NamedTuple):
-    """Hold what all processes together measured on a batch."""
+    """What all processes together measured on a batch."""
 
     loss: float
     tokens: int
@@ -39,12 +39,12 @@ class GlobalStats(NamedTuple):
 
 
 class GradientSync(Protocol):
-    """Sum gradients and statistics over all processes."""
+    """How the processes that train together sum their gradients and statistics."""
 
     lockstep: bool  # all processes must work through the same number of micro-batches
 
     def end_micro_batch(self) -> None:
-        """Take note that the backward pass of a micro-batch has ended."""
+        """Called after the backward pass of each micro-batch."""
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
         """Sum gradients and statistics of all processes, for a batch of so many micro-batches."""
@@ -98,6 +98,7 @@ class DataParallel:
         return GlobalStats(total, int(count), float(self.gradient.norm()), failed > 0, stop > 0)
 
     def add_in_order(self, micro_batches: int) -> None:
+        """Set the gradient to the sum of those of all micro-batches, added in their order."""
         size, own = self.group.size, self.kept
         self.kept = []
         for start in range(0, micro_batches, size):
@@ -149,12 +150,12 @@ class FullyShardedParallel:
 
 
 def gather_shards(tensor: Tensor) -> Tensor:
-    """Return a whole tensor on every process, from its shards if it has any."""
+    """Return the whole tensor on every process, gathered from its shards if it has any."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def copy_to_shard(held: Tensor, value: Tensor) -> None:
-    """Copy a whole tensor into what this process holds of it: all, or a shard."""
+    """Copy a whole tensor into `held`, which is the same tensor or this process's shard of it."""
     if isinstance(held, DTensor):
         value = distribute_tensor(value.to(held.device), held.device_mesh, held.placements)
     held.copy_(value)

@@ -5,7 +5,7 @@ import numpy as np
 from dragoman.config import TrainingConfig
 from dragoman.console import format_duration
 from dragoman.training.checkpoint import TrainingProgress
-from dragoman.training.journal import shown_perplexity
+from dragoman.training.journal import format_perplexity
 from dragoman.training.learner import StepResult
 from dragoman.training.run import Run
 from dragoman.training.validation import Validation
@@ -14,7 +14,7 @@ PAIRS_NAMED = 3  # of a skipped batch
 
 
 def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
-    """Log and record a skipped batch, and where its longest pairs are."""
+    """Log and record a skipped batch, the pairs at `indices`, and where its longest pairs are."""
     progress, pairs = run.progress, run.pairs
     longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
     locations = ", ".join(pairs.location(int(index)) for index in longest)
@@ -26,7 +26,7 @@ def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
 
 
 def report_validation(run: Run, validation: Validation, before: list[str], seconds: float) -> None:
-    """Log and record a validation, which took so many seconds; `before` are the samples of the one before."""
+    """Log and record a validation that took `seconds`; `before` are the sample translations of the previous one."""
     progress, journal, settings = run.progress, run.journal, run.config.training
     bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
     journal.flush(progress.step, progress.epoch)
@@ -44,8 +44,8 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
     )
     journal.log(
         f"validation at step {progress.step:,}: loss {validation.loss:.3f}, "
-        f"perplexity {shown_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
-        f"exact {100 * exact:.1f} %, in {format_duration(seconds)}; {patience_used(progress, settings)}"
+        f"perplexity {format_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
+        f"exact {100 * exact:.1f} %, in {format_duration(seconds)}; {describe_patience(progress, settings)}"
     )
     journal.best_so_far = describe_best(progress, settings)
     samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)
@@ -53,11 +53,11 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
 
 
 def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return the best score so far, and how much of patience is used up."""
-    return f"{best_score(progress, settings)}; {patience_used(progress, settings)}"
+    """Return 'best BLEU 23.1 at step 1,200; no better for 2 of 10 validations'."""
+    return f"{describe_best_score(progress, settings)}; {describe_patience(progress, settings)}"
 
 
-def best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
+def describe_best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on."""
     if not progress.best_step:
         return "not validated yet"
@@ -66,7 +66,7 @@ def best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
     return f"best {name} {value} at step {progress.best_step:,}"
 
 
-def patience_used(progress: TrainingProgress, settings: TrainingConfig) -> str:
+def describe_patience(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return 'the best so far' or 'no better for 2 of 10 validations'."""
     if not progress.worse:
         return "the best so far"

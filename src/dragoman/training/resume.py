@@ -36,7 +36,7 @@ def previous_config(folder: Path) -> RunConfig | None:
 
 
 def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
-    """Raise UsageError where the run in the folder was started with other settings that must not change."""
+    """Raise UsageError where a setting differs that must not change; log changes that are allowed but matter."""
     old, new = flatten(as_dict(previous)), flatten(as_dict(config))
     fixed = {"max_steps"} if config.training.schedule in ("cosine", "linear") else set()  # the schedule ends there
     for name in sorted({*old, *new}):
@@ -61,7 +61,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
-    """Raise DragomanError where the run in the folder learned from, or was validated on, other texts."""
+    """Raise DragomanError where the earlier sessions of the run had other training or dev pairs."""
     for corpora, before, now, use in (
         (config.train, progress.data, pairs.fingerprint, "trained"),
         (config.dev, progress.dev_data, dev.fingerprint, "validated"),
@@ -72,15 +72,15 @@ def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config
             )
 
 
-def restore(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
-    """Load a checkpoint into the learner and return the progress of the run."""
+def restore_run(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
+    """Load a checkpoint into the learner, log where the run resumes, and return its progress."""
     progress = checkpoint.progress
     try:
         learner.load(checkpoint.model, checkpoint.state)
     except (KeyError, RuntimeError) as error:
         raise DragomanError(f"{checkpoint.folder}: this checkpoint does not fit the run: {error}") from None
     journal.log(f"resuming {config.out} from step {progress.step:,}")
-    before, now = progress.machine, machine()
+    before, now = progress.machine, describe_computation()
     changes = [f"{name} {before.get(name)} -> {now[name]}" for name in now if before.get(name) != now[name]]
     if changes:
         journal.log(f"the last bits of the results may differ from an uninterrupted run: {', '.join(changes)}")
@@ -88,8 +88,8 @@ def restore(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal
     return progress
 
 
-def machine() -> dict[str, Any]:
-    """Return what decides the last bits of results, beside the settings."""
+def describe_computation() -> dict[str, Any]:
+    """Return what else the last bits of results depend on: versions, threads and hardware."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),

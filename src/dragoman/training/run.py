@@ -24,7 +24,7 @@ from dragoman.training.learner import Learner
 
 @dataclass
 class Run:
-    """Hold everything that a training run works on. `saved` is where the last checkpoint is: (step, validated)."""
+    """Everything that a training run works on. `saved` is (step, validated) of the last checkpoint."""
 
     config: RunConfig
     group: ProcessGroup
@@ -39,6 +39,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
+        """The run folder."""
         return Path(self.config.out)
 
     @cached_property

@@ -26,20 +26,26 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.precision import best_precision
-from dragoman.training.resume import check_same_data, check_same_settings, machine, previous_config, restore
+from dragoman.training.resume import (
+    check_same_data,
+    check_same_settings,
+    describe_computation,
+    previous_config,
+    restore_run,
+)
 from dragoman.training.run import Run
 from dragoman.training.validation import LOSS_TOKENS
 
 
 def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
-    """Prepare the data; build the model, or load the newest checkpoint in the folder.
+    """Prepare the data; build the model, or load the newest checkpoint of the run; return the run.
 
-    The first process reads and writes; then the others find everything in the run folder, which all must see.
+    The first process prepares everything in the run folder, and the others read it from there, so all need to see it.
     """
     folder = Path(config.out)
     checkpoint, notes = newest_checkpoint(folder)
     if group.first:
-        config, pairs, dev = prepare(config, group, journal)
+        config, pairs, dev = prepare_data(config, group, journal)
         if checkpoint:
             check_same_data(checkpoint.progress, pairs, dev, config)
         replace_file(folder / "config.toml", to_toml(config))
@@ -47,15 +53,15 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     if not group.first:
         config = update(config, read_toml(folder / "config.toml"), "config.toml")
         pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
-    use_hardware(config.training, group)
+    configure_torch(config.training, group)
     for note in notes:
         journal.log(note)
     dev_corpus = read_corpus(config.dev)
     tokenizer = Tokenizer.load(folder / "data" / "tokenizer.json")
     learner = Learner(initial_model(config, tokenizer, resumed=bool(checkpoint)), config.training, group)
-    progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=machine())
+    progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=describe_computation())
     if checkpoint:
-        progress = restore(checkpoint, learner, config, journal)
+        progress = restore_run(checkpoint, learner, config, journal)
     if len(set(group.gather((progress.step, pairs.fingerprint)))) > 1:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
     run = Run(config, group, pairs, dev, dev_corpus, tokenizer, learner, progress, journal)
@@ -72,10 +78,11 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     return run
 
 
-def prepare(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
-    """Return the settings with nothing left open, and the tokenised corpora, as far as possible from earlier sessions.
+def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
+    """Return the config with all open settings decided, and the tokenised training and dev pairs.
 
-    Raise UsageError or DragomanError where an earlier session had settings that must not change.
+    What earlier sessions of the run decided and tokenised is reused. Raise UsageError or DragomanError where they had
+    settings that must not change.
     """
     folder = Path(config.out)
     previous = previous_config(folder)
@@ -105,7 +112,10 @@ def prepare(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[R
 
 
 def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:
-    """Return the settings with what was left open as the earlier session had it, or as suits this machine."""
+    """Return the settings with open ones decided: as in the earlier session, or as suits this machine.
+
+    `batch_tokens` stays 'auto' in a new run, because trying sizes needs the vocabulary.
+    """
     before = previous.training if previous else None
     precision = settings.precision
     if precision == "auto":
@@ -124,11 +134,12 @@ def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group
 
 
 def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
-    """Return one for each process; if deterministic at least four, for the same bits on 1, 2 or 4 processes."""
+    """Return one micro-batch for each process; if deterministic at least four, so that 1, 2 or 4 give the same bits."""
     return max(4, group.size) if settings.deterministic else group.size
 
 
-def use_hardware(settings: TrainingConfig, group: ProcessGroup) -> None:
+def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> None:
+    """Set the number of threads, and deterministic algorithms if the settings ask for them."""
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     if settings.deterministic and group.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -138,7 +149,10 @@ def use_hardware(settings: TrainingConfig, group: ProcessGroup) -> None:
 def tokenizer_of_run(
     config: RunConfig, train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...], file: Path, resumed: bool
 ) -> Tokenizer:
-    """Return the tokenizer in `file` if resumed, that of the model to start from, or one learned from the corpora."""
+    """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the corpora.
+
+    A new tokenizer is written to `file`.
+    """
     if resumed and file.exists():
         return Tokenizer.load(file)
     texts = (text for spec in train for row in stream_rows(spec) for text in (row.source, row.target))
@@ -163,7 +177,10 @@ def cached_dataset(
     journal: Journal,
     concatenate: float = 0.0,
 ) -> Pairs:
-    """Return corpora tokenised into `file`, anew unless it holds just these; log what was left out and why."""
+    """Return the pairs of the corpora, tokenised into `file`; log what was left out and why.
+
+    `file` is reused if it was made from the same texts with the same settings.
+    """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
         "settings": [[*spec.files, spec.weight, spec.tag, spec.columns] for spec in specs],
@@ -199,7 +216,7 @@ def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Mod
 
 @torch.no_grad()
 def copy_weights(old: Model, new: Model) -> None:
-    """Copy all weights of `old`; `new` may have more subwords. Raise DragomanError where shapes do not fit."""
+    """Copy all weights of `old` to `new`, which may have more subwords. Raise DragomanError where shapes do not fit."""
     values = dict(old.named_parameters())
     for name, parameter in new.named_parameters():
         value = values[name]
@@ -209,7 +226,7 @@ def copy_weights(old: Model, new: Model) -> None:
 
 
 def describe_hardware(group: ProcessGroup) -> str:
-    """Return what computes, in words: '2 threads', the name of the GPU, or '4 processes, each ...'."""
+    """Return '2 threads', the name of the GPU, or '4 processes, each 2 threads'."""
     hardware = f"{torch.get_num_threads()} threads"
     if group.device.type == "cuda":
         hardware = torch.cuda.get_device_name(group.device)

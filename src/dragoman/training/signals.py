@@ -9,9 +9,9 @@ from types import FrameType
 
 
 class GracefulStop:
-    """Hold whether a signal has asked this process to stop, and which one. A second request ends the process at once.
+    """True once a signal has asked this process to stop. A second request ends the process at once.
 
-    A second signal within `same_request` seconds is the same request: torchrun may pass on what we got, too.
+    A second signal within `same_request` seconds is the same request, because torchrun may pass on the one we got.
     """
 
     def __init__(self, same_request: float = 1.0) -> None:
@@ -21,6 +21,7 @@ class GracefulStop:
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
+        """Handle a signal: remember the first, raise at a second request."""
         if not self:
             self.number, self.since = number, time.monotonic()
         elif time.monotonic() - self.since > self.same_request:
@@ -28,13 +29,13 @@ class GracefulStop:
 
 
 def exit_for(number: int) -> BaseException:
-    """Return what ends the program after a signal: as Ctrl-C does, or with exit code 143 (128 + SIGTERM)."""
+    """Return the exception to raise after a signal: KeyboardInterrupt, or SystemExit with code 143 for SIGTERM."""
     return SystemExit(128 + number) if number == signal.SIGTERM else KeyboardInterrupt()
 
 
 @contextmanager
 def graceful_stop() -> Iterator[GracefulStop]:
-    """Yield what Ctrl-C and SIGTERM set inside the block, instead of ending the process."""
+    """Yield a GracefulStop that Ctrl-C and SIGTERM set inside the block instead of ending the process."""
     stop = GracefulStop()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield stop

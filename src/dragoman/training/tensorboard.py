@@ -8,8 +8,8 @@ from dragoman.errors import UsageError
 FLUSH_EVERY = 10  # seconds
 
 
-class Board:
-    """Write into `folder`, which the first number creates. Raise UsageError where the package is missing."""
+class TensorBoardWriter:
+    """Write numbers for TensorBoard into `folder`. Raise UsageError where the package is missing."""
 
     def __init__(self, folder: Path):
         try:
@@ -33,5 +33,6 @@ class Board:
                 self.writer.add_scalar(f"{event}/{name}", value, step)
 
     def close(self) -> None:
+        """Close the file, if one was begun."""
         if self.writer is not None:
             self.writer.close()

@@ -24,7 +24,7 @@ LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence
 
 @dataclass(frozen=True)
 class Validation:
-    """Hold the loss in nats per target token (EOS included, labels not smoothed), scores, and translations."""
+    """The loss in nats per target token (EOS included, labels not smoothed), the scores, and the translations."""
 
     loss: float
     scores: Scores
@@ -35,9 +35,10 @@ class Validation:
 def validate(
     model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> Validation | None:
-    """Measure a model on the dev pairs, in fixed blocks that the processes share: their number changes no result.
+    """Return loss, scores and translations of the dev pairs.
 
-    Return None where one of the processes was asked to stop before the end.
+    The processes share fixed blocks of pairs, so their number changes no result. Return None where one of
+    the processes was asked to stop before the end.
     """
     model.eval()
     loss = mean_loss(model, pairs, group, stop)
@@ -48,7 +49,7 @@ def validate(
 
 
 def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulStop) -> float:
-    """Return the loss in nats per target token; too small a number where `stop` ends it early."""
+    """Return the loss in nats per target token; meaningless where `stop` ends it early."""
     objective = Objective(model, 0.0)
     batches = plan_batches(pairs.lengths, LOSS_TOKENS, 0, 0)
     own: list[float] = []
@@ -84,7 +85,7 @@ def translate_all(
 
 
 def is_better(validation: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:
-    """Return whether that is the best so far, and its score, of which higher is better.
+    """Return whether the validation is better than the best so far, and its score by `stop_on`; higher is better.
 
     Where scores are equal, as BLEU is 0 in the first epochs or for scripts without spaces, the loss decides.
     """

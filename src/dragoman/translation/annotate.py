@@ -28,9 +28,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Annotator:
-    """Score and align the words of any outputs, not only of those that this model translated.
+    """Scores and aligns the words of translations, whichever model they are from.
 
-    `tags`, one for each source, are those of the training; '' for none.
+    `tags`: the training's tag of each source; '' for none.
     """
 
     model: Model
@@ -41,9 +41,9 @@ class Annotator:
     def word_scores(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
     ) -> list[list[tuple[str, float]]]:
-        """Return the words of each output with their log-probabilities in nats, and EOS as '' at the end.
+        """Return the words of each output with their log-probabilities in nats, and '' for EOS at the end.
 
-        An output that is blank or longer than the model takes has none.
+        The list is empty for an output that is blank or longer than the model takes.
         """
         pairs = self._encode(sources, outputs, tags)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
@@ -63,9 +63,9 @@ class Annotator:
     def alignments(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
     ) -> list[str]:
-        """Return '0-0 1-2' for each output: the index of a source word and that of the output word it goes with most.
+        """Return '0-0 1-2' for each output: pairs of a source word and the output word aligned with it, by index.
 
-        Empty where one side is longer than the model takes, and for a model without attention over its source.
+        '' where one side is longer than the model takes, and for a model without attention over its source.
         """
         links = [""] * len(outputs)
         if self.alignment is None:
@@ -96,7 +96,7 @@ class Annotator:
     def _attention(
         self, head: AlignmentHead, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
     ) -> Iterator[Tensor]:
-        """Yield the attention of each pair, see `alignment_weights`, without the columns of the tag."""
+        """Yield the `alignment_weights` of each pair without the columns of the tag."""
         tagged = [tag + source for tag, source in zip(tags, sources, strict=True)]
         for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
             yield weights[:, len(tag) :]

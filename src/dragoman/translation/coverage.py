@@ -20,7 +20,7 @@ MIN_ATTENTION = 1e-9  # on a source token, so that one that is not attended to a
 def rerank_by_coverage(
     model: Model, sources: Sequence[Ids], hypotheses: Sequence[Sequence[Hypothesis]], beta: float, head: AlignmentHead
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each source with the coverage penalty added to their scores, best first."""
+    """Return the hypotheses of each source with `coverage_penalty` added to their scores, best first."""
     flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
     max_tokens = max_positions(model) - 1  # a search may end at the model's last position, which leaves none for EOS
     outputs = [hypothesis.tokens[:max_tokens] for _, hypothesis in flat]

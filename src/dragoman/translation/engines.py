@@ -34,10 +34,10 @@ def open_engine(
 ) -> Engine:
     """Return the engine of this name.
 
-    'native' searches with `models`; 'ctranslate2' with its own copy of the model in `folder`, converted the first time,
-    in `compute_type` and with so many `threads` (by default as many as PyTorch has), so that no weights are packed for
-    a search of ours. Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not know, and
-    whatever `open_ctranslate2` raises.
+    'native' searches with `models`, in PyTorch. 'ctranslate2' searches with its own copy of the model in `folder`, in
+    `compute_type` and with `threads` threads, by default as many as PyTorch has; the model is converted the first time.
+    Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not have, and what
+    `open_ctranslate2` raises.
     """
     if name == "native":
         return torch_engine(models, tokenizer)

@@ -1,7 +1,7 @@
 """Search again for segments whose first translation is faulty: more carefully, and with placeholders taken out.
 
-"The {name} sees %s." is searched for as "The sees." and its placeholders are put back where the words beside them went,
-so that each comes back exactly once, whatever the model makes of the words.
+"The {name} sees %s." is translated as "The sees.", and its placeholders are restored beside the translations of their
+neighbours, so that each comes back exactly once.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from dragoman.translation.safeguards import Safeguards, Segment
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 
 
-def careful(search: SearchConfig) -> SearchConfig:
+def careful_search(search: SearchConfig) -> SearchConfig:
     """Return the settings of the second search: a plain beam search that repeats no n-gram."""
     return replace(
         search,
@@ -34,7 +34,7 @@ def careful(search: SearchConfig) -> SearchConfig:
 
 @dataclass(frozen=True)
 class Retry:
-    """A segment that is searched for again."""
+    """A segment that is translated a second time."""
 
     segment: Segment
     bare: Segment  # the same without its placeholders
@@ -42,12 +42,12 @@ class Retry:
 
     @property
     def has_words(self) -> bool:
-        """Return whether there is anything to search for besides placeholders and punctuation."""
+        """Return whether the bare segment has anything to translate besides punctuation."""
         return any(map(str.isalnum, self.bare.text))
 
 
 def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguards: Safeguards) -> Iterator[Retry]:
-    """Yield each segment with its placeholders taken out, if the safeguards ask for that."""
+    """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so."""
     bare = [
         placeholders.remove(segment.text, safeguards.numbers) if safeguards.placeholders else (segment.text, [])
         for segment in segments
@@ -57,18 +57,18 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguard
         yield Retry(segment, replace(segment, text=text, ids=bare_ids), removed)
 
 
-def untranslated(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
-    """Return what stands for a segment without words: the segment as it is, behind its prefix if it has one."""
+def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
+    """Return the translation of a segment without words: the segment itself, after its prefix if it has one."""
     if not retry.segment.prefix:
         return retry.segment.text
-    return put_back(retry, f"{retry.segment.prefix} {retry.bare.text}", [], annotator, safeguards).strip()
+    return restore_placeholders(retry, f"{retry.segment.prefix} {retry.bare.text}", [], annotator, safeguards).strip()
 
 
-def put_back(retry: Retry, text: str, tokens: Ids, annotator: Annotator, safeguards: Safeguards) -> str:
-    """Return the translation of the bare segment with the placeholders of the original in it, and no others.
+def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annotator, safeguards: Safeguards) -> str:
+    """Return `text`, the translation of the bare segment, with the placeholders of the original and no others.
 
-    The prefix stays as it was asked for, and a placeholder that stands there does not come twice. `tokens` are those of
-    the translation, for its alignment.
+    The prefix stays as it is, and a placeholder in it counts as restored. tokens: those of the translation, for its
+    alignment.
     """
     if not safeguards.placeholders:
         return text

@@ -12,7 +12,7 @@ from dragoman.text.glossary import Glossary, TermMatch, check_terms
 
 @dataclass(frozen=True)
 class Safeguards:
-    """Describe what is checked in every translation. A segment that fails is translated again, more carefully."""
+    """What is checked in every translation. A segment that fails is translated a second time (`retry`)."""
 
     placeholders: bool = True  # placeholders, tags, addresses and code come back unchanged, once each
     numbers: bool = False  # so do numbers with units
@@ -63,7 +63,7 @@ class Candidate:
 
     @property
     def badness(self) -> tuple[int, int]:
-        """Return a key that puts better candidates first.
+        """A key to sort by, smaller for better candidates.
 
         Wrong placeholders count most: a text without them breaks the program that fills them in.
         """
@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class SegmentResult:
-    """What all searches found for a segment."""
+    """The candidates for a segment, from one search or two."""
 
     segment: Segment
     candidates: list[Candidate]  # best first
@@ -82,7 +82,7 @@ class SegmentResult:
 def judge(
     segment: Segment, text: str, hypothesis: Hypothesis, safeguards: Safeguards, scripts: tuple[str, ...]
 ) -> Candidate:
-    """Return the candidate with this text, flagged wherever it breaks the safeguards.
+    """Return a candidate with this text and a flag for each safeguard that it breaks.
 
     scripts: those of the target language, see `find_faults`.
     """
@@ -106,8 +106,8 @@ def judge(
     return Candidate(text, hypothesis, tuple(flags), len(lost) + len(invented), terms_met)
 
 
-def better(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
-    """Return the candidates, with the first replaced by `second` where less is wrong with that."""
+def replace_worse(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
+    """Return the candidates, best first; `second`, from the second search, replaces the first one if it is better."""
     if second is None or second.badness >= candidates[0].badness:
         return candidates
     return [second, *candidates[1:]]

@@ -1,4 +1,4 @@
-"""Turn the user's words into the token sequences that a search has to bring in or to avoid."""
+"""Turn terms and forbidden words into the token sequences that a search must or must not use."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ BYTE = {piece: byte for byte, piece in enumerate(BYTES)}
 
 
 def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple[Term, ...]:
-    """Return what the output needs for each match: the tokens of a target after a space, or those after a bracket.
+    """Return, for each match, the token sequences of which the output needs one.
 
-    With the tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'.
+    Each target has two: its tokens after a space, and those after another character, such as a bracket. With the
+    tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'.
     """
     if not matches:
         return ()
@@ -31,7 +32,7 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple
 
 
 def forbidden_sequences(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """Return the tokens of each word at the beginning and after a space, without repetitions."""
+    """Return the token sequences of the words, each at the beginning of a text and after a space."""
     forms = [form for word in words for form in (word, f" {word}")]
     return tuple(dict.fromkeys(tuple(ids) for ids in tokenizer.encode_all(forms)))
 
@@ -42,13 +43,14 @@ def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
 
 
 def piece_boundaries(piece: str) -> tuple[int, int]:
-    """Return what a piece begins and ends with."""
+    """Return what a piece begins and ends with, as `token_boundaries` does for all."""
     if piece in BYTE:  # beyond ASCII it is most likely part of a letter
         piece = chr(BYTE[piece]) if BYTE[piece] < 0x80 else "x"
     return character_class(piece[:1]), character_class(piece[-1:])
 
 
 def character_class(character: str) -> int:
+    """Return STEM for Hangul, WORD for another letter or digit, OPEN for anything else."""
     if HANGUL.match(character):
         return STEM
     return WORD if LETTER.match(character) else OPEN

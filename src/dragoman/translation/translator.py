@@ -29,8 +29,8 @@ from dragoman.text.segmentation import split_to_fit
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, torch_engine
-from dragoman.translation.retry import careful, prepare_retries, put_back, untranslated
-from dragoman.translation.safeguards import Candidate, Safeguards, Segment, SegmentResult, better, judge
+from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
+from dragoman.translation.safeguards import Candidate, Safeguards, Segment, SegmentResult, judge, replace_worse
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
@@ -171,7 +171,7 @@ class Translator:
         segments = [self._segments(*text) for text in zip(texts, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
         return [
-            join([next(results) for _ in of_text]) if of_text else Translation(one_line(text), 0.0)
+            join_segments([next(results) for _ in of_text]) if of_text else Translation(one_line(text), 0.0)
             for text, of_text in zip(texts, segments, strict=True)
         ]
 
@@ -186,7 +186,7 @@ class Translator:
         if not text.strip():
             return []
         tag_ids = self.tokenizer.tag_ids(tag)
-        pieces = cut(text, ids, self.max_source_tokens - len(tag_ids), self.tokenizer)
+        pieces = cut_to_fit(text, ids, self.max_source_tokens - len(tag_ids), self.tokenizer)
         prefixes = [prefix, *[""] * (len(pieces) - 1)]
         return [
             Segment(
@@ -201,7 +201,7 @@ class Translator:
         ]
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
-        """Search for each segment, and once more where its best candidate has a flag; keep the better of the two."""
+        """Return the candidates for each segment, of a second search as well where the best of the first has a flag."""
         first = [
             [self._judge(segment, self.tokenizer.decode(hypothesis.tokens), hypothesis) for hypothesis in hypotheses]
             for segment, hypotheses in zip(segments, self._search_segments(segments, self.search), strict=True)
@@ -209,24 +209,24 @@ class Translator:
         flagged = [index for index, candidates in enumerate(first) if candidates[0].flags]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
         return [
-            SegmentResult(segment, better(candidates, second.get(index)), retried=index in second)
+            SegmentResult(segment, replace_worse(candidates, second.get(index)), retried=index in second)
             for index, (segment, candidates) in enumerate(zip(segments, first, strict=True))
         ]
 
     def _retry(self, segments: Sequence[Segment]) -> list[Candidate]:
-        """Search more carefully, with placeholders taken out before and put back afterwards."""
+        """Return one candidate for each segment, of a more careful search without its placeholders (see `retry`)."""
         retries = list(prepare_retries(segments, self.tokenizer, self.safeguards))
         with_words = [retry.bare for retry in retries if retry.has_words]
-        hypotheses = iter(self._search_segments(with_words, careful(self.search)))
+        hypotheses = iter(self._search_segments(with_words, careful_search(self.search)))
         candidates = []
         for retry in retries:
             if retry.has_words:
                 (hypothesis,) = next(hypotheses)
                 bare = self.tokenizer.decode(hypothesis.tokens)
-                text = put_back(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
+                text = restore_placeholders(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
                 candidates.append(self._judge(retry.segment, text, hypothesis))
             else:
-                text = untranslated(retry, self.annotator, self.safeguards)
+                text = copy_segment(retry, self.annotator, self.safeguards)
                 candidates.append(
                     replace(self._judge(retry.segment, text, Hypothesis([], 0.0)), flags=(), wrong_placeholders=0)
                 )

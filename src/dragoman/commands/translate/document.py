@@ -30,7 +30,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         for text, translation in zip(block, translations, strict=True):
             report.add(f"'{text[:SHOWN]}'", translation)
         outputs += [translation.text for translation in translations]
-        progress.done(len(block), sum(map(len, block)))
+        progress.advance(len(block), sum(map(len, block)))
     data = document.fill(outputs)
     with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
         target.write(data)

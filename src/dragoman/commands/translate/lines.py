@@ -77,7 +77,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                     progress.log(f"line {line.number}: {line.error}")
                 report.add(f"line {line.number}", translation)
             target.flush()
-            progress.done(len(block), sum(map(len, texts)))
+            progress.advance(len(block), sum(map(len, texts)))
     report.summarise()
     if errors:
         raise DragomanError(f"{errors:,} lines could not be read and are listed above; all others are translated")

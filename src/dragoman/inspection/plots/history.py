@@ -19,7 +19,7 @@ Rows = dict[str, list[float]]  # numbers by layer or head, at each snapshot
 def history_figure(history: History) -> Figure:
     """Return gradients, updates, entropies and cross-attention in one figure."""
     snapshots = history.snapshots
-    shown = evenly_spaced(snapshots)
+    shown = select_snapshots(snapshots)
     steps = [f"{snapshot.step:,}" for snapshot in snapshots]
     gradients, updates = history.gradients, history.updates
     heads = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
@@ -59,7 +59,7 @@ def history_figure(history: History) -> Figure:
     return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
 
 
-def evenly_spaced(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+def select_snapshots(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
     """Return SHOWN of the snapshots, evenly spaced, the first and the last among them; all where there are fewer."""
     indices = np.linspace(0, len(snapshots) - 1, min(len(snapshots), SHOWN)).round().astype(int)
     return [snapshots[index] for index in indices]

@@ -79,7 +79,7 @@ def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
             )
         curves.set_xlabel("position, from 0")
         curves.set_ylabel("value")
-        for number, position in enumerate(evenly_spaced(positions)):
+        for number, position in enumerate(select_positions(positions)):
             near.plot(
                 products[position], label=f"position {position}", markevery=mark_every(positions), **style(number)
             )
@@ -112,7 +112,7 @@ def distance_figure(scores: Tensor, reach: int, title: str, caption: str) -> Fig
     return Figure(caption, draw, (9.0, 4.0))
 
 
-def evenly_spaced(count: int) -> Sequence[int]:
+def select_positions(count: int) -> Sequence[int]:
     """Return a few of 0, 1, ..., count - 1, evenly spaced."""
     return sorted({int(position) for position in torch.linspace(0, count - 1, min(SHOWN, count))})
 

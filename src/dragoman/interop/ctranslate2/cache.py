@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, fingerprint, new_folder
-from dragoman.interop.ctranslate2.conversion import convert, library
+from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
 from dragoman.model_folder import find_model, read_model, verify
@@ -31,7 +31,7 @@ def open_ctranslate2(
     the words of the model itself, besides made-up ones. Raise UsageError where this processor cannot compute in that
     type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
-    supported = sorted(library().get_supported_compute_types("cpu"))
+    supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
     folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)
@@ -45,7 +45,7 @@ def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> P
     except OSError:
         verify(folder)  # says what is missing
         raise
-    version = library().__version__
+    version = import_ctranslate2().__version__
     key = hashlib.sha256(f"{FORMAT} {version} {compute_type} ".encode() + manifest).hexdigest()
     paths = [home / f"{compute_type}-{key}" for home in cache_folders(folder)]
     for path in paths:

@@ -20,7 +20,7 @@ MAX_HEADS = 2**15 - 1
 POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotary")  # those that CTranslate2 has
 
 
-def library() -> ModuleType:
+def import_ctranslate2() -> ModuleType:
     """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed."""
     try:
         import ctranslate2
@@ -43,7 +43,7 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
         raise DragomanError(
             f"CTranslate2 does not support models with {' and '.join(unknown)}: use the native engine{other}"
         )
-    library()
+    import_ctranslate2()
     spec = specification(model)
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))

@@ -14,7 +14,7 @@ from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.decoding.torch_engine import SEARCH_TOKENS
 from dragoman.errors import UsageError
-from dragoman.interop.ctranslate2.conversion import library
+from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 
 VOCABULARY = "shared_vocabulary.json"
 
@@ -47,7 +47,7 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1):
         """Load a copy that `convert` wrote for this `compute_type`."""
         self.folder = folder
-        self.translator = library().Translator(
+        self.translator = import_ctranslate2().Translator(
             str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
         )
         self.pieces: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))

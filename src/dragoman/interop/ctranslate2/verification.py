@@ -11,7 +11,7 @@ from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
-from dragoman.interop.ctranslate2.conversion import library
+from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine, token_count
 from dragoman.model import Model
 
@@ -39,7 +39,7 @@ def verify_copy(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], 
             same = is_tie(model, source, one.tokens, other.tokens)
         if not same:
             raise DragomanError(
-                f"{folder}: CTranslate2 {library().__version__} does not translate as the model itself does "
+                f"{folder}: CTranslate2 {import_ctranslate2().__version__} does not translate as the model itself does "
                 f"(for the source ids {source}): use the native engine"
             )
 
