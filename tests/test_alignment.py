@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dragoman.alignment import heads
-from dragoman.alignment.heads import AlignmentHead, alignment_weights, measure_heads, unmeasured_head
+from dragoman.alignment.heads import AlignmentHead, alignment_weights, default_head, measure_heads
 from dragoman.alignment.ibm1 import most_probable_origins, mutual_links
 from dragoman.alignment.links import character_links, links_above, strongest_links
-from dragoman.alignment.words import Word, by_word, character_spans, fill_gaps, subwords, words
+from dragoman.alignment.words import Word, character_spans, fill_gaps, merge_tokens, subwords, words
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Ids
@@ -31,7 +31,7 @@ from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.inspection.inspection import forced_pass, sentence
+from dragoman.inspection.inspection import build_sentence, run_forced
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture
@@ -61,7 +61,7 @@ def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(na
     model, chance = make(name), random.Random(0)
     sides = [[chance.choices(range(3, VOCABULARY), k=length) for length in (5, 1, 30, 0, 12)] for _ in range(2)]
     sides[1].reverse()
-    expected = [forced_pass(model, source, target)[0]["cross"] for source, target in zip(*sides, strict=True)]
+    expected = [run_forced(model, source, target)[0]["cross"] for source, target in zip(*sides, strict=True)]
     layers, count = expected[0].shape[:2]
     for layer in range(1, layers + 1):
         for head in (None, *range(1, count + 1)):
@@ -130,7 +130,7 @@ def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataOb
             assert end - start == 1 or (start, end) == (0, 0)
     assert reached == len(text)
     assert [word.label for word in words(tagged, ids)] == text.split()
-    covered = [position for word in sentence(tagged, ids).words for position in word.tokens]
+    covered = [position for word in build_sentence(tagged, ids).words for position in word.tokens]
     assert covered == list(range(len(ids) + 1))
 
 
@@ -169,7 +169,7 @@ def test_align_and_inspect_agree_on_the_words_of_every_text(tagged: Tokenizer, t
             assert start < owners[position].span[1]
         else:
             assert not decoded[start:end].strip()
-    shown = sentence(tagged, ids)
+    shown = build_sentence(tagged, ids)
     assert agree(tagged, text, tag, [word.label for word in shown.words])
     for entries in (shown.words, shown.tokens):
         assert [position for word in entries for position in word.tokens] == list(range(len(ids) + 1))
@@ -182,14 +182,14 @@ def test_the_old_splitting_does_not_agree(tagged: Tokenizer):
         assert not agree(tagged, text, "", split_at_spaces(tagged, tagged.encode(text)))
     for text in ("The dog sees 12 cats.", "개가 고양이 12마리를 봐요."):  # where it did, nothing has changed
         ids = tagged.encode(text)
-        assert [word.label for word in sentence(tagged, ids).words[:-1]] == split_at_spaces(tagged, ids)
+        assert [word.label for word in build_sentence(tagged, ids).words[:-1]] == split_at_spaces(tagged, ids)
 
 
 def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
     ids, plain = tagged.encode("The dog sees", "med"), tagged.encode("The dog sees")
     assert [word.tokens.start for word in words(tagged, ids)] == [1, 2, 3]
     assert [word.tokens for word in subwords(tagged, ids)] == [range(i, i + 1) for i in range(1, len(plain) + 1)]
-    assert [word.label for word in sentence(tagged, ids).words] == ["<tag:med>", "The", "dog", "sees", "</s>"]
+    assert [word.label for word in build_sentence(tagged, ids).words] == ["<tag:med>", "The", "dog", "sees", "</s>"]
 
 
 def test_a_space_of_its_own_joins_the_word_after_it(tagged: Tokenizer):
@@ -212,7 +212,7 @@ def test_words_have_the_sum_of_their_columns_and_the_mean_of_their_rows(target, 
     size = [side[-1].tokens.stop + 1 if side else 1 for side in (target, source)]
     weights = torch.rand(2, 3, *size, dtype=torch.float64, generator=generator)
     weights /= weights.sum(-1, keepdim=True)
-    found = by_word(weights, target, source)
+    found = merge_tokens(weights, target, source)
     assert found.shape == (2, 3, len(target), len(source))
     for w, row in enumerate(target):
         for u, column in enumerate(source):
@@ -221,7 +221,7 @@ def test_words_have_the_sum_of_their_columns_and_the_mean_of_their_rows(target, 
     assert (found.sum(-1) < 1).all()  # EOS is left out
     with_eos = [[*side, Word("</s>", range(n - 1, n))] for side, n in zip((target, source), size, strict=True)]
     rows = [row for row in with_eos[0] if row.tokens]
-    torch.testing.assert_close(by_word(weights, rows, with_eos[1]).sum(-1), torch.ones(2, 3, len(rows)).double())
+    torch.testing.assert_close(merge_tokens(weights, rows, with_eos[1]).sum(-1), torch.ones(2, 3, len(rows)).double())
 
 
 # Links.
@@ -405,7 +405,7 @@ def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
 def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list[tuple[Ids, Ids]]):
     model = make()
     found = measure_heads(model, [source for source, _ in pairs], [target for _, target in pairs])
-    assert found == unmeasured_head(model) == AlignmentHead(3)
+    assert found == default_head(model) == AlignmentHead(3)
     assert "not measured" in str(found)
 
 

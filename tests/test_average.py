@@ -20,7 +20,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder, replace_link
 from dragoman.model import build
-from dragoman.model_folder import read_model, weights, write_model
+from dragoman.model_folder import named_tensors, read_model, write_model
 from dragoman.training.average import average
 from dragoman.translation.translator import Translator
 
@@ -75,8 +75,8 @@ def test_shared_matrices_stay_shared(tmp_path: Path, tokenizer: Tokenizer, confi
     folders = [write(tmp_path / str(seed), tokenizer, seed, config=config) for seed in range(2)]
     average(folders, tmp_path / "mean")
     (found, _), (given, _) = read_model(tmp_path / "mean"), read_model(folders[0])
-    names = [names for names, _ in weights(found)]
-    assert names == [names for names, _ in weights(given)]
+    names = [names for names, _ in named_tensors(found)]
+    assert names == [names for names, _ in named_tensors(given)]
     assert any(len(shared) > 1 for shared in names) == (share == "all")
     assert read(tmp_path / "mean").keys() == read(folders[0]).keys()
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_search import SENTENCES, make
 
-from dragoman.alignment.heads import alignment_weights, unmeasured_head
+from dragoman.alignment.heads import alignment_weights, default_head
 from dragoman.config import SearchConfig
 from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.decoding.search import Hypothesis
@@ -35,7 +35,7 @@ def test_what_nothing_looked_at_costs_much_and_not_everything():
 def test_hypotheses_are_ranked_by_score_and_coverage():
     model, source = make("sinusoidal"), SENTENCES[0]
     found = [Hypothesis([3, 4], -1.0), Hypothesis([3], -1.1), Hypothesis([3, 4, 3, 4, 4], -1.2, finished=False)]
-    which = unmeasured_head(model)
+    which = default_head(model)
     (best,) = rerank_by_coverage(model, [source], [found], 3.0, which)
     maps = alignment_weights(model, [source] * 3, [h.tokens for h in found], which)
     expected = {

@@ -19,7 +19,7 @@ from conftest import TINY_RECURRENT, run_config, run_training, tiny_transformer,
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
-from dragoman.alignment.words import by_word
+from dragoman.alignment.words import merge_tokens
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Batch
@@ -213,7 +213,7 @@ def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Pa
         shown = inspect(Translator(model, tokenizer), *dev[2])
         assert history.target == [word.label for word in shown.target.words]
         assert history.source == [word.label for word in shown.source.words]
-        expected = by_word(shown.cross, shown.target.words, shown.source.words)
+        expected = merge_tokens(shown.cross, shown.target.words, shown.source.words)
         torch.testing.assert_close(snapshot.cross_attention, expected)
         batches = batches_of([tuple(map(tokenizer.encode, pair)) for pair in dev])  # type: ignore[misc]
         loss, gradients = loss_and_gradient_norms(model, batches, 0.1)
@@ -240,7 +240,7 @@ def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: 
     for head, expected in ((AlignmentHead(1, 2), maps[0, 1]), (AlignmentHead(1), maps[0].mean(0))):
         changed = dataclasses.replace(history, head=head)
         assert torch.equal(changed.map(changed.snapshots[0]), expected)
-        assert ("head 2 of 2" in changed.which) == (head.head == 2)
+        assert ("head 2 of 2" in changed.head_name) == (head.head == 2)
 
 
 @pytest.mark.parametrize("number", [0, -1, 11])

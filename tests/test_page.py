@@ -15,7 +15,7 @@ from conftest import tiny_transformer
 from PIL import Image
 from torch import Tensor
 
-from dragoman.alignment.words import by_word
+from dragoman.alignment.words import merge_tokens
 from dragoman.cli import main
 from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
@@ -95,7 +95,7 @@ def test_links_and_losses_of_words_are_those_of_the_model(
     inspection: Inspection, translator: Translator, document: str
 ):
     data = data_of(document)
-    weights = by_word(inspection.cross[-1].mean(0), inspection.target.words, inspection.source.words)[:-1, :-1]
+    weights = merge_tokens(inspection.cross[-1].mean(0), inspection.target.words, inspection.source.words)[:-1, :-1]
     torch.testing.assert_close(torch.tensor(data["links"]["weights"]).view(weights.shape), weights)
     assert data["links"]["source"] == ["The", "dog", "sees", "12", "cats."]
     losses = occlusion(translator.model, inspection)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, fill, particle, phrasebook, templates
+from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, choose_particle, fill, phrasebook, templates
 
 PAIRS = [("en", "ko"), ("en", "de"), ("en", "es"), ("ko", "en"), ("de", "es")]
 FEW = 3  # values per template here; the demonstration takes more
@@ -120,7 +120,7 @@ def test_slots_of_one_kind_have_different_values():
     ],
 )
 def test_a_particle_fits_the_last_consonant(word: str, forms: tuple[str, str], right: str):
-    assert particle(word[-1], *forms) == right
+    assert choose_particle(word[-1], *forms) == right
 
 
 FINALS = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
@@ -131,8 +131,8 @@ def test_particles_fit_every_syllable():
     for syllable, (_, final) in zip(
         range(0xAC00, 0xD7A4), itertools.product(range(19 * 21), ["", *FINALS]), strict=True
     ):
-        assert particle(chr(syllable), "을", "를") == ("을" if final else "를")
-        assert particle(chr(syllable), "으로", "로") == ("으로" if final and final != "ㄹ" else "로")
+        assert choose_particle(chr(syllable), "을", "를") == ("을" if final else "를")
+        assert choose_particle(chr(syllable), "으로", "로") == ("으로" if final and final != "ㄹ" else "로")
 
 
 def test_particles_in_the_book_fit_the_words_before_them():
@@ -151,6 +151,6 @@ def test_particles_in_the_book_fit_the_words_before_them():
             middle = text[len(before) : len(text) - len(after)]
             form = consonant if middle.endswith(consonant) else vowel
             assert middle.endswith(form)
-            assert form == particle(middle.removesuffix(form)[-1], consonant, vowel), text
+            assert form == choose_particle(middle.removesuffix(form)[-1], consonant, vowel), text
             checked += 1
     assert checked > 20

@@ -131,8 +131,8 @@ def test_additive_scores_stay_as_calm_as_scaled_ones():
         for kernel in (Additive(1, d_k).forward, fused_attention, unscaled_attention):
             weights = attention_weights(kernel, query, key, key, None)
             largest[kernel.__name__, d_k] = float(weights.detach().max(-1).values.mean())
-    assert largest["unscaled", 512] > 0.9
-    for name in ("forward", "fused"):
+    assert largest["unscaled_attention", 512] > 0.9
+    for name in ("forward", "fused_attention"):
         assert largest[name, 512] < 0.7
         assert largest[name, 512] == pytest.approx(largest[name, 8], abs=0.1)
 

@@ -355,7 +355,7 @@ def test_each_bank_has_its_share_of_the_beams():
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
     nothing = TermTable.of([()], CPU, None).start(9)
     found = Candidates(score, bank, bank, ended, bank, rank_in_group(bank), nothing)
-    assert [found.open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
+    assert [found.select_open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
         [7],
         [7, 0],
         [7, 0, 3, 5],

@@ -26,7 +26,7 @@ from dragoman.files import new_folder
 from dragoman.inspection.figure import (
     Figure,
     check_format,
-    labelled_map,
+    map_figure,
     pyplot,
     save,
     two_digits,
@@ -373,7 +373,7 @@ def test_a_caption_stays_within_its_figure():
 
 def test_a_saved_map_is_darkest_where_the_weight_is_greatest(tmp_path: Path, given: Inspection):
     """From the pixels of the file."""
-    save(labelled_map(torch.eye(20), [""] * 20, [""] * 20, "", ""), tmp_path / "map.png")
+    save(map_figure(torch.eye(20), [""] * 20, [""] * 20, "", ""), tmp_path / "map.png")
     with Image.open(tmp_path / "map.png") as file:
         colours = torch.from_numpy(np.array(file.convert("RGB"))).int()
     blue = (colours[..., 2] > colours[..., 0] + 60) & (colours[..., 0] < 60)  # without letters and frames
@@ -532,7 +532,7 @@ def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixtur
 
 def test_signs_that_svg_may_not_hold_are_replaced(tmp_path: Path):
     labels = ["a\x01b", "\x1b[31mred", "\ud800", "plain"]
-    save(labelled_map(torch.eye(4), labels, labels, "title", "c\x01"), tmp_path / "map.svg")
+    save(map_figure(torch.eye(4), labels, labels, "title", "c\x01"), tmp_path / "map.svg")
     ElementTree.parse(tmp_path / "map.svg")
     texts = written(tmp_path / "map.svg")
     assert {"a�b", "�[31mred", "�", "plain", "title"} <= set(texts)
@@ -549,13 +549,13 @@ def test_a_figure_in_an_unknown_format_is_refused(name: str):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_labels_that_do_not_fit_the_values_are_refused(rows: int):
     with pytest.raises(ValueError, match="weights are"):
-        labelled_map(torch.eye(2), ["a"] * rows, ["a", "b"], "")
+        map_figure(torch.eye(2), ["a"] * rows, ["a", "b"], "")
 
 
 @pytest.mark.parametrize(("size", "format"), [(1, "svg"), (1, "png"), (5, "pdf"), (50, "svg")])
 def test_a_figure_of_any_size_can_be_drawn(tmp_path: Path, size: int, format: str):
     labels = ["a long label that has to be shortened " * 3] * size
-    save(labelled_map(torch.eye(size), labels, labels, "title", "caption"), tmp_path / f"map.{format}")
+    save(map_figure(torch.eye(size), labels, labels, "title", "caption"), tmp_path / f"map.{format}")
     assert (tmp_path / f"map.{format}").stat().st_size > 1000
 
 

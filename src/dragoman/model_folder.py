@@ -54,7 +54,7 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
     config = as_dict(model.config)
     description = {**config, "vocabulary": len(tokenizer), "pad": model.pad}
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
-    save_file({names[0]: tensor.detach() for names, tensor in weights(model)}, folder / "model.safetensors")
+    save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
     tokenizer.save(folder / "tokenizer.json")
     (folder / "card.md").write_text(card, encoding="utf-8")
 
@@ -109,7 +109,7 @@ def read_description(file: Path, vocabulary: int) -> ModelConfig:
     return model_config(description, str(file))
 
 
-def weights(model: Model) -> list[tuple[list[str], Tensor]]:
+def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
     """Return every tensor of `model` once, with all its names: a shared matrix has several."""
     groups: dict[int, tuple[list[str], Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -123,7 +123,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
     if layers > len(shapes):
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
-        expected = weights(outline(config, vocabulary))
+        expected = named_tensors(outline(config, vocabulary))
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: impossible model: {error}") from None
     for names, tensor in expected:

@@ -81,7 +81,7 @@ def alignment_weights(
     The last row and the last column are EOS; each row sums to 1. The weights of a pair do not depend on the other
     pairs. Raise UsageError for a layer or head that the model does not have.
     """
-    capture = aligning_capture(model)
+    capture = cross_attention_capture(model)
     if not 1 <= head.layer <= len(capture.weights["cross"]):
         raise UsageError(f"layer {head.layer}: the model has layers 1 to {len(capture.weights['cross'])}")
     tables: dict[int, Tensor] = {}
@@ -97,7 +97,7 @@ def alignment_weights(
     return [tables[row] for row in range(len(sources))]
 
 
-def aligning_capture(model: Model) -> AttentionCapture:
+def cross_attention_capture(model: Model) -> AttentionCapture:
     """Capture a model's attention. Raise DragomanError for a model without attention over the source."""
     capture = AttentionCapture(model, ["cross"])
     if not capture.weights["cross"]:
@@ -111,7 +111,7 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
     Without links of the word model to judge by, the mean of the last layer, not measured. Raise DragomanError for a
     model without attention over the source.
     """
-    capture = aligning_capture(model)
+    capture = cross_attention_capture(model)
     sources, targets = pairs_to_measure(sources, targets)
     wanted = mutual_links(sources, targets)
     so_far = np.cumsum([(ids >= 0).sum() for ids in wanted])  # links
@@ -119,7 +119,7 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
     sources, targets, wanted = sources[:pairs], targets[:pairs], wanted[:pairs]
     links = int(so_far[:pairs].max(initial=0))
     if not links:
-        return unmeasured_head(model)
+        return default_head(model)
     hits: np.ndarray = np.zeros(())  # L H+1
     for rows, batch in forced_batches(model, sources, targets):
         with torch.inference_mode():
@@ -135,7 +135,7 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
     return AlignmentHead(int(layer) + 1, None if mean else int(head) + 1, float(hits.max() / links), links)
 
 
-def unmeasured_head(model: Model) -> AlignmentHead:
+def default_head(model: Model) -> AlignmentHead:
     """Return the mean of the last layer. Raise DragomanError for a model without attention over the source."""
     if not (layers := attention_layers(model)["cross"]):
         raise DragomanError("this model has no attention over the source, so it cannot align words")

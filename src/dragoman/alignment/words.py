@@ -49,7 +49,7 @@ def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     """Return each token but the tags as a word, for languages that are written without spaces."""
     spans = character_spans(tokenizer, ids)
     return [
-        Word(shown_token(tokenizer, id), range(position, position + 1), spans[position])
+        Word(token_label(tokenizer, id), range(position, position + 1), spans[position])
         for position, id in enumerate(ids)
         if id not in tokenizer.special_ids
     ]
@@ -67,13 +67,13 @@ def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Wor
         if position < start < len(ids) and tokenizer.pieces[ids[start - 1]] == " ":
             start -= not tokenizer.pieces[ids[start]].startswith(" ")
         gap = range(position, start)
-        entries += [Word(shown_token(tokenizer, ids[index]), range(index, index + 1)) for index in gap]
+        entries += [Word(token_label(tokenizer, ids[index]), range(index, index + 1)) for index in gap]
         entries.append(Word(word.label, range(start, stop), word.span))
         position = max(position, stop)
     return entries
 
 
-def shown_token(tokenizer: Tokenizer, id: int) -> str:
+def token_label(tokenizer: Tokenizer, id: int) -> str:
     """Return a token as it is shown, a space as ␣."""
     return tokenizer.pieces[id].replace(" ", "␣")
 
@@ -111,7 +111,7 @@ def first_bytes(data: bytes) -> list[bool]:
     return [byte & 0xC0 != 0x80 for byte in data]
 
 
-def by_word(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
+def merge_tokens(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
     """Return weights of words (..., W, U), from those of tokens (..., T, S).
 
     A word is looked at as much as its tokens together, and looks as they do on average, so rows that sum to 1 still do

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "align", arguments)
     check_options(options)
     from dragoman.alignment.heads import alignment_weights
-    from dragoman.alignment.words import by_word, subwords, words
+    from dragoman.alignment.words import merge_tokens, subwords, words
     from dragoman.data.corpus import LeftOut, stream_rows
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import max_positions
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> None:
             for index, row in enumerate(block):
                 if index in weights:
                     source, target = split(tokenizer, sources[index]), split(tokenizer, targets[index])
-                    print(links_as_text(options, by_word(weights[index].double(), target, source), target, source))
+                    print(links_as_text(options, merge_tokens(weights[index].double(), target, source), target, source))
                 else:
                     location = f"{corpus.name}:{row.number}"
                     print(f"{location}: a side has more than {max_length - 1:,} tokens: not aligned", file=sys.stderr)
@@ -109,15 +109,15 @@ def choose_head(
 
     Print it on standard error where it was measured now, and where there is no measurement to choose it by.
     """
-    from dragoman.alignment.heads import AlignmentHead, measure_heads, unmeasured_head
+    from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
 
     if options.measure:
         head = measure_heads(model, *pairs_to_measure(corpora, tokenizer))
     elif options.layer is not None or options.head is not None:
-        layer = unmeasured_head(model).layer if options.layer is None else options.layer
+        layer = default_head(model).layer if options.layer is None else options.layer
         return AlignmentHead(layer, options.head)
     else:
-        head = AlignmentHead.load(Path(options.model)) or unmeasured_head(model)
+        head = AlignmentHead.load(Path(options.model)) or default_head(model)
     if options.measure or head.agreement is None:
         print(head, file=sys.stderr)
     return head

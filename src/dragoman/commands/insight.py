@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     first, last = history.snapshots[0], history.snapshots[-1]
     print(
         f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; loss of {history.pairs} pairs "
-        f"{first.loss:.2f} to {last.loss:.2f}; cross-attention of {history.which} for "
+        f"{first.loss:.2f} to {last.loss:.2f}; cross-attention of {history.head_name} for "
         f"'{' '.join(history.source[:-1])}'",
         file=sys.stderr,
     )

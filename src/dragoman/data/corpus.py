@@ -243,7 +243,7 @@ def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator
         on_problem(Problem("line-counts", source, 0, text))
 
 
-def as_one_line(text: str, path: str, number: int, on_problem: OnProblem) -> str:
+def join_lines(text: str, path: str, number: int, on_problem: OnProblem) -> str:
     """Return a text of a format whose texts may have line breaks with a space in place of each."""
     if "\n" in text:
         on_problem(Problem("line-break", path, number))

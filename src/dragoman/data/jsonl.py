@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.data.corpus import OnProblem, Problem, Row, as_one_line, quote_line, read_lines
+from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
 from dragoman.data.spec import DEFAULT_COLUMNS
 
 
@@ -23,7 +23,7 @@ def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem
             reason = f"not JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
             on_problem(Problem("record", path, number, f"{reason}, found: {quote_line(line)}"))
             continue
-        source, target = (as_one_line(text, path, number, on_problem) for text in (source, target))
+        source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
         yield Row(number, source, target)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow
 from pyarrow.parquet import ParquetFile
 
-from dragoman.data.corpus import BLOCK, RATIO, SPARE, OnProblem, Problem, Row, as_one_line
+from dragoman.data.corpus import BLOCK, RATIO, SPARE, OnProblem, Problem, Row, join_lines
 from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError
 
@@ -34,7 +34,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
                     if source is None or target is None:
                         on_problem(Problem("utf-8", path, number, "not UTF-8: write the column as text"))
                         continue
-                    source, target = (as_one_line(text, path, number, on_problem) for text in (source, target))
+                    source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
                     yield Row(number, source, target)
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polib
 
-from dragoman.data.corpus import OnProblem, Problem, Row, as_one_line, read_lines
+from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, read_lines
 from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
@@ -61,5 +61,5 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
                     pairs = []
                     on_problem(Problem("plural", path, number))
             for source, target in pairs:
-                sides = (as_one_line(text, path, number, on_problem) for text in (source, target))
+                sides = (join_lines(text, path, number, on_problem) for text in (source, target))
                 yield Row(number, *sides)

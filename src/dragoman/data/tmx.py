@@ -6,7 +6,7 @@ from typing import Any
 from defusedxml import DefusedXmlException, DTDForbidden
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
-from dragoman.data.corpus import LONGEST_LINE, OnProblem, Problem, Row, as_one_line, read_blocks
+from dragoman.data.corpus import LONGEST_LINE, OnProblem, Problem, Row, join_lines, read_blocks
 from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
@@ -44,7 +44,7 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
                         has_text[which] |= bool(side)
                         if len(side) > 1:
                             on_problem(Problem("variant", path, number))
-                    sides = (as_one_line(side[0], path, number, on_problem) if side else "" for side in texts)
+                    sides = (join_lines(side[0], path, number, on_problem) if side else "" for side in texts)
                     yield Row(number, *sides)
                 units.complete.clear()
         parser.close()

@@ -160,11 +160,11 @@ def render(template: str, values: dict[str, Write], language: str) -> str:
     """Return a template with its slots filled, and with Korean particles that fit."""
     text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
     text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type
-    text = PARTICLE.sub(lambda match: match[1] + particle(match[1], match[2], match[3]), text)
+    text = PARTICLE.sub(lambda match: match[1] + choose_particle(match[1], match[2], match[3]), text)
     return text[:1].upper() + text[1:]
 
 
-def particle(before: str, after_consonant: str, after_vowel: str) -> str:
+def choose_particle(before: str, after_consonant: str, after_vowel: str) -> str:
     """Return the form of a Korean particle that fits the syllable `before` it: after a final consonant or after a
     vowel.
 

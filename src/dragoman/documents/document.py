@@ -90,13 +90,13 @@ class Document:
         index = 0
         while index < len(changes):
             passage, new = changes[index]
-            inside = changes[index + 1 : bisect_left(changes, passage.end, index + 1, key=start_of)]
+            inside = changes[index + 1 : bisect_left(changes, passage.end, index + 1, key=change_start)]
             pieces.append(self.original[position : passage.start])
             for part in passage.render(new):
                 if isinstance(part, str):
                     pieces.append(part)
                 else:
-                    first, last = (bisect_left(inside, end, key=start_of) for end in part)
+                    first, last = (bisect_left(inside, end, key=change_start) for end in part)
                     pieces.append(self._rewrite(part, inside[first:last]))
             position = passage.end
             index += 1 + len(inside)
@@ -110,7 +110,7 @@ class Change(NamedTuple):
     translations: list[str]
 
 
-def start_of(change: Change) -> int:
+def change_start(change: Change) -> int:
     return change.passage.start
 
 

@@ -90,12 +90,12 @@ def parser() -> MarkdownIt:
     """Return a CommonMark parser with tables and strikethrough, whose inline tokens know their spans."""
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     for name, rule in INLINE_RULES.items():
-        markdown.inline.ruler.at(name, with_spans(rule))
-    markdown.inline.ruler.before("link", "brackets", with_spans(brackets))
+        markdown.inline.ruler.at(name, record_spans(rule))
+    markdown.inline.ruler.before("link", "brackets", record_spans(parse_bracket))
     return markdown
 
 
-def brackets(state: StateInline, silent: bool) -> bool:
+def parse_bracket(state: StateInline, silent: bool) -> bool:
     """Parse one of BRACKETS as a token of its own."""
     match = BRACKETS.match(state.src, state.pos, state.posMax)
     if match:
@@ -105,10 +105,10 @@ def brackets(state: StateInline, silent: bool) -> bool:
     return bool(match)
 
 
-def with_spans(rule: InlineRule) -> InlineRule:
+def record_spans(rule: InlineRule) -> InlineRule:
     """Return the rule, which then records in its tokens the span it read, and where the label of a link ends."""
 
-    def recording(state: StateInline, silent: bool) -> bool:
+    def recorded_rule(state: StateInline, silent: bool) -> bool:
         start, count = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
@@ -125,7 +125,7 @@ def with_spans(rule: InlineRule) -> InlineRule:
                 state.tokens[-1].meta["label"] = state.md.helpers.parseLinkLabel(state, start + image, not image)
         return True
 
-    return recording
+    return recorded_rule
 
 
 def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
@@ -298,7 +298,7 @@ def renderer(
         fragments, is_complete = split_translation(translations[0], inlines)
         spoken = SPACE.sub(" ", "".join(word for word in fragments if isinstance(word, str))).strip()
         blocks, before = parse_block(source.join(around), references)
-        for spell in (as_it_was, as_html):
+        for spell in (as_written, as_html):
             parts = [SPECIAL.sub(r"\\\g<0>", word) if isinstance(word, str) else spell(word) for word in fragments]
             new = BEGINNING.sub(r"\g<0>\\", "".join(parts))
             after = parse_block(new.join(around), references)
@@ -325,7 +325,7 @@ def parse_block(content: str, references: References) -> tuple[list[str], list[T
     return [token.type for token in tokens], [child for token in tokens for child in token.children or []]
 
 
-def as_it_was(inline: Inline) -> str:
+def as_written(inline: Inline) -> str:
     return str(inline.original)
 
 

@@ -17,9 +17,9 @@ def parse_plain(data: bytes) -> Document:
         text = line[0].strip()
         if has_letter(text):
             start = line.start() + len(line[0]) - len(line[0].lstrip())
-            passages.append(Passage(start, start + len(text), (text,), unchanged))
+            passages.append(Passage(start, start + len(text), (text,), render))
     return Document(original, encoding, passages)
 
 
-def unchanged(translations: Sequence[str]) -> Content:
+def render(translations: Sequence[str]) -> Content:
     return translations

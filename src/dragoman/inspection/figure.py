@@ -110,7 +110,7 @@ def shorten_label(label: str, longest: int = MAX_LABEL) -> str:
     return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
-def labelled_map(
+def map_figure(
     values: Tensor,
     rows: Sequence[str],
     columns: Sequence[str],

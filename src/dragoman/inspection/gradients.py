@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dragoman.data.batches import Batch
 from dragoman.model import Model
 from dragoman.model.recurrent import Recurrence
-from dragoman.model_folder import weights
+from dragoman.model_folder import named_tensors
 
 LayerNumbers = dict[str, float]  # a number for each layer, by its name
 
@@ -30,7 +30,7 @@ def layer_name(model: Model, parameter: str) -> str:
 def parameters_by_layer(model: Model) -> dict[str, list[nn.Parameter]]:
     """Return the parameters of each layer. A matrix that several layers share is a layer with all their names."""
     layers: dict[str, list[nn.Parameter]] = {}
-    for names, tensor in weights(model):
+    for names, tensor in named_tensors(model):
         if isinstance(tensor, nn.Parameter):
             layers.setdefault(" = ".join(layer_name(model, name) for name in names), []).append(tensor)
     return layers

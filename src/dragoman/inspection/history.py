@@ -11,14 +11,14 @@ import numpy as np
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
-from dragoman.alignment.words import Word, by_word, fill_gaps, subwords, words
+from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, words
 from dragoman.data.batches import Batch, Ids, plan_batches
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.gradients import LayerNumbers, loss_and_gradient_norms, relative_updates
 from dragoman.inspection.heads import normalised_entropies
-from dragoman.inspection.inspection import forced_pass
+from dragoman.inspection.inspection import run_forced
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
 from dragoman.model_folder import read_model
@@ -56,7 +56,7 @@ class History:
     snapshots: list[Snapshot]
 
     @property
-    def which(self) -> str:
+    def head_name(self) -> str:
         """Return in words which layer and head `head` is."""
         layers, heads = self.snapshots[0].cross_attention.shape[:2]
         which = f"head {self.head.head} of {heads}" if self.head.head else f"mean of {heads} heads"
@@ -147,7 +147,7 @@ def batches_of(pairs: Sequence[Pair]) -> list[Batch]:
 
 
 def cross_attention(model: Model, pair: Pair, rows: list[Word], columns: list[Word], folder: Path) -> Tensor:
-    weights = forced_pass(model, *pair)[0]["cross"]
+    weights = run_forced(model, *pair)[0]["cross"]
     if not len(weights):
         raise DragomanError(f"{folder}: this model has no attention over the source: there is nothing to show")
-    return by_word(weights, rows, columns)
+    return merge_tokens(weights, rows, columns)

@@ -35,9 +35,9 @@ def history_page(history: History) -> str:
     return environment.from_string(read_web_file("history.html")).render(
         history=history,
         version=__version__,
-        gradients=cells(history.gradients, log_shades(history.gradients), ".3g"),
-        updates=cells(history.updates, log_shades(history.updates), ".3g"),
-        heads={kind: cells(rows, rows, ".2f") for kind, rows in entropies.items()},
+        gradients=shade_cells(history.gradients, log_shades(history.gradients), ".3g"),
+        updates=shade_cells(history.updates, log_shades(history.updates), ".3g"),
+        heads={kind: shade_cells(rows, rows, ".2f") for kind, rows in entropies.items()},
         data={
             "steps": [snapshot.step for snapshot in snapshots],
             "losses": [round(snapshot.loss, 3) for snapshot in snapshots],
@@ -50,7 +50,7 @@ def history_page(history: History) -> str:
     )
 
 
-def cells(rows: Rows, shades: Rows, digits: str) -> dict[str, list[Cell]]:
+def shade_cells(rows: Rows, shades: Rows, digits: str) -> dict[str, list[Cell]]:
     return {
         name: [Cell(format(value, digits), shade) for value, shade in zip(row, shades[name], strict=True)]
         for name, row in rows.items()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.alignment.heads import AlignmentHead
-from dragoman.alignment.words import Word, by_word, fill_gaps, shown_token, subwords, words
+from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, token_label, words
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL, TAG, Tokenizer
 from dragoman.decoding.engine import Constraints
@@ -187,9 +187,12 @@ class Inspection:
         if not rows or not columns:
             raise UsageError("nothing is left to show: hide less")
         maps = drop_positions(maps, hidden_queries, -2)
-        weights = over(by_word(drop_positions(maps, hidden_keys, -1), rows, columns))
+        weights = over(merge_tokens(drop_positions(maps, hidden_keys, -1), rows, columns))
         if hidden_keys:
-            before, after = over(by_word(maps, rows, all_columns)).sum(-1, keepdim=True), weights.sum(-1, keepdim=True)
+            before, after = (
+                over(merge_tokens(maps, rows, all_columns)).sum(-1, keepdim=True),
+                weights.sum(-1, keepdim=True),
+            )
             weights = torch.where(after > 0, weights * before / after, 0.0)
         notes = [f"{KINDS[kind]}, {self.describe(kind, layer, head, aggregate)}"]
         if not subwords:
@@ -282,27 +285,27 @@ def inspect(
         )
     tree = None
     if translation is None:
-        target, tree = recorded_search(translator, source, tokenizer.encode(prefix) if prefix else [])
+        target, tree = search_and_record(translator, source, tokenizer.encode(prefix) if prefix else [])
     else:
         target = tokenizer.encode(translation)
     if len(target) >= max_positions(model):
         raise UsageError(
             f"the translation has {len(target)} tokens; an inspection takes fewer than {max_positions(model)}"
         )
-    maps, log_p = forced_pass(model, source, target)
+    maps, log_p = run_forced(model, source, target)
     return Inspection(
         model=name or type(model).__name__,
         version=__version__,
-        source=sentence(tokenizer, source),
-        target=sentence(tokenizer, target),
+        source=build_sentence(tokenizer, source),
+        target=build_sentence(tokenizer, target),
         **maps,
-        positions=positions(tokenizer, [*target, EOS], log_p, alternatives),
+        positions=describe_positions(tokenizer, [*target, EOS], log_p, alternatives),
         tree=tree,
         alignment=translator.alignment,
     )
 
 
-def recorded_search(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
+def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
     """Return what the translator's search finds, and the search."""
     recording = Recording(translator.engine, translator.tokenizer, Constraints(tuple(prefix)))
     (hypothesis,) = translator.replace(engine=recording).search_ids([source])
@@ -310,7 +313,7 @@ def recorded_search(translator: Translator, source: Ids, prefix: Ids) -> tuple[I
 
 
 @torch.no_grad()
-def forced_pass(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
+def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
     """Run the model once with the target given.
 
     Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V).
@@ -326,12 +329,12 @@ def forced_pass(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionK
     return maps, capture.model.output(vectors).float().log_softmax(-1).cpu()
 
 
-def sentence(tokenizer: Tokenizer, ids: Ids) -> Sentence:
+def build_sentence(tokenizer: Tokenizer, ids: Ids) -> Sentence:
     tokens, spelled = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for split in (subwords, words))
     return Sentence(tokenizer.decode(ids), ids, tokens, spelled)
 
 
-def positions(tokenizer: Tokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
+def describe_positions(tokenizer: Tokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
     """Describe each position of a target that ends with EOS; log_p (T, V)."""
     p, of_target = log_p.exp(), log_p.gather(1, torch.tensor(target)[:, None])
     entropy, rank = torch.special.entr(p).sum(-1), 1 + (log_p > of_target).sum(-1)
@@ -339,11 +342,11 @@ def positions(tokenizer: Tokenizer, target: Ids, log_p: Tensor, alternatives: in
     return tuple(
         Position(
             token,
-            shown_token(tokenizer, token),
+            token_label(tokenizer, token),
             float(p[t, token]),
             int(rank[t]),
             float(entropy[t]),
-            tuple(Alternative(other, shown_token(tokenizer, other), float(p[t, other])) for other in best[t]),
+            tuple(Alternative(other, token_label(tokenizer, other), float(p[t, other])) for other in best[t]),
         )
         for t, token in enumerate(target)
     )

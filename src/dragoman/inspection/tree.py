@@ -10,7 +10,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from dragoman.alignment.words import shown_token
+from dragoman.alignment.words import token_label
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
@@ -106,7 +106,7 @@ class TreeRecorder:
 
     def __init__(self, config: SearchConfig, tokenizer: Tokenizer):
         self.tokenizer, self.beams, self.alpha = tokenizer, config.beam, config.length_penalty
-        self.nodes = [Node(None, 0, BOS, shown_token(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
+        self.nodes = [Node(None, 0, BOS, token_label(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
         self.open = [0] * self.beams  # the node of each open hypothesis
 
     def __call__(self, so_far: Tensor, log_p: Tensor, step: BeamStep) -> None:
@@ -123,5 +123,5 @@ class TreeRecorder:
             fate: Fate = "kept" if n in kept else "finished" if n in finished else "pruned"
             (beam, token), node_of[n] = divmod(n, words), len(self.nodes)
             scores = float(log_p[0, beam, token]), float(total[n]), float(normalised[n])
-            self.nodes.append(Node(self.open[beam], length, token, shown_token(self.tokenizer, token), *scores, fate))
+            self.nodes.append(Node(self.open[beam], length, token, token_label(self.tokenizer, token), *scores, fate))
         self.open = [node_of[n] for n in kept]

@@ -6,10 +6,10 @@ from typing import Literal
 
 import torch
 
-from dragoman.alignment.words import by_word
+from dragoman.alignment.words import merge_tokens
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
-from dragoman.inspection.figure import MAX_LABEL, Figure, labelled_map, save, shorten_label
+from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
@@ -91,7 +91,7 @@ def attention_map(
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
     caption = f"{shown.caption}; {about(inspection)}"
-    return labelled_map(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
+    return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
@@ -99,7 +99,7 @@ def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: boo
     weights = inspection.select(kind, None, None, "mean")
     queries, keys = inspection.queries_and_keys(kind)
     rows, columns = (side.tokens if subwords else side.words for side in (queries, keys))
-    weights = by_word(weights, rows, columns)
+    weights = merge_tokens(weights, rows, columns)
     level = "subwords" if subwords else "words"
     caption = f"{KINDS[kind]}, all layers and heads, by {level}, on one scale; {about(inspection)}"
     labels = [row.label for row in rows], [column.label for column in columns]

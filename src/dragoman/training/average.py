@@ -13,7 +13,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
-from dragoman.model_folder import read_model, weights, write_model
+from dragoman.model_folder import named_tensors, read_model, write_model
 from dragoman.text import scripts
 from dragoman.training.card import card_of_average, relative_path
 
@@ -31,17 +31,17 @@ def average(folders: Sequence[Path], out: Path) -> None:
         if folder == following:
             raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")
     model, tokenizer = read_model(folders[0])
-    sums = [tensor.double() for _, tensor in weights(model)]
+    sums = [tensor.double() for _, tensor in named_tensors(model)]
     for folder in folders[1:]:
         other, its_tokenizer = read_model(folder)
         if difference := difference_of(other, its_tokenizer, model, tokenizer):
             raise DragomanError(
                 f"{relative_path(folder)}: cannot be averaged with {relative_path(folders[0])}: {difference}"
             )
-        for total, (_, tensor) in zip(sums, weights(other), strict=True):
+        for total, (_, tensor) in zip(sums, named_tensors(other), strict=True):
             total += tensor
     with torch.no_grad():
-        for total, (_, tensor) in zip(sums, weights(model), strict=True):
+        for total, (_, tensor) in zip(sums, named_tensors(model), strict=True):
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))

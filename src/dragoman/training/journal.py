@@ -93,7 +93,7 @@ class Journal:
             self.board.record(event, **values)
 
     def start_clock(self, done: float, seconds: float = 0.0, target_tokens: int = 0) -> None:
-        """Start the clock of a session that begins at the share `done` of the run, after `seconds` and `target_tokens`."""
+        """Start the clock of a session: `done` of the run, from 0 to 1, `seconds` and `target_tokens` are behind it."""
         self.done_at_start, self.target_tokens = done, target_tokens
         self.began = time.monotonic()
         self.zero = self.began - seconds  # when the run would have begun without a pause

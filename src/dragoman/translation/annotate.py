@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.links import character_links, strongest_links
-from dragoman.alignment.words import by_word, words
+from dragoman.alignment.words import merge_tokens, words
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
@@ -77,7 +77,7 @@ class Annotator:
         for index, weights in zip(pairs.fitting, maps, strict=True):
             target_words = words(self.tokenizer, pairs.targets[index])
             source_words = words(self.tokenizer, pairs.sources[index])
-            word_links = strongest_links(by_word(weights, target_words, source_words))
+            word_links = strongest_links(merge_tokens(weights, target_words, source_words))
             links[index] = " ".join(f"{source}-{target}" for source, target in word_links)
         return links
 
@@ -90,7 +90,7 @@ class Annotator:
             return None
         (weights,) = self._attention(self.alignment, [source], [target], [tag])
         target_words, source_words = words(self.tokenizer, target), words(self.tokenizer, source)
-        links = character_links(by_word(weights, target_words, source_words), target_words, source_words)
+        links = character_links(merge_tokens(weights, target_words, source_words), target_words, source_words)
         return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
 
     def _attention(

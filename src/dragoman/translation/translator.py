@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.alignment.heads import AlignmentHead, unmeasured_head
+from dragoman.alignment.heads import AlignmentHead, default_head
 from dragoman.config import Device, SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
@@ -149,7 +149,7 @@ class Translator:
         if self.measured_alignment:
             return self.measured_alignment
         with contextlib.suppress(DragomanError):
-            return unmeasured_head(self.model)
+            return default_head(self.model)
         return None
 
     @cached_property

@@ -54,7 +54,7 @@ def history_figure(history: History) -> Figure:
     caption = (
         f"{history.run}: gradients and entropies over {history.pairs:,} pairs. Norms: shades are logarithmic. "
         "Normalised entropy (over ln n): 0, a head looks at one token; 1, at all alike. Below: cross-attention, "
-        f"{history.which}, from white, 0, to dark, 1; each row, a word of the target, sums to 1"
+        f"{history.head_name}, from white, 0, to dark, 1; each row, a word of the target, sums to 1"
     )
     return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
 

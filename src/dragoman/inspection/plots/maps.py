@@ -17,7 +17,7 @@ from dragoman.inspection.figure import (
     Figure,
     Scale,
     draw_image,
-    labelled_map,
+    map_figure,
     shorten_label,
     signed_scale,
 )
@@ -130,4 +130,4 @@ def occlusion_map(drops: Tensor, rows: Sequence[str], columns: Sequence[str], ca
     """Return a map of the probability that each target word (row) loses without each source word (column)."""
     limit = max(float(drops.abs().max()) if drops.numel() else 0.0, 1e-3)
     title = "What each word of the translation loses without a source word"
-    return labelled_map(drops, rows, columns, title, caption, signed_scale("probability lost; below 0: gained", limit))
+    return map_figure(drops, rows, columns, title, caption, signed_scale("probability lost; below 0: gained", limit))
