@@ -41,7 +41,7 @@ NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
 
 @dataclass(frozen=True)
 class Segment:
-    """As much of a text as is searched for at once, and what its translation has to bring."""
+    """A part of a text that is translated at once, and what its translation must have."""
 
     text: str
     ids: Ids  # the tokens of the text

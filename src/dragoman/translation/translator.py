@@ -52,8 +52,7 @@ class Translation:
 
 
 class Translator:
-    """Hold a model, its tokenizer, the search settings, the safeguards that translations are checked by, and the
-    engine.
+    """Translates texts with a model, an engine, search settings and safeguards.
 
     A translator never changes: `replace` returns another one that shares the model.
     """
@@ -269,8 +268,8 @@ class Translator:
         return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
 
 
-def cut(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tuple[str, Ids]]:
-    """Return the text with its token ids, or pieces of at most `max_tokens` tokens with theirs where it has more."""
+def cut_to_fit(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tuple[str, Ids]]:
+    """Return the text and its ids; if it has more than `max_tokens` tokens, pieces that have not, and theirs."""
     if len(ids) <= max_tokens:
         return [(text, ids)]
     text = WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
@@ -279,7 +278,7 @@ def cut(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tupl
 
 
 def attach_blanks(pieces: Iterable[tuple[str, Ids]]) -> list[tuple[str, Ids]]:
-    """Append pieces of white space to the piece before, so that nothing is searched for them; drop leading ones."""
+    """Append each piece of white space to the piece before, so that it is not translated; drop leading ones."""
     attached: list[tuple[str, Ids]] = []
     for text, ids in pieces:
         if text.strip():
@@ -290,8 +289,11 @@ def attach_blanks(pieces: Iterable[tuple[str, Ids]]) -> list[tuple[str, Ids]]:
     return attached
 
 
-def join(results: Sequence[SegmentResult]) -> Translation:
-    """Return the best candidates of all segments as one translation, with the second best, and so on, behind it."""
+def join_segments(results: Sequence[SegmentResult]) -> Translation:
+    """Return the translation of a text: the best candidates of its segments, joined.
+
+    Its alternatives are the second best candidates, joined, and so on.
+    """
     segments = [result.segment for result in results]
     best, *alternatives = (
         join_candidates(segments, [result.candidates[min(rank, len(result.candidates) - 1)] for result in results])
@@ -301,7 +303,7 @@ def join(results: Sequence[SegmentResult]) -> Translation:
 
 
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
-    """Return one candidate for each segment as a translation, with a space wherever the source has one in between."""
+    """Return one candidate for each segment, joined with spaces where the source has white space between segments."""
     text = candidates[0].text
     for before, segment, candidate in zip(segments, segments[1:], candidates[1:], strict=False):
         spaced = before.text[-1:].isspace() or segment.text[:1].isspace()
@@ -317,5 +319,5 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
 
 
 def one_line(text: str) -> str:
-    """Return the text with its line feeds as spaces: one line in, one line out."""
+    """Return the text with spaces for line feeds."""
     return text.replace("\n", " ")
