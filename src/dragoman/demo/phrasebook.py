@@ -27,62 +27,64 @@ COUNTRIES = (
 SPOKEN = "ar bn cs da de el en es fi fr he hi hu id it ja ko nl no pl pt ru sv th tr uk vi zh".split()
 CURRENCIES = ["EUR", "EUR", "EUR", "USD", "GBP", "KRW"]
 
-Write = Callable[[str], str]  # language -> how the value is written there
+Write = Callable[[str], str]  # from a language to a value written in it
+
+# Each of these draws a value for a slot, and returns it as a function of the language.
 
 
-def _date(r: random.Random) -> Write:
-    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=r.randrange(5 * 365))
+def _date(rng: random.Random) -> Write:
+    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(5 * 365))
     return lambda language: format_date(day, "long", language)
 
 
-def _day(r: random.Random) -> Write:
-    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=r.randrange(366))
+def _day(rng: random.Random) -> Write:
+    day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(366))
     return lambda language: format_skeleton("MMMMd", day, locale=language)
 
 
-def _time(r: random.Random) -> Write:
-    time = datetime.time(r.randrange(7, 22), r.randrange(0, 60, 5))
+def _time(rng: random.Random) -> Write:
+    time = datetime.time(rng.randrange(7, 22), rng.randrange(0, 60, 5))
     # Korean's short day periods are AM and PM in the data that Babel has; the wide ones are what people write.
     return lambda language: format_time(time, "aaaa h:mm" if language == "ko" else "short", locale=language)
 
 
-def _weekday(r: random.Random) -> Write:
-    day = r.randrange(7)
+def _weekday(rng: random.Random) -> Write:
+    day = rng.randrange(7)
     return lambda language: Locale(language).days["format"]["wide"][day]
 
 
-def _month(r: random.Random) -> Write:
-    month = r.randrange(1, 13)
+def _month(rng: random.Random) -> Write:
+    month = rng.randrange(1, 13)
     return lambda language: Locale(language).months["format"]["wide"][month]
 
 
-def _number(r: random.Random) -> Write:
-    number = r.randrange(2, 100)
+def _number(rng: random.Random) -> Write:
+    number = rng.randrange(2, 100)
     return lambda language: format_decimal(number, locale=language)
 
 
-def _price(r: random.Random) -> Write:
-    currency = r.choice(CURRENCIES)
-    amount = r.randrange(1, 100) * 1000 if currency == "KRW" else r.randrange(2, 400) * 0.5
+def _price(rng: random.Random) -> Write:
+    currency = rng.choice(CURRENCIES)
+    amount = rng.randrange(1, 100) * 1000 if currency == "KRW" else rng.randrange(2, 400) * 0.5
     return lambda language: format_currency(amount, currency, locale=language)
 
 
-def _duration(r: random.Random) -> Write:
-    unit, most = r.choice([("minute", 60), ("hour", 24), ("week", 12)])
-    count = r.randrange(2, most)
+def _duration(rng: random.Random) -> Write:
+    unit, most = rng.choice([("minute", 60), ("hour", 24), ("week", 12)])
+    count = rng.randrange(2, most)
     # Korean's long form is inherited from the short one, which Babel does not follow.
     return lambda language: format_unit(
         count, f"duration-{unit}", "short" if language == "ko" else "long", locale=language
     )
 
 
-def _country(r: random.Random) -> Write:
-    country = r.choice(COUNTRIES)
+def _country(rng: random.Random) -> Write:
+    country = rng.choice(COUNTRIES)
     return lambda language: Locale(language).territories[country]
 
 
-def _language(r: random.Random) -> Write:
-    spoken = r.choice(SPOKEN)
+def _language(rng: random.Random) -> Write:
+    spoken = rng.choice(SPOKEN)
     return lambda language: Locale(language).languages[spoken]
 
 
@@ -105,7 +107,7 @@ PARTICLE = re.compile(r"(\S)\((\w+)/(\w+)\)")  # after a slot: the form after a 
 
 @dataclass(frozen=True)
 class Phrasebook:
-    """Hold training pairs, and held-out pairs of the same templates with values that no training pair has there."""
+    """Training pairs, and held-out pairs of the same templates with other values."""
 
     train: list[Pair]
     dev: list[Pair]
@@ -113,14 +115,14 @@ class Phrasebook:
 
 
 def phrasebook(source: str, target: str, *, per_template: int, seed: int) -> Phrasebook:
-    """Fill every template with up to `per_template` different values for training, and two each for dev and test.
+    """Return a phrasebook: up to `per_template` training pairs from each template, and two each for dev and test.
 
-    Slots with few values (the days of the week) give fewer; a template without slots is only learned from.
+    Slots with few values, such as days of the week, give fewer. A template without slots gives one training pair.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     book = Phrasebook([], [], [])
     for template in templates():
-        fills = list(dict.fromkeys(fill(template, source, target, chance) for _ in range(4 * per_template)))
+        fills = list(dict.fromkeys(fill(template, source, target, rng) for _ in range(4 * per_template)))
         if len(fills) == 1:
             book.train.append(fills[0])
             continue
@@ -128,12 +130,12 @@ def phrasebook(source: str, target: str, *, per_template: int, seed: int) -> Phr
         book.dev.extend(fills[: held_out // 2])
         book.test.extend(fills[held_out // 2 : held_out])
         book.train.extend(fills[held_out : held_out + per_template])
-    chance.shuffle(book.train)
+    rng.shuffle(book.train)
     return book
 
 
 def templates() -> list[dict[str, str]]:
-    """Return the lines of the phrasebook: language -> template."""
+    """Return the templates of the phrasebook, each as a dict from language to text."""
     lines_by_language = []
     for file in sorted(resources.files("dragoman.demo").joinpath("templates").iterdir(), key=lambda f: f.name):
         header, *lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -142,13 +144,13 @@ def templates() -> list[dict[str, str]]:
     return lines_by_language
 
 
-def fill(template: dict[str, str], source: str, target: str, chance: random.Random) -> Pair:
-    """Return a sentence and its translation, with values drawn by `chance`; slots of one kind get different values."""
+def fill(template: dict[str, str], source: str, target: str, rng: random.Random) -> Pair:
+    """Return a sentence and its translation, with random values; slots of one kind get different values."""
     values: dict[str, Write] = {}
     written: set[str] = set()
     for kind, number in SLOT.findall(template["en"]):
         while True:
-            value = SLOTS[kind](chance)
+            value = SLOTS[kind](rng)
             if value("en") not in written:
                 break
         written.add(value("en"))
@@ -157,7 +159,7 @@ def fill(template: dict[str, str], source: str, target: str, chance: random.Rand
 
 
 def render(template: str, values: dict[str, Write], language: str) -> str:
-    """Return a template with its slots filled, and with Korean particles that fit."""
+    """Return a template with `values` in its slots, written in `language`, and with the Korean particles that fit."""
     text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
     text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type
     text = PARTICLE.sub(lambda match: match[1] + choose_particle(match[1], match[2], match[3]), text)

@@ -15,7 +15,7 @@ BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class Skipped(NamedTuple):
-    """What is left untranslated although it may be text. `line` counts from 1; 0 is the document as a whole."""
+    """A part that is left untranslated although it may be text. `line` counts from 1; 0 is the whole document."""
 
     line: int
     reason: str
@@ -46,7 +46,7 @@ class Passage:
 
 
 class Document:
-    """Hold the texts of a document, and write the document with other texts in their places."""
+    """A document as its original text and the passages in it that are translated."""
 
     def __init__(self, original: str, encoding: Encoding, passages: Iterable[Passage], skipped: Sequence[Skipped] = ()):
         self.original, self.encoding, self.skipped = original, encoding, list(skipped)
@@ -61,11 +61,11 @@ class Document:
 
     @property
     def texts(self) -> list[str]:
-        """Return what is to be translated, in order. Every text has a letter, and none has space around it."""
+        """Return the texts to translate, in order. Each has a letter and no space around it."""
         return [text for passage in self.passages for text in passage.texts]
 
     def fill(self, translations: Sequence[str]) -> bytes:
-        """Return the document with the translations of its texts, in order.
+        """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 
         A text stays as it was, byte for byte, where its translation is the same or blank. Raise ValueError where there
         are not as many translations as texts, DragomanError where the document's encoding cannot write one.
@@ -84,7 +84,7 @@ class Document:
         return self.encoding.encode(self._rewrite(Span(0, len(self.original)), changes))
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
-        """Return a span of the original with the changes that lie in it, in order."""
+        """Return a span of the original after the changes in it, which are given in their order."""
         pieces: list[str] = []
         position = span.start
         index = 0
@@ -104,13 +104,14 @@ class Document:
 
 
 class Change(NamedTuple):
-    """A passage whose texts are replaced."""
+    """A passage, and what replaces its texts."""
 
     passage: Passage
     translations: list[str]
 
 
 def change_start(change: Change) -> int:
+    """Return where the passage of a change begins; the key to search changes by."""
     return change.passage.start
 
 
@@ -120,7 +121,7 @@ def as_line(text: str) -> str:
 
 
 def has_letter(text: str) -> bool:
-    """Return whether there is anything to translate: figures, rules and signs are the same in every language."""
+    """Return whether a text has a letter, without which there is nothing to translate."""
     return any(map(str.isalpha, text))
 
 
@@ -130,11 +131,11 @@ def translatable_lines(text: str) -> tuple[str, ...]:
 
 
 def replace_lines(text: str, translations: Sequence[str]) -> str:
-    """Return the text with a translation for each of its translatable lines."""
+    """Return the text with its translatable lines replaced by their translations."""
     given = iter(translations)
     return "\n".join(line.replace(line.strip(), next(given)) if has_letter(line) else line for line in text.split("\n"))
 
 
 def line_number(original: str, offset: int) -> int:
-    """Return the line of an offset, counted from 1."""
+    """Return the number of the line, from 1, that an offset is in."""
     return original.count("\n", 0, offset) + 1

@@ -37,11 +37,11 @@ class Encoding:
 
 
 def decode(data: bytes, declared: str = "", errors: str = "strict") -> tuple[str, Encoding]:
-    """Return the characters of any bytes, and the encoding that writes them again.
+    """Return the text of any bytes, and the encoding that turns it into the same bytes again.
 
-    A byte order mark decides, then what the document declares; else it is UTF-8. Where the bytes do not fit the
-    encoding, they are taken as UTF-8, with a surrogate for each byte that is not part of a character. `errors` is for
-    characters that the declared encoding cannot write, as in str.encode.
+    The encoding is that of a byte order mark, else the declared one, else UTF-8. Bytes that do not fit it are decoded
+    as UTF-8, with a surrogate for each byte that is not part of a character. errors: how the declared encoding writes
+    characters that it does not have, as in str.encode.
     """
     mark = next((mark for mark in MARKS if data.startswith(mark)), b"")
     if mark:
@@ -59,6 +59,7 @@ def decode(data: bytes, declared: str = "", errors: str = "strict") -> tuple[str
 
 
 def is_supported(declared: str) -> bool:
+    """Return whether a document may declare this encoding."""
     try:
         return bool(DECLARED.fullmatch(codecs.lookup(declared).name))
     except (LookupError, ValueError):

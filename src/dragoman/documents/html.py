@@ -74,6 +74,7 @@ class Element(NamedTuple):
 
 
 def parse_html(data: bytes) -> Document:
+    """Return the document whose texts are the blocks of text and the attributes that readers see."""
     declared = CHARSET.search(data, 0, HEAD)
     charset = declared[1].decode("ascii", "replace").lower() if declared else ""
     original, encoding = decode(data, "cp1252" if charset in WESTERN else charset, "xmlcharrefreplace")
@@ -109,7 +110,7 @@ def tokens(original: str) -> Iterator[Token]:
 
 
 def passages(original: str) -> Iterator[Passage]:
-    """Yield the text of each block, and the attributes that are texts."""
+    """Yield a passage for the text of each block and for each attribute that is text."""
     path = [Element("", True)]
     opened: Counter[str] = Counter()
     flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
@@ -151,7 +152,7 @@ def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: boo
 
 
 def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
-    """Yield the attributes whose values are text for readers, such as `alt` and `title`."""
+    """Yield a passage for each attribute whose value is text for readers, such as `alt` and `title`."""
     for attribute in attributes:
         value = attribute[2] or ""
         quote = 1 if value[:1] in ('"', "'") else 0
@@ -176,7 +177,7 @@ def attribute_renderer(quote: str) -> Callable[[Sequence[str]], Content]:
 
 
 def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterator[Passage]:
-    """Yield the text of a block, where there is one."""
+    """Yield one passage for a block, none if it has no text. flow: its tokens, and whether each is translated."""
     fragments: list[Fragment] = []
     spans: list[Span] = []
     for token, translated in flow:
@@ -206,9 +207,9 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
 
 
 def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Content]:
-    """Return a function that writes any translation so that the page has the same tags as before.
+    """Return a function that writes a translation with the same tags as the original.
 
-    Where the translation lacks an inline, or they do not nest, they follow its words.
+    Where the translation lacks an inline, or they do not nest as before, all of them follow its words.
     """
 
     def render(translations: Sequence[str]) -> Content:
@@ -244,4 +245,5 @@ def trim(original: str, start: int, end: int) -> tuple[int, int]:
 
 
 def is_space(text: str) -> bool:
+    """Return whether a text is a reference to white space, such as &nbsp;."""
     return bool(REFERENCE.fullmatch(text)) and unescape(text).isspace()

@@ -17,7 +17,7 @@ SHOWN = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|`[^`]+`")
 
 @dataclass(frozen=True)
 class Inline:
-    """A tag, code or address inside a text. `opens` and `closes` name what begins or ends here, for pairs."""
+    """A tag, code or address inside a text. Of a pair, one `opens` and the other one `closes` the same name."""
 
     shown: str  # in the text
     original: str | Span
@@ -29,17 +29,20 @@ Fragment = str | Inline
 
 
 def flow_text(fragments: Sequence[Fragment]) -> str:
-    """Return the text as it is shown to a translator."""
+    """Return the text to translate, with inlines as they are shown."""
     return "".join(fragment if isinstance(fragment, str) else fragment.shown for fragment in fragments)
 
 
 def has_words(fragments: Sequence[Fragment]) -> bool:
-    """Return whether there is something to translate besides the inlines."""
+    """Return whether the fragments have words besides the inlines."""
     return any(isinstance(fragment, str) and has_letter(fragment) for fragment in fragments)
 
 
 def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
-    """Return start and stop of a text without outer space, lone inlines and pairs of inlines that enclose all of it."""
+    """Return start and stop of the fragments without what need not be translated around them.
+
+    That is outer space, inlines without words in them, and pairs of inlines that enclose all the rest.
+    """
     partner = pairs(fragments)
     start, stop = 0, len(fragments)
 
@@ -64,7 +67,7 @@ def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
 
 
 def pairs(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Return which inline belongs to which as opening and closing, by index, in both directions."""
+    """Return the index of the partner of each inline that opens or closes a pair."""
     partner: dict[int, int] = {}
     opened: list[int] = []
     for index, fragment in enumerate(fragments):
@@ -81,9 +84,9 @@ def pairs(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 def split_translation(translation: str, inlines: Sequence[Inline]) -> tuple[list[Fragment], bool]:
-    """Return a translation as fragments, and whether the inlines are all there and nest as they did.
+    """Return a translation as fragments, and whether it has all inlines, nested as in the original.
 
-    What looks like an inline but is none, or occurs more than once, is words.
+    Text that looks like an inline counts as words if it is none of `inlines`, or repeats one.
     """
     waiting: defaultdict[str, deque[Inline]] = defaultdict(deque)
     for inline in inlines:
@@ -102,7 +105,7 @@ def split_translation(translation: str, inlines: Sequence[Inline]) -> tuple[list
 
 
 def unpaired_tags(inlines: Sequence[Inline]) -> list[str]:
-    """Return what is left when all pairs that nest are taken away."""
+    """Return the names of inlines without a partner, in order: 'b' opens, '/b' closes."""
     left: list[str] = []
     for inline in inlines:
         if inline.closes and left and left[-1] == inline.closes:
@@ -113,7 +116,7 @@ def unpaired_tags(inlines: Sequence[Inline]) -> list[str]:
 
 
 def disambiguate(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments with numbered tags for inlines that do not look like one, or could be taken for words."""
+    """Return the fragments with numbered tags for inlines that do not look like one, or look like some of the words."""
     lookalikes = {match for fragment in fragments if isinstance(fragment, str) for match in SHOWN.findall(fragment)}
     result: list[Fragment] = []
     number = 0
@@ -126,6 +129,7 @@ def disambiguate(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def numbered_tag(inline: Inline, number: int) -> str:
+    """Return '<b id="2">', '</b>' or '<x id="2"/>'."""
     if inline.closes:
         return f"</{inline.closes}>"
     return f'<{inline.opens} id="{number}">' if inline.opens else f'<x id="{number}"/>'

@@ -14,9 +14,9 @@ STRING = json.JSONDecoder()
 
 
 def parse_json(data: bytes, keys: Collection[str]) -> Document:
-    """Return the document whose texts are the strings under `keys`, all strings where none are given.
+    """Return the document whose texts are the strings under `keys`, or all strings if there are no keys.
 
-    A file that is not JSON has no texts; what was skipped, and keys that do not occur, are noted in the document.
+    A file that is not JSON has no texts. That, and keys that do not occur, is in `skipped` of the document.
     """
     original, encoding = decode(data)
     ascii_only = original.isascii() and "\\u" in original
@@ -81,7 +81,7 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
 
 
 def member(original: str, at: int) -> tuple[str, int]:
-    """Return the key that begins at `at`, and where its value begins."""
+    """Return the key of an object that begins at `at`, and where its value begins."""
     if not original.startswith('"', at):
         raise json.JSONDecodeError("a key in quotes is missing", original, at)
     key, at = STRING.raw_decode(original, at)
@@ -92,9 +92,11 @@ def member(original: str, at: int) -> tuple[str, int]:
 
 
 def after_space(original: str, at: int) -> int:
+    """Return the offset of what follows white space at `at`."""
     space = SPACE.match(original, at)
     return space.end() if space else at
 
 
 def render(text: str, ascii_only: bool, translations: Sequence[str]) -> Content:
+    """Return `text` with its lines translated, as a JSON string."""
     return [json.dumps(replace_lines(text, translations), ensure_ascii=ascii_only)]

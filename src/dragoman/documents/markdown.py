@@ -77,7 +77,7 @@ def parse_markdown(data: bytes) -> Document:
 
 
 def body_start(original: str) -> int:
-    """Return where the text begins: after the front matter."""
+    """Return the offset at which the text begins, after the front matter."""
     front = FRONT.match(original)
     if not front:
         return 0
@@ -96,7 +96,7 @@ def parser() -> MarkdownIt:
 
 
 def parse_bracket(state: StateInline, silent: bool) -> bool:
-    """Parse one of BRACKETS as a token of its own."""
+    """Parse one of BRACKETS as a token of its own: a rule of markdown-it, which returns whether it applies."""
     match = BRACKETS.match(state.src, state.pos, state.posMax)
     if match:
         if not silent:
@@ -106,7 +106,7 @@ def parse_bracket(state: StateInline, silent: bool) -> bool:
 
 
 def record_spans(rule: InlineRule) -> InlineRule:
-    """Return the rule, which then records in its tokens the span it read, and where the label of a link ends."""
+    """Return a rule that does the same and also stores the span of each token, and the end of a link's label, in it."""
 
     def recorded_rule(state: StateInline, silent: bool) -> bool:
         start, count = state.pos, len(state.tokens)
@@ -129,7 +129,7 @@ def record_spans(rule: InlineRule) -> InlineRule:
 
 
 def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
-    """Yield each inline token, those of a table row together; True for a row."""
+    """Yield the blocks of text: one inline token and False, or the inline tokens of a table row and True."""
     row: list[Token] | None = None
     for token in tokens:
         if token.type == "tr_open":
@@ -167,7 +167,7 @@ def block_offsets(content: str, lines: Sequence[tuple[int, str]]) -> list[int] |
 
 
 def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int] | None]:
-    """Return the same for the cells of a table row that begins at `start`."""
+    """Return the offsets, as `block_offsets` does, of each cell of a table row that begins at `start`."""
     bounds = [-1, *(pipe.start() for pipe in PIPE.finditer(line)), len(line)]
     spans = [(left + 1, right) for left, right in pairwise(bounds)]
     for first in (0, 1):  # a pipe at the beginning is optional, and after marks of quotations and lists
@@ -185,7 +185,7 @@ def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int
 
 
 def cell_offsets(content: str, start: int, cell: str) -> list[int]:
-    """Return the same for a cell, in which pipes are escaped."""
+    """Return the offsets, as `block_offsets` does, of a cell that begins at `start`; its pipes are escaped."""
     offsets = [start + match.start() for match in re.finditer(r"\\\||.", cell, re.DOTALL)]
     end = len(cell.replace("\\|", "|").rstrip())
     return offsets[end - len(content) : end]
@@ -194,7 +194,7 @@ def cell_offsets(content: str, start: int, cell: str) -> list[int]:
 def block_passages(
     original: str, block: Token, offsets: Sequence[int], row: bool, references: References
 ) -> Iterator[Passage]:
-    """Yield the texts of a block: one, or more where there are hard line breaks."""
+    """Yield a passage for each part of a block between hard line breaks. row: whether it is a cell of a table."""
     for flow in flows(block.content, block.children or []):
         first, stop = core_range([word for word, _, _ in flow])
         words = disambiguate([word for word, _, _ in flow[first:stop]])
@@ -213,7 +213,7 @@ def block_passages(
 
 
 def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment, int, int]]]:
-    """Yield words and inlines with their spans in the content of a block, up to each hard line break."""
+    """Yield, for each part of a block between hard line breaks, its words and inlines with their spans in `content`."""
     flow: list[tuple[Fragment, int, int]] = []
     at = 0
     for token in tokens:
@@ -254,7 +254,7 @@ def own_span(token: Token) -> tuple[int, int]:
 
 
 def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
-    """Return a token as text, or as the placeholder that stands for its markup."""
+    """Return a token as text, or as the inline that stands for its markup."""
     source = content[start:end].replace("\n", " ")
     shown = SPACE.sub(" ", source)
     kind, _, side = token.type.rpartition("_")
@@ -279,7 +279,7 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
 
 
 def link_end(content: str, start: int, label: int, end: int) -> str:
-    """Return what ends a link. One that is looked up by its text keeps its target when the text is translated."""
+    """Return the source that ends a link. A link that is looked up by its text gets that text as its label."""
     source = content[label:end]
     return (f"][{content[start:label]}]" if source in ("]", "][]") else source).replace("\n", " ")
 
@@ -289,8 +289,8 @@ def renderer(
 ) -> Callable[[Sequence[str]], Content]:
     """Return a function that writes a translation as Markdown.
 
-    `around` is what stands before and after the text on its lines. The text stays as it was where it would, between
-    these, not be parsed as the same markup and the words of the translation.
+    `around` is the source before and after the text on its lines. If the translation between these would be parsed as
+    other words or other markup, the function leaves the original text in place.
     """
     inlines = [word for word in words if isinstance(word, Inline)]
 
@@ -326,18 +326,19 @@ def parse_block(content: str, references: References) -> tuple[list[str], list[T
 
 
 def as_written(inline: Inline) -> str:
+    """Return the source of an inline."""
     return str(inline.original)
 
 
 def as_html(inline: Inline) -> str:
-    """Return emphasis as HTML, for where asterisks would not be emphasis: between letters and punctuation."""
+    """Return emphasis as an HTML tag, which also works between letters and punctuation; other inlines as written."""
     if inline.original in ("*", "_", "**", "__", "~~"):
         return f"<{inline.opens}>" if inline.opens else f"</{inline.closes}>"
     return str(inline.original)
 
 
 def markup(tokens: Sequence[Token]) -> list[str]:
-    """Return what there is besides words, sorted; the same for emphasis by asterisks and by HTML."""
+    """Return all markup among the tokens, sorted; emphasis by asterisks and by HTML is the same."""
     elements = []
     for token in tokens:
         kind, _, side = token.type.rpartition("_")
@@ -354,7 +355,7 @@ def markup(tokens: Sequence[Token]) -> list[str]:
 
 
 def plain_words(tokens: Sequence[Token]) -> str:
-    """Return the words alone, without code and addresses."""
+    """Return the words of the tokens, without code and addresses."""
     words: list[str] = []
     before = None
     for token in tokens:

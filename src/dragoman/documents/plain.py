@@ -22,4 +22,5 @@ def parse_plain(data: bytes) -> Document:
 
 
 def render(translations: Sequence[str]) -> Content:
+    """Return the translation of a line as it is."""
     return translations

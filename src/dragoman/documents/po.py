@@ -40,17 +40,22 @@ class Message:
     left_alone: bool = False  # fuzzy, or unreadable
 
     def add(self, key: str, span: Span, string: str) -> None:
+        """Append a quoted string, which is at `span`, to the string of a keyword."""
         start = self.spans[key].start if key in self.spans else span.start
         self.spans[key] = Span(start, span.end)
         self.strings[key] = self.strings.get(key, "") + string[1:-1]
 
     @property
     def complete(self) -> bool:
+        """Whether it has a translation, though it may be empty."""
         return any(key.startswith("msgstr") for key in self.strings)
 
 
 def parse_po(data: bytes) -> Document:
-    """Return the document whose texts are the messages without a translation; lines that are not PO are noted in it."""
+    """Return the document whose texts are the messages without a translation.
+
+    Its `skipped` says which lines are not PO.
+    """
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
@@ -70,7 +75,7 @@ def parse_po(data: bytes) -> Document:
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
-    """Yield the messages that are not obsolete; the numbers of unreadable lines are added to `bad_lines`."""
+    """Yield the messages that are not obsolete; add the numbers of unreadable lines to `bad_lines`."""
     message = Message()
     key = ""
     offset = 0
@@ -100,7 +105,7 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
 
 
 def form_for_one(header: str) -> int:
-    """Return which plural form is the one for one thing, by the formula of the header."""
+    """Return the number of the plural form that is used for one thing, by the formula in the header."""
     formula = PLURAL.search(header)
     try:
         return int(c2py(formula[1])(1)) if formula else 0
@@ -109,7 +114,10 @@ def form_for_one(header: str) -> int:
 
 
 def missing_translations(original: str, message: Message, singular: str) -> Iterator[Passage]:
-    """Yield one passage for all translations that a message lacks: they are filled together or not at all."""
+    """Yield one passage for all translations that a message lacks, because they are filled together or not at all.
+
+    singular: the keyword of the form for one thing.
+    """
     keys = [key for key in message.strings if key.startswith("msgstr")]
     empty = sorted((key for key in keys if not message.strings[key]), key=lambda key: message.spans[key])
     texts = []
@@ -125,7 +133,10 @@ def missing_translations(original: str, message: Message, singular: str) -> Iter
 
 
 def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Sequence[str]) -> Content:
-    """Yield the plural forms of a message. Of each: where it stands, its source, and its number of translated lines."""
+    """Yield a message's translations as PO, with what is between them.
+
+    forms: the span of each, its source text, and how many lines of that are translated; end: the line end.
+    """
     position = forms[0][0].start
     given = iter(translations)
     for span, text, count in forms:
@@ -135,6 +146,6 @@ def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Seque
 
 
 def quote(text: str, end: str) -> str:
-    """Return the text as gettext writes it: one of several lines begins with an empty string."""
+    """Return the text as strings of a PO file, joined by the line end `end`."""
     strings = [f'"{polib.escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
     return strings[0] if len(strings) == 1 else end.join(['""', *strings])

@@ -29,14 +29,17 @@ CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
 def parse_srt(data: bytes) -> Document:
+    """Return the document whose texts are the cues of a SubRip file."""
     return parse_subtitles(data, vtt=False)
 
 
 def parse_vtt(data: bytes) -> Document:
+    """Return the document whose texts are the cues of a WebVTT file."""
     return parse_subtitles(data, vtt=True)
 
 
 def parse_subtitles(data: bytes, vtt: bool) -> Document:
+    """Return the document of a WebVTT or SubRip file."""
     original, encoding = decode(data)
     lines = [match for match in LINE.finditer(original) if match[0]]
     return Document(original, encoding, [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)])
@@ -65,7 +68,7 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
 
 
 def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator[Passage]:
-    """Yield the text of a cue, or one for each line where each has another speaker."""
+    """Yield one passage for a cue; one for each of its lines if all begin with a dash, as in a dialogue."""
     if len(cue) > 1 and all(DIALOGUE.match(line[1]) for line in cue):
         yield from (one for line in cue for one in passages(original, [line], vtt))
     elif cue:
@@ -81,7 +84,7 @@ def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator
 
 
 def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[Fragment, int, int]]:
-    """Yield the words and tags of a cue with their spans in the original."""
+    """Yield the words and tags between `start` and `end` with their spans in the original."""
     at = start
     for tag in TAG.finditer(original, start, end):
         if at < tag.start():
@@ -99,14 +102,15 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
 
 
 def as_words(source: str, vtt: bool) -> str:
+    """Return the words of a source: spaces for line ends and, in WebVTT, characters for their references."""
     line = LINE_END.sub(" ", source)
     return unescape(line) if vtt else line
 
 
 def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Sequence[str]], Content]:
-    """Return a function that writes a translation in as many lines as before.
+    """Return a function that writes a translation in as many lines as `source` has.
 
-    Tags follow its words where some are missing or do not nest.
+    Where the translation lacks a tag, or they do not nest as before, all of them follow its words.
     """
     ends = [line[2] for line in LINE.finditer(source) if line[2]]
 
@@ -125,7 +129,7 @@ def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Seq
 
 
 def wrap(text: str, count: int) -> list[str]:
-    """Return the text in `count` lines of similar length, not counting tags; in fewer where it has not enough words."""
+    """Return the text in `count` lines of similar length, tags not counted; in fewer if it has too few words."""
     spaces: list[tuple[int, int]] = []  # where a line may end, and how many characters are visible before it
     between: list[tuple[int, int]] = []  # the same for scripts without spaces
     seen = at = 0
@@ -154,8 +158,10 @@ def wrap(text: str, count: int) -> list[str]:
 
 
 def is_wide(character: str) -> bool:
+    """Return whether a character is of a script without spaces, such as Chinese."""
     return unicodedata.east_asian_width(character) in "WF"
 
 
 def may_not_begin_line(character: str) -> bool:
+    """Return whether a character is punctuation that no line may begin with."""
     return unicodedata.category(character) in CLOSING
