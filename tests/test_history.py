@@ -33,7 +33,7 @@ from dragoman.inspection.gradients import (
     relative_updates,
 )
 from dragoman.inspection.heads import head_statistics, normalised_entropies
-from dragoman.inspection.history import MAX_LENGTH, History, batches_of, read_history
+from dragoman.inspection.history import MAX_LENGTH, History, make_batches, read_history
 from dragoman.inspection.history_page import LEVELS, history_page
 from dragoman.inspection.inspection import inspect
 from dragoman.inspection.plots.history import SHOWN, history_figure, select_snapshots
@@ -67,7 +67,7 @@ def make(name: str) -> Model:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
     model = make(name)
-    batches = batches_of(SAMPLE)
+    batches = make_batches(SAMPLE)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     loss, norms = loss_and_gradient_norms(model, batches, smoothing)
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
@@ -85,7 +85,7 @@ def test_the_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
 
 def test_the_size_of_the_batches_does_not_matter():
     model = make("transformer")
-    together, alone = batches_of(SAMPLE), [batch for pair in SAMPLE for batch in batches_of([pair])]
+    together, alone = make_batches(SAMPLE), [batch for pair in SAMPLE for batch in make_batches([pair])]
     assert len(together) < len(alone) == 3
     one, two = (loss_and_gradient_norms(model, batches, 0.1) for batches in (together, alone))
     assert one[0] == pytest.approx(two[0], rel=1e-5)
@@ -143,7 +143,7 @@ def test_a_head_that_looks_everywhere_alike_has_one_and_a_head_that_looks_at_one
     for layers in attention_layers(model).values():
         for layer in layers:
             layer.kernel = kernel
-    entropies = normalised_entropies(model, batches_of(SAMPLE))
+    entropies = normalised_entropies(model, make_batches(SAMPLE))
     counts = [len(layers) for layers in entropies.values()]
     assert counts == ([2, 2, 2] if isinstance(MODELS[name], TransformerConfig) else [0, 0, 1])
     for layers in entropies.values():
@@ -167,7 +167,7 @@ def test_the_entropy_is_the_mean_over_all_tokens_that_have_a_choice(name: str):
                     if keys > 1:
                         p = weights[0, :, position, :keys].double()
                         rows.setdefault((kind, index), []).append(-(p * p.log()).sum(-1) / math.log(keys))
-    entropies = normalised_entropies(model, batches_of(SAMPLE))
+    entropies = normalised_entropies(model, make_batches(SAMPLE))
     assert {(kind, index) for kind, layers in entropies.items() for index in range(len(layers))} == set(rows)
     for (kind, index), values in rows.items():
         assert entropies[kind][index] == pytest.approx(torch.stack(values).mean(0).tolist(), abs=1e-6)
@@ -177,7 +177,7 @@ def test_entropies_are_those_of_the_head_statistics(trained: Path, dev: list[Pai
     """Those go through one sentence after the other, with a translator."""
     translator = Translator.load(trained)
     pairs = [(translator.tokenizer.encode(source), translator.tokenizer.encode(target)) for source, target in dev]
-    entropies = normalised_entropies(translator.model, batches_of(pairs))
+    entropies = normalised_entropies(translator.model, make_batches(pairs))
     statistics = head_statistics(inspect(translator, source, target) for source, target in dev)
     assert len(statistics) == 6
     for head in statistics:
@@ -215,7 +215,7 @@ def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Pa
         assert history.source == [word.label for word in shown.source.words]
         expected = merge_tokens(shown.cross, shown.target.words, shown.source.words)
         torch.testing.assert_close(snapshot.cross_attention, expected)
-        batches = batches_of([tuple(map(tokenizer.encode, pair)) for pair in dev])  # type: ignore[misc]
+        batches = make_batches([tuple(map(tokenizer.encode, pair)) for pair in dev])  # type: ignore[misc]
         loss, gradients = loss_and_gradient_norms(model, batches, 0.1)
         assert (snapshot.loss, snapshot.gradients) == (pytest.approx(loss), pytest.approx(gradients))
         assert snapshot.entropies == normalised_entropies(model, batches)

@@ -146,8 +146,8 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "section of the page": [
         (
             "inspection/page.py",
-            '        "links": links(inspection),\n',
-            '        "links": links(inspection),\n        "length": len(inspection.target.text),\n',
+            '        "links": word_links(inspection),\n',
+            '        "links": word_links(inspection),\n        "length": len(inspection.target.text),\n',
         ),
         (
             "inspection/web/page.html",

@@ -45,6 +45,7 @@ class ProgressDisplay:
         self.bar.start()
 
     def stop(self) -> None:
+        """Remove the bar from the screen."""
         self.bar.stop()
 
     @property
@@ -92,6 +93,7 @@ class LineProgress(ProgressDisplay):
         self.began = time.monotonic()
 
     def start(self) -> None:
+        """Show the bar or, where lines are typed, the first prompt."""
         if self.prompts:
             print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
             self.prompt()
@@ -108,6 +110,7 @@ class LineProgress(ProgressDisplay):
         self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {format_duration(seconds)}")
 
     def prompt(self) -> None:
+        """Ask for the next line."""
         print(PROMPT, end="", file=sys.stderr, flush=True)
 
 

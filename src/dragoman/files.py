@@ -47,7 +47,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """Yield the name of a draft to write; it replaces `path` when the block ends, and is deleted on an exception.
+    """Yield the path of a draft to write; it replaces `path` when the block ends, and is deleted on an exception.
 
     With `shared`, several processes may write `path` at the same time: each has a draft of its own, and the last one to
     finish wins. A draft that is left behind by kill -9 is overwritten by the next write, but not if `shared`.

@@ -26,7 +26,7 @@ Named = TypeVar("Named")
 
 
 def verify(folder: Path) -> None:
-    """Raise DragomanError, naming the file, where one is missing or is not the one that was written."""
+    """Raise DragomanError, naming the file, where one of the manifest's files is missing or changed."""
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
     try:
@@ -110,7 +110,7 @@ def read_description(file: Path, vocabulary: int) -> ModelConfig:
 
 
 def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
-    """Return every tensor of `model` once, with all its names: a shared matrix has several."""
+    """Return all names and the value of every tensor of `model`; a shared matrix has several names."""
     groups: dict[int, tuple[list[str], Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         groups.setdefault(id(tensor), ([], tensor))[0].append(name)
@@ -118,7 +118,7 @@ def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
 
 
 def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
-    """Raise DragomanError where the tensors in a file (name: shape) are not those of such a model; allocate none."""
+    """Raise DragomanError where the shapes of the tensors in a file, by name, are not those of such a model."""
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
     if layers > len(shapes):
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
@@ -138,7 +138,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
 
 
 def load_weights(model: Model, file: Path) -> None:
-    """Load weights from a file whose shapes were checked, or to which the model itself was saved."""
+    """Load weights from a file that is known to have the shapes of the model."""
     model.load_state_dict(current_names(load_file(file)), strict=False)
 
 

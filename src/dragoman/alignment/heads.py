@@ -28,7 +28,7 @@ ENOUGH_LINKS = 5_000
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """Hold the layer and head that align words, and how well they agree with a word model."""
+    """The layer and head that align words, and how well they agree with a word model."""
 
     RECORD: ClassVar = "alignment.json"  # in a model folder
 
@@ -49,12 +49,12 @@ class AlignmentHead:
         return json.dumps(asdict(self)) + "\n"
 
     def save(self, folder: Path) -> None:
-        """Write the record into a model folder that is being made, before its manifest."""
+        """Write the record into a model folder that is still being written."""
         (folder / self.RECORD).write_text(self.as_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "AlignmentHead | None":
-        """Read what was measured for the model in a model folder or run folder; None where nothing was.
+        """Read the record of a model folder or run folder; return None where there is none.
 
         Raise DragomanError where the file is not such a record.
         """
@@ -76,10 +76,10 @@ class AlignmentHead:
 def alignment_weights(
     model: Model, sources: Sequence[Ids], targets: Sequence[Ids], head: AlignmentHead
 ) -> list[Tensor]:
-    """Return, for each pair (T+1, S+1), how much each target token, as it was predicted, looked at each source token.
+    """Return, for each pair, the attention (T+1, S+1) of the head from each target token to each source token.
 
-    The last row and the last column are EOS; each row sums to 1. The weights of a pair do not depend on the other
-    pairs. Raise UsageError for a layer or head that the model does not have.
+    It is that of the step that predicted the token. The last row and column are EOS; each row sums to 1. The weights of
+    a pair do not depend on the other pairs. Raise UsageError for a layer or head that the model does not have.
     """
     capture = cross_attention_capture(model)
     if not 1 <= head.layer <= len(capture.weights["cross"]):
@@ -98,7 +98,7 @@ def alignment_weights(
 
 
 def cross_attention_capture(model: Model) -> AttentionCapture:
-    """Capture a model's attention. Raise DragomanError for a model without attention over the source."""
+    """Return a capture of cross-attention. Raise DragomanError for a model without attention over the source."""
     capture = AttentionCapture(model, ["cross"])
     if not capture.weights["cross"]:
         raise DragomanError("this model has no attention over the source, so it cannot align words")
@@ -108,11 +108,11 @@ def cross_attention_capture(model: Model) -> AttentionCapture:
 def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> AlignmentHead:
     """Return the head, or the mean of a layer's heads, that agrees best with a word model learned from these pairs.
 
-    Without links of the word model to judge by, the mean of the last layer, not measured. Raise DragomanError for a
+    Where the word model finds no links, return `default_head`. Raise DragomanError for a
     model without attention over the source.
     """
     capture = cross_attention_capture(model)
-    sources, targets = pairs_to_measure(sources, targets)
+    sources, targets = select_pairs(sources, targets)
     wanted = mutual_links(sources, targets)
     so_far = np.cumsum([(ids >= 0).sum() for ids in wanted])  # links
     pairs = int(np.searchsorted(so_far, ENOUGH_LINKS)) + 1
@@ -136,14 +136,17 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
 
 
 def default_head(model: Model) -> AlignmentHead:
-    """Return the mean of the last layer. Raise DragomanError for a model without attention over the source."""
+    """Return the mean of the last layer's heads, without a measurement.
+
+    Raise DragomanError for a model without attention over the source.
+    """
     if not (layers := attention_layers(model)["cross"]):
         raise DragomanError("this model has no attention over the source, so it cannot align words")
     return AlignmentHead(layer=len(layers))
 
 
-def pairs_to_measure(sources: Sequence[Ids], targets: Sequence[Ids]) -> tuple[list[Ids], list[Ids]]:
-    """Return the first pairs of usual length, as many as a word model in memory takes."""
+def select_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> tuple[list[Ids], list[Ids]]:
+    """Return the first pairs that are not empty or very long, as many as fit in the memory of a word model."""
     kept: tuple[list[Ids], list[Ids]] = ([], [])
     cells = 0
     for source, target in zip(sources, targets, strict=True):

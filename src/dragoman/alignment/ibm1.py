@@ -14,10 +14,10 @@ NULL = -1  # the empty source word: it explains target tokens that no source tok
 
 
 def mutual_links(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndarray]:
-    """Return, for each pair (T,), the id of the source token that each target token goes with, NULL for none.
+    """Return, for each pair, the ids (T,) of the source tokens that the target tokens are linked with; NULL for none.
 
-    Two tokens go together where each is the most probable translation of the other in this pair: links that two models,
-    one for each direction, both find are rarely wrong.
+    Two tokens are linked if each is the most probable translation of the other in this pair, by two models, one for
+    each direction. Such links are rarely wrong.
     """
     links = []
     forward, backward = most_probable_origins(sources, targets), most_probable_origins(targets, sources)
@@ -29,7 +29,7 @@ def mutual_links(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndar
 
 
 def most_probable_origins(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[np.ndarray]:
-    """Return, for each pair (T,), the id of the source token that explains each target token best, or NULL for none.
+    """Return, for each pair, the ids (T,) of the source tokens that most probably produced the target tokens, or NULL.
 
     The table p(target token | source token) is learned from the pairs by expectation maximisation.
     """

@@ -10,7 +10,7 @@ Link = tuple[int, int]  # source word, target word; both count from 0
 
 
 def strongest_links(weights: Tensor) -> list[Link]:
-    """Link each target word to the source word that it looked at most."""
+    """Return a link from each target word to the source word that it looked at most; weights (W, U)."""
     if not weights.numel():
         return []
     largest, sources = (values.tolist() for values in weights.max(1))
@@ -18,14 +18,14 @@ def strongest_links(weights: Tensor) -> list[Link]:
 
 
 def links_above(weights: Tensor, threshold: float) -> list[Link]:
-    """Link all pairs of words with at least that weight."""
+    """Return links of all pairs of words with at least the weight `threshold`; weights (W, U)."""
     return sorted((u, w) for w, u in ((weights >= threshold) & (weights > 0)).nonzero().tolist())
 
 
 def character_links(weights: Tensor, target: Sequence[Word], source: Sequence[Word]) -> list[tuple[Span, Span]]:
-    """Link the characters of each source word to those of the target word that looked at it most.
+    """Return pairs of spans: each source word and the target word that looked at it most, in the order of the source.
 
-    The links are in the order of the source. What stands before, behind or around a source word belongs to the same
-    spot in the target. A source word that no target word looked at is missing.
+    White space and the like beside a source word is linked to what is beside the target word. A source word that no
+    target word looked at has no link. weights (W, U).
     """
     return sorted((source[u].span, target[w].span) for w, u in strongest_links(weights.T))

@@ -21,7 +21,7 @@ Span = tuple[int, int]  # start and end, as for a slice
 
 @dataclass(frozen=True)
 class Word:
-    """Hold a label, the tokens that it stands for, and its characters in the text."""
+    """A word or another unit of a text: its label, its tokens, and its characters."""
 
     label: str
     tokens: range
@@ -56,9 +56,9 @@ def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
 
 
 def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Word]:
-    """Return `words` with an entry for each token that belongs to none of them: tags, white space and, last, EOS.
+    """Return `words` with an entry for each token that is in none of them: tags, white space and, last, EOS.
 
-    A word's own space joins the word where it is a token by itself, as before words that are spelled in bytes.
+    The space before a word that is spelled in bytes is a token of its own; it becomes part of the word.
     """
     entries: list[Word] = []
     position = 0
@@ -74,14 +74,14 @@ def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Wor
 
 
 def token_label(tokenizer: Tokenizer, id: int) -> str:
-    """Return a token as it is shown, a space as ␣."""
+    """Return the piece of a token as figures show it, with ␣ for a space."""
     return tokenizer.pieces[id].replace(" ", "␣")
 
 
 def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> list[Span]:
-    """Return which characters of `text`, by default what the ids decode to, each token stands for.
+    """Return the span of characters that each token stands for in `text`, by default the text that the ids decode to.
 
-    The bytes of one character all stand for it; a tag stands for none.
+    Each byte of a character has the span of the character; that of a tag is empty.
     """
     spans: list[Span] = [(0, 0)] * len(ids)
     visible = [position for position, id in enumerate(ids) if id not in tokenizer.special_ids]
@@ -103,7 +103,7 @@ def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> 
 
 
 def first_bytes(data: bytes) -> list[bool]:
-    """Return which bytes begin a character: all of them, as U+FFFD, where they are not UTF-8."""
+    """Return which bytes begin a character; all of them if they are not UTF-8, because each then becomes U+FFFD."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -112,16 +112,16 @@ def first_bytes(data: bytes) -> list[bool]:
 
 
 def merge_tokens(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word]) -> Tensor:
-    """Return weights of words (..., W, U), from those of tokens (..., T, S).
+    """Return the weights (..., W, U) of words, from the weights (..., T, S) of their tokens.
 
-    A word is looked at as much as its tokens together, and looks as they do on average, so rows that sum to 1 still do
-    where every token belongs to a word.
+    They are summed over the tokens of a column, and averaged over those of a row, so rows that sum to 1 still do if
+    every token belongs to a word.
     """
-    mean = membership(rows, weights.size(-2), mean=True)
-    return (mean @ weights.double() @ membership(columns, weights.size(-1)).T).to(weights.dtype)
+    mean = membership_table(rows, weights.size(-2), mean=True)
+    return (mean @ weights.double() @ membership_table(columns, weights.size(-1)).T).to(weights.dtype)
 
 
-def membership(words: Sequence[Word], tokens: int, mean: bool = False) -> Tensor:
+def membership_table(words: Sequence[Word], tokens: int, mean: bool = False) -> Tensor:
     """Return a table (words, tokens): 1 where a token belongs to a word, or its share for a mean, else 0."""
     table = np.zeros((len(words), tokens))
     for row, word in enumerate(words):

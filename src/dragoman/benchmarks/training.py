@@ -136,6 +136,7 @@ def matmul_share(row: ShapeResult) -> float:
 
 
 def percent(value: float) -> str:
+    """Return '12 %' for 0.12."""
     return f"{100 * value:.0f} %"
 
 

@@ -112,7 +112,7 @@ def choose_head(
     from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
 
     if options.measure:
-        head = measure_heads(model, *pairs_to_measure(corpora, tokenizer))
+        head = measure_heads(model, *read_pairs(corpora, tokenizer))
     elif options.layer is not None or options.head is not None:
         layer = default_head(model).layer if options.layer is None else options.layer
         return AlignmentHead(layer, options.head)
@@ -123,9 +123,7 @@ def choose_head(
     return head
 
 
-def pairs_to_measure(
-    corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer"
-) -> tuple[list[list[int]], list[list[int]]]:
+def read_pairs(corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
     """Return sources and targets of the first pairs of each corpus, as ids."""
     from dragoman.data.corpus import stream_rows
 

@@ -77,6 +77,7 @@ def main(arguments: list[str]) -> None:
 
 
 def as_text(likelihood: "Likelihood | None") -> str:
+    """Return total and mean log-probability with a tab between them; '' where a pair was not scored."""
     return f"{likelihood.total:.4f}\t{likelihood.mean:.4f}" if likelihood else "nan\tnan"
 
 

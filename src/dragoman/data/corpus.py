@@ -45,7 +45,7 @@ REASONS: dict[Kind, str] = {
 
 
 class Row(NamedTuple):
-    """Hold the two sides of a line, a record or a translation unit, and its number in the file, from 1."""
+    """The two sides of a line, a record or a translation unit, and its number in the file, from 1."""
 
     number: int
     source: str
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Describe what a reader met in line `number` of a file, at `byte` of that line; both from 1, 0 is unknown."""
+    """What is wrong in line `number` of a file, at `byte` of that line; both count from 1, and 0 is unknown."""
 
     kind: Kind
     file: str
@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def location(self) -> str:
-        """Return where it is: 'news.tsv:12:3', with line and byte as far as they are known."""
+        """Where it is: 'news.tsv:12:3', with line and byte if they are known."""
         return ":".join(str(part) for part in (display_path(self.file), self.number, self.byte) if part)
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ OnProblem = Callable[[Problem], None]  # what a reader calls for each problem; i
 
 
 def raise_unreadable(problem: Problem) -> None:
-    """Raise DragomanError for what nothing may be learned from: half a corpus, or text that cannot be read."""
+    """Raise DragomanError for a problem that stops training, such as text that is not UTF-8; ignore others."""
     if problem.kind in UNREADABLE:
         raise DragomanError(str(problem))
 
@@ -84,7 +84,10 @@ def raise_unreadable(problem: Problem) -> None:
 
 
 def read_blocks(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, unpacked. Raise DragomanError where it cannot be read, is damaged, or is a bomb."""
+    """Yield the bytes of a file, decompressed.
+
+    Raise DragomanError where it cannot be read, is damaged, or expands so much that it may be a decompression bomb.
+    """
     suffix = Path(path).suffix
     try:
         with Path(path).open("rb") as file:
@@ -139,7 +142,7 @@ def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[
 
 
 def _whole_lines(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file in blocks that end where a line ends."""
+    """Yield the bytes of a file, decompressed, in blocks that end at the end of a line."""
     rest = b""
     for block in read_blocks(path):
         end = block.rfind(b"\n") + 1
@@ -177,7 +180,7 @@ def _decode(line: bytes, path: str, number: int, on_problem: OnProblem) -> str |
 def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
     """Yield the rows of a corpus in their order, those with an empty side included, in constant memory.
 
-    Everything else that is met goes to `on_problem`; where that does not raise, a row that cannot be read is missing.
+    `on_problem` is called for what cannot be a row; if it does not raise, that row is missing.
     Raise DragomanError where a file as a whole cannot be read.
     """
     file = spec.files[0]
@@ -244,7 +247,7 @@ def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator
 
 
 def join_lines(text: str, path: str, number: int, on_problem: OnProblem) -> str:
-    """Return a text of a format whose texts may have line breaks with a space in place of each."""
+    """Return a text with spaces for its line breaks, which are reported as a problem."""
     if "\n" in text:
         on_problem(Problem("line-break", path, number))
         text = text.replace("\r\n", " ").replace("\n", " ")
@@ -252,7 +255,7 @@ def join_lines(text: str, path: str, number: int, on_problem: OnProblem) -> str:
 
 
 def quote_line(line: str, length: int = 60) -> str:
-    """Return a line as a message quotes it."""
+    """Return a line in quotes, shortened to about `length` characters, for a message."""
     return repr(line if len(line) <= length else line[: length - 1] + "…")
 
 
@@ -260,7 +263,7 @@ def quote_line(line: str, length: int = 60) -> str:
 
 
 class LeftOut:
-    """Count what is left out of a corpus while it is read, by reason, with the first few line numbers."""
+    """The rows of a corpus that were left out, counted by reason, with the numbers of the first few lines."""
 
     def __init__(self, spec: CorpusSpec):
         self.name = spec.name
@@ -268,18 +271,19 @@ class LeftOut:
         self.first: dict[str, list[int]] = {}  # line numbers, SHOWN + 1 of them
 
     def add(self, reason: str, number: int) -> None:
+        """Count a row, in line `number`, that is left out."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if self.counts[reason] <= SHOWN + 1:
             self.first.setdefault(reason, []).append(number)
 
     def add_problem(self, problem: Problem) -> None:
-        """Count a problem that costs a row. Raise DragomanError where it stops training."""
+        """Count a row that a problem leaves out. Raise DragomanError for a problem that stops training."""
         raise_unreadable(problem)
         if problem.kind in REASONS:
             self.add(REASONS[problem.kind], problem.number)
 
     def notes(self) -> list[str]:
-        """Return a sentence for each reason."""
+        """Return a sentence for each reason, for the user."""
         return [
             f"{self.name}: left out {count:,} {reason} ({name_lines(self.first[reason])})"
             for reason, count in self.counts.items()
@@ -287,15 +291,15 @@ class LeftOut:
 
 
 def stream_rows(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
-    """Yield the rows of a corpus as `read_rows` does; `left_out` counts what has no row.
+    """Yield the rows of a corpus as `read_rows` does; count in `left_out` what has no row.
 
-    Raise DragomanError at the first thing that cannot be read.
+    Raise DragomanError at the first problem that stops training.
     """
     return read_rows(spec, (left_out or LeftOut(spec)).add_problem)
 
 
 def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
-    """Yield the rows that have text on both sides; `left_out` counts the others."""
+    """Yield the rows that have text on both sides; count the others in `left_out`."""
     for row in rows:
         if row.source.strip() and row.target.strip():
             yield row
@@ -314,7 +318,7 @@ class Corpus:
     left_out: list[LeftOut] = field(default_factory=list)  # of each spec
 
     def notes(self) -> list[str]:
-        """Return what a reader should know, a sentence each; nothing where nothing was left out."""
+        """Return a sentence for each reason why rows were left out, for the user."""
         return [note for left_out in self.left_out for note in left_out.notes()]
 
 

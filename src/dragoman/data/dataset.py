@@ -27,7 +27,7 @@ SOURCE, TARGET = 0, 1
 
 
 class Pairs:
-    """Hold n pairs of ids in a mapped file; only their lengths are in memory."""
+    """Pairs of ids in a memory-mapped file; only their lengths are in memory."""
 
     def __init__(self, mapped: mmap.mmap):
         """Raise ValueError where this is not, to the bit, what `tokenise` wrote."""
@@ -77,7 +77,7 @@ class Pairs:
         return len(self.lengths)
 
     def rows(self, indices: Sequence[int] | np.ndarray, side: int) -> list[np.ndarray]:
-        """Return the ids of one side of pairs, as they lie in the file."""
+        """Return the ids of one side (0: source, 1: target) of the pairs at `indices`."""
         self._reads += len(indices)
         if self._reads > READS_BEFORE_RELEASE:
             self._release_memory()
@@ -89,9 +89,9 @@ class Pairs:
         return rows
 
     def _release_memory(self) -> None:
-        """Release the pages that were read; the system reads them again when they are needed.
+        """Release the memory of the pages that were read; the system reads them again when they are needed.
 
-        It maps 64 kB around each sentence: without this, soon the whole file would count as memory of this process.
+        It maps 64 kB around each sentence, so without this the whole file would soon count as memory of this process.
         """
         self._mapped.madvise(mmap.MADV_DONTNEED)
         self._reads = 0
@@ -101,7 +101,7 @@ class Pairs:
         return self.rows([index], SOURCE)[0].tolist(), self.rows([index], TARGET)[0].tolist()
 
     def keys(self) -> np.ndarray:
-        """Return int64 (n,): equal for equal pairs, and, but for a chance of 2^-64, for no others."""
+        """Return a hash of each pair, int64 (n,)."""
         hashes = (
             hash((source[a:b].tobytes(), target[c:d].tobytes()))
             for (starts, source), (others, target) in self._sides
@@ -171,7 +171,7 @@ def tokenise(
 
 
 def repetition_notes(train: Pairs, dev: Pairs) -> list[str]:
-    """Return warnings of repeated pairs, and of dev pairs in the training set, whose scores will be too good."""
+    """Return warnings for the user of repeated training pairs, and of dev pairs that are also training pairs."""
     learned = train.keys()
     repeated, shared = len(learned) - len(np.unique(learned)), int(np.isin(dev.keys(), learned).sum())
     notes = []
@@ -193,7 +193,7 @@ def tokenised_chunks(
     left_out: LeftOut,
     concatenate: float,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of a corpus as ids, in their order; at the end of each chunk, its concatenated pairs."""
+    """Yield the pairs of a corpus as ids, chunk by chunk, each chunk followed by concatenations of its pairs."""
     rows, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
     # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
     limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
@@ -220,7 +220,7 @@ def tokenised_chunks(
 
 
 def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[Row]:
-    """Return a share of the rows, drawn at random, each with another row appended.
+    """Return a random share of the rows, each with another row appended.
 
     A model that has seen only short texts omits the end of a long one (docs/benchmarks.md).
     """
@@ -235,6 +235,7 @@ def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[
 
 
 def too_long_reason(max_length: int | None) -> str:
+    """Return the reason for which long pairs are left out."""
     return f"pairs longer than {max_length} tokens"
 
 
@@ -246,19 +247,19 @@ def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
 
 
 def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
-    """Return the fingerprint of no pairs yet. It ignores the names of files: the same text may lie elsewhere."""
+    """Return the fingerprint before the first pair. Names of files do not count, so that files may be moved."""
     return hashlib.sha256(json.dumps([max_length, *((corpus["tag"], corpus["weight"]) for corpus in corpora)]).encode())
 
 
 def columns_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Return for source and target: the offsets of each sentence in the ids, and all ids; nothing is copied."""
+    """Return, for source and target, the offsets of sentences in the ids, and the ids, without copying them."""
     return tuple((column.offsets.to_numpy(), column.values.to_numpy()) for column in chunk.columns[:2])
 
 
 def add_to_fingerprint(
     digest: "hashlib._Hash", owner: int, sides: tuple[tuple[np.ndarray, np.ndarray], ...]
 ) -> np.ndarray:
-    """Add a chunk of a corpus to the fingerprint. Return int32 (pairs, 2): the number of ids of each sentence."""
+    """Add a chunk of corpus `owner` to the fingerprint. Return its lengths in ids, int32 (pairs, 2)."""
     counts = np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
     for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides)):
         digest.update(data.data)
@@ -266,7 +267,7 @@ def add_to_fingerprint(
 
 
 def no_pairs_message(left_out: LeftOut, max_length: int | None) -> str:
-    """Return the message for a corpus without a single usable pair."""
+    """Return the error message for a corpus of which no pair is left."""
     if too_long_reason(max_length) in left_out.counts:
         return (
             f"{left_out.name}: every pair is longer than {max_length} tokens; "

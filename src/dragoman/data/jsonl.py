@@ -9,7 +9,7 @@ from dragoman.data.spec import DEFAULT_COLUMNS
 
 
 def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield a row for each line, an empty one for a blank line. A line that is no such record is a problem."""
+    """Yield a row for each line, an empty one for a blank line; report a line that is not a record with both texts."""
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line is None:
             continue
@@ -28,7 +28,7 @@ def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem
 
 
 def look_up(record: Any, column: str) -> str:
-    """Return the text under a key, dotted for one inside another; '' for null. Raise ValueError with a sentence."""
+    """Return the text under a key such as 'translation.en'; '' for null. Raise ValueError where there is none."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object with a source and a target")
     value = record

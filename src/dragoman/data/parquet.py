@@ -44,7 +44,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
 
 
 def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None:
-    """Raise ValueError where a column is missing or is not text, or a row group unpacks to more than `max_size`."""
+    """Raise ValueError where a column is missing or is not text, or a row group has more than `max_size` bytes."""
     schema = table.schema
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
     for column in columns:
@@ -61,7 +61,7 @@ def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None
 
 
 def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
-    """Yield the texts of a column, dotted for one inside another: '' for null, None for what is not UTF-8."""
+    """Yield the texts of a column such as 'translation.en': '' for null, None for bytes that are not UTF-8."""
     name, *inner = [column] if column in batch.schema.names else column.split(".")
     array = batch.column(name)
     for field in inner:
@@ -71,6 +71,7 @@ def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
 
 
 def decode(value: bytes) -> str | None:
+    """Return the text, or None for bytes that are not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -15,7 +15,7 @@ CLOSED = re.compile(r'\s*(#.*|[^"]*|[^"]*".*"\s*)', re.DOTALL)
 
 
 class CatalogueText(str):
-    """The text of a catalogue, which polib then splits at line feeds and nowhere else."""
+    """The text of a catalogue. polib calls `splitlines`, which would split at more than line feeds."""
 
     def splitlines(self, keepends: bool = False) -> list[str]:
         return self.split("\n")
@@ -24,9 +24,9 @@ class CatalogueText(str):
 def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     """Yield a row for each message, with the line that it begins at; an untranslated one has an empty target.
 
-    Obsolete messages are left out and reported, as are fuzzy ones (guesses that nobody has reviewed). Of a message in
-    singular and plural, languages with two forms give both; languages with one give the plural; others have no form
-    that always corresponds, and the message is left out.
+    Obsolete and fuzzy (not reviewed) messages are left out and reported. A message in singular and plural gives two
+    rows in languages with two forms, and one, of the plural, in languages with one form; in others it is left out,
+    because their forms have no certain counterpart.
     """
     whole = io.StringIO()
     for number, line in enumerate(read_lines(path, on_problem), start=1):

@@ -21,7 +21,7 @@ TAG = re.compile(r"[\w.-]{1,40}")
 
 @dataclass(frozen=True)
 class CorpusSpec:
-    """Describe one corpus: its file, or its source file and target file, and how training uses it."""
+    """One corpus: its file, or its source file and target file, and how training uses it."""
 
     files: tuple[str, ...]
     weight: float = 1.0
@@ -41,13 +41,14 @@ class CorpusSpec:
 
     @property
     def name(self) -> str:
+        """The names of its files, for messages."""
         return " and ".join(display_path(file) for file in self.files)
 
     def words(self) -> tuple[str, ...]:
-        """Return how the corpus is named to `--train`, the inverse of `parse_corpora`.
+        """Return the words that name the corpus on the command line; `parse_corpora` is the inverse.
 
-        A single file whose name does not say that it has both sides would become one corpus with the next file: an
-        explicit weight separates them.
+        A single file whose suffix does not say that it has both sides gets an explicit weight, because the next file
+        would be taken for its target.
         """
         alone = len(self.files) == 1 and suffix_of(self.files[0]) not in OF_PAIRS
         options = {
@@ -59,7 +60,7 @@ class CorpusSpec:
 
     @property
     def format(self) -> str:
-        """Return the suffix that decides how to read the corpus: '.tsv', '.jsonl', ...; '' for two files of plain text.
+        """The suffix that decides how the corpus is read: '.tsv', '.jsonl', ...; '' for two files of plain text.
 
         A single file with an unknown suffix is read as TSV.
         """
@@ -75,14 +76,14 @@ def display_path(file: str) -> str:
 
 
 def check_present(files: Iterable[str]) -> None:
-    """Raise DragomanError naming the first file that is missing: before the work, not in the middle of it."""
+    """Raise DragomanError naming the first of the files that does not exist."""
     for file in files:
         if not Path(file).is_file():
             raise DragomanError(f"{display_path(file)}: no such file")
 
 
 def suffix_of(file: str) -> str:
-    """Return the suffix that says the format, that of the packed file: '.tsv' for 'news.tsv.gz'."""
+    """Return the suffix that tells the format, without that of a compression: '.tsv' for 'news.tsv.gz'."""
     path = Path(file)
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
 
@@ -131,7 +132,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
 
 
 def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
-    """Return the field of CorpusSpec that an option sets, and its value. Raise UsageError."""
+    """Return the field of CorpusSpec that an option sets, and its value. Raise UsageError for a wrong one."""
     if name == "weight":
         try:
             return name, float(value)

@@ -18,9 +18,10 @@ MAX_NAMED = 20  # languages in a message
 
 
 def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield a row for each unit; the side of a language that it lacks is empty.
+    """Yield a row for each translation unit; the side of a language that it lacks is empty.
 
-    Without `columns` the first unit must have two languages; the header's srclang, or else the first, is the source.
+    columns: source and target language; without them, the first unit must have two languages, and the source is the
+    header's srclang or else the first.
     """
     units = Units()
     parser = TmxParser(target=units)
@@ -73,7 +74,7 @@ class TmxParser(DefusedXMLParser):
 
 
 class Units:
-    """The target of the parser: collects each unit as [(language, text), ...]."""
+    """The parser's target object: it collects each translation unit as [(language, text), ...]."""
 
     def __init__(self) -> None:
         self.complete: list[list[tuple[str, str]]] = []
@@ -98,10 +99,12 @@ class Units:
             self.text = []
 
     def data(self, text: str) -> None:
+        """Add a piece of text to the segment that is open, if there is one."""
         if self.text is not None and not NATIVE_CODE.intersection(self.open):
             self.text.append(text)
 
     def end(self, tag: str) -> None:
+        """Close an element."""
         self.open.pop()
         if tag == "seg" and self.text is not None:
             self.unit.append((self.language, "".join(self.text)))
@@ -122,6 +125,6 @@ def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
 
 
 def is_language(language: str, wanted: str) -> bool:
-    """Return whether a language is the one that is wanted: 'en-US' is 'en'."""
+    """Return whether a language tag is the wanted one or a variant of it, as 'en-US' is of 'en'."""
     language, wanted = (code.lower().replace("_", "-") for code in (language, wanted))
     return language == wanted or language.startswith(f"{wanted}-")

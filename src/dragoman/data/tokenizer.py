@@ -157,7 +157,7 @@ class Tokenizer:
         return [front + encoding.ids for encoding in encodings]
 
     def tag_ids(self, tag: str) -> list[int]:
-        """Return what stands in front of a source with this tag: its id, or nothing for ''. Raise DragomanError."""
+        """Return the ids in front of a source with this tag: one, or none for ''. Raise DragomanError for another."""
         if tag and tag not in self.tags:
             known = f"there are {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
             raise DragomanError(f"unknown tag '{tag}': {known}")
@@ -179,6 +179,7 @@ class Tokenizer:
         return tag + self.encode_with_dropout(self.decode(ids), rate, random)
 
     def _merge_with_dropout(self, word: str, rate: float, random: Random) -> list[int]:
+        """Return the ids of a word after merging its characters, each merge skipped with probability `rate`."""
         ids = [id for character in word for id in self._character_ids(character)]
         possible = [self._merges.get(pair) for pair in pairwise(ids)]
         # By rank, from the left where ranks are equal: the first merge that is not skipped is made.
@@ -193,11 +194,13 @@ class Tokenizer:
         return ids
 
     def _character_ids(self, character: str) -> list[int]:
+        """Return the id of a character, or those of its bytes if it is not in the vocabulary."""
         id = self._ids.get(character)
         return [id] if id is not None else [len(SPECIAL) + byte for byte in character.encode()]
 
     @cached_property
     def _ids(self) -> dict[str, int]:
+        """The id of each piece."""
         return index_by_piece(self.pieces)
 
     @cached_property
@@ -279,13 +282,14 @@ def tag_piece(tag: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return text in Unicode NFC, the form that decoding gives; a lone surrogate, which UTF-8 lacks, becomes U+FFFD."""
+    """Return text in Unicode NFC, as decoding gives it; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
 
 
 def _pipeline(model: models.BPE) -> tokenizers.Tokenizer:
+    """Return a tokenizer of the library with our normalisation, splitting and decoding around a model."""
     pipeline = tokenizers.Tokenizer(model)
     # One space is put in front and removed again, so that a word at the start of a text is the same piece as elsewhere.
     pipeline.normalizer = normalizers.Prepend(" ")

@@ -75,4 +75,5 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    """Write pairs as TSV."""
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")

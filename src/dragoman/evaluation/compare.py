@@ -29,7 +29,7 @@ BASE = "CTranslate2 float32"  # speed 1.0 is that of the teacher with this engin
 
 @dataclass(frozen=True)
 class Measurement:
-    """Hold what was measured of one model with one engine and one beam."""
+    """What was measured of one model with one engine and one beam."""
 
     model: str
     engine: str
@@ -43,7 +43,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold the measurements of all models, engines and beams on one test set."""
+    """The measurements of all models, engines and beams on one test set."""
 
     test: tuple[str, ...]
     sentences: int
@@ -134,12 +134,12 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
 
 
 def count_tokens(translator: Translator, ids: Sequence[Ids]) -> int:
-    """Translate, and return the number of target tokens, EOS included."""
+    """Translate sources, given as ids; return the number of target tokens, EOS included."""
     return sum(len(hypothesis.tokens) + 1 for hypothesis in translator.search_ids(ids))
 
 
 def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
-    """Return the same model in the two usual forms of CTranslate2: name, engine, bytes on disk."""
+    """Return name, engine and bytes on disk of the model in CTranslate2, in float32 and in int8."""
     from dragoman.interop.ctranslate2.cache import open_ctranslate2
 
     rows: list[tuple[str, Engine, int]] = []

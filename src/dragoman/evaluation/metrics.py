@@ -11,7 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 @dataclass(frozen=True)
 class Score:
-    """Hold the score of a whole test set."""
+    """A score of a whole test set."""
 
     name: str
     value: float  # 0 to 100
@@ -23,7 +23,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """Hold what `evaluate` measures of a test set."""
+    """What `evaluate` measures of a test set."""
 
     bleu: Score
     chrf: Score
@@ -72,7 +72,7 @@ def by_sentence(
 
 @dataclass(frozen=True)
 class LengthGroup:
-    """Hold the scores of the sentences whose sources have from `shortest` to `longest` characters."""
+    """The scores of the sentences whose sources have from `shortest` to `longest` characters."""
 
     shortest: int
     longest: int

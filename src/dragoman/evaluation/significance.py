@@ -20,7 +20,7 @@ CHANCE = 0.05  # a difference that comes by chance less often than this is signi
 
 @dataclass(frozen=True)
 class Estimate:
-    """Hold a score of one system, its confidence interval, and how it compares with the first system."""
+    """A score of one system, its confidence interval, and how it compares with the first system."""
 
     name: str
     value: float
@@ -60,6 +60,7 @@ def estimate_scores(
 
 
 def is_too_long_for_ter(texts: Sequence[str]) -> bool:
+    """Return whether one of the texts has more than LONGEST_FOR_TER words."""
     return any(len(text.split()) > LONGEST_FOR_TER for text in texts)
 
 

@@ -14,7 +14,7 @@ import torch
 
 @dataclass
 class Contender:
-    """Hold one way to do the work, and its speed: `run` does the work once and returns how many units it did."""
+    """One way to do the work, and its speed: `run` does the work once and returns how many units it did."""
 
     name: str
     run: Callable[[], int]

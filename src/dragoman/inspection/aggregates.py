@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def mean(weights: Tensor) -> Tensor:
-    """Return the mean (T, S) of all heads of all layers, (L, H, T, S). Rows still sum to 1."""
+    """Return the mean (T, S) of weights (L, H, T, S) over all layers and heads. Rows still sum to 1."""
     return weights.mean((0, 1))
 
 
 def largest(weights: Tensor) -> Tensor:
-    """Return the largest weight (T, S) that any head of any layer gave, (L, H, T, S). Rows sum to 1 or more."""
+    """Return the largest (T, S) of weights (L, H, T, S) over all layers and heads. Rows sum to 1 or more."""
     return weights.amax((0, 1))
 
 

@@ -68,7 +68,7 @@ class LayerGroup:
 
     @property
     def parameters(self) -> int:
-        """Return the number of parameters of one layer."""
+        """The number of parameters of one layer."""
         return sum(box.parameters for box in self.boxes)
 
     @property
@@ -90,6 +90,7 @@ class Stack:
 
     @property
     def parameters(self) -> int:
+        """The number of parameters."""
         single = [self.embedding, *([self.positions] if self.positions else []), *self.top]
         return sum(box.parameters for box in single) + sum(group.times * group.parameters for group in self.groups)
 

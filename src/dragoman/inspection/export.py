@@ -8,7 +8,7 @@ from dragoman.inspection.inspection import Inspection, Sentence
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
-    """Return the inspection as JSON types, without the attention weights."""
+    """Return the inspection without its attention weights, as JSON types."""
     tree, alignment = inspection.tree, inspection.alignment
     return {
         "model": inspection.model,
@@ -24,7 +24,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
 
 
 def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
-    """Return the labels of tokens and words; the tokens of a word are given as those of a slice."""
+    """Return a sentence as JSON types; the tokens of a word are given by first and last + 1."""
     return {
         "text": sentence.text,
         "tokens": [token.label for token in sentence.tokens],

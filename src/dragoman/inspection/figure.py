@@ -27,7 +27,7 @@ LETTERS_PER_INCH = 15  # of a caption
 
 @dataclass(frozen=True)
 class Scale:
-    """Say what the colours of a map mean."""
+    """What the colours of a map mean."""
 
     name: str  # beside the colour bar, with the unit
     colours: str  # a colour map of matplotlib: one that gets darker, or one that does in both directions from 0
@@ -98,14 +98,14 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def wrap_caption(caption: str, width: float) -> str:
-    """Break the caption into lines of at most `width` inches; a letter of Hangul is as wide as two others."""
+    """Return the caption in lines of about `width` inches; a letter of Hangul is as wide as two others."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in caption)
     letters = LETTERS_PER_INCH * width * len(caption) / (len(caption) + wide)
     return textwrap.fill(NOT_IN_SVG.sub("�", caption), max(20, int(letters)))
 
 
 def shorten_label(label: str, longest: int = MAX_LABEL) -> str:
-    """Return a label as it can be drawn."""
+    """Return a label in at most `longest` characters, without characters that a figure cannot have."""
     label = NOT_IN_SVG.sub("�", label)
     return label if len(label) <= longest else label[: longest - 1] + "…"
 
@@ -118,7 +118,7 @@ def map_figure(
     caption: str = "",
     scale: Scale = WEIGHTS,
 ) -> Figure:
-    """Return a map of values (rows, columns) with its labels, and its numbers where they fit and are not near 0."""
+    """Return a map of values (rows, columns) with labels; numbers that are not near 0 are written where they fit."""
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
     natural = (2.4 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))

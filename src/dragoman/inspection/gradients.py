@@ -28,7 +28,7 @@ def layer_name(model: Model, parameter: str) -> str:
 
 
 def parameters_by_layer(model: Model) -> dict[str, list[nn.Parameter]]:
-    """Return the parameters of each layer. A matrix that several layers share is a layer with all their names."""
+    """Return the parameters of each layer, by its name; a matrix that layers share is an entry with all their names."""
     layers: dict[str, list[nn.Parameter]] = {}
     for names, tensor in named_tensors(model):
         if isinstance(tensor, nn.Parameter):
@@ -42,9 +42,9 @@ def norm(tensors: Iterable[Tensor]) -> float:
 
 
 def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: float) -> tuple[float, LayerNumbers]:
-    """Return the training loss on `batches`, in nats per target token without dropout, and its gradient norms by layer.
+    """Return the training loss on `batches`, in nats per target token, without dropout, and its gradient norm by layer.
 
-    The model is in evaluation mode afterwards, and has no gradients.
+    It leaves the model in evaluation mode and without gradients.
     """
     model.eval().zero_grad()
     tokens, total = sum(batch.tokens for batch in batches), 0.0
@@ -63,7 +63,7 @@ def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: f
 
 
 def relative_updates(before: Model, after: Model) -> LayerNumbers:
-    """Return how far the weights of each layer have moved, as a share of the norm that they have now."""
+    """Return the norm of the change of each layer's weights, as a share of the norm of the new weights."""
     updates = {}
     for (name, old), new in zip(parameters_by_layer(before).items(), parameters_by_layer(after).values(), strict=True):
         change = norm(b.detach() - a.detach() for a, b in zip(old, new, strict=True))

@@ -24,7 +24,7 @@ MOST_OF_IT = 0.5  # a head has a pattern where more than this share of its weigh
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """Hold the statistics of one head; None for a statistic that no query has."""
+    """The statistics of one head; None for a statistic that no query has."""
 
     kind: AttentionKind
     layer: int  # from 1
@@ -46,7 +46,7 @@ class HeadStatistics:
 
     @property
     def pattern(self) -> str:
-        """Return where most of the weight goes: 'previous', 'same', 'next', 'special', 'punctuation'; '' for nowhere.
+        """Where most of the weight goes: 'previous', 'same', 'next', 'special' or 'punctuation'; '' for none of these.
 
         In cross-attention only the last two count: the same position in two languages means little.
         """
@@ -57,20 +57,20 @@ class HeadStatistics:
 
 
 def head_statistics(inspections: Iterable[Inspection]) -> list[HeadStatistics]:
-    """Return the statistics of every head over all queries of all sentences: `[inspection]` for one sentence.
+    """Return the statistics of every head, means over all queries of all inspected sentences.
 
-    The sentences are taken one after the other, so a generator needs no memory for all of them.
+    The inspections are used one after the other, so a generator needs memory for one of them alone.
     """
     queries: dict[AttentionKind, list[dict[str, Tensor]]] = {kind: [] for kind in KINDS}
     for inspection in inspections:
         for kind in KINDS:
             if len(inspection.maps(kind)):
                 queries[kind].append(query_statistics(inspection, kind))
-    return [head for kind, sentences in queries.items() if sentences for head in pool(kind, sentences)]
+    return [head for kind, sentences in queries.items() if sentences for head in average_statistics(kind, sentences)]
 
 
-def pool(kind: AttentionKind, sentences: list[dict[str, Tensor]]) -> list[HeadStatistics]:
-    """Return the mean of each statistic (L, H, T) of all sentences; NaN, where a query has none, does not count."""
+def average_statistics(kind: AttentionKind, sentences: list[dict[str, Tensor]]) -> list[HeadStatistics]:
+    """Return the statistics of each head: means over all queries of what `query_statistics` returns, without NaN."""
     values = {name: torch.cat([statistics[name] for statistics in sentences], -1) for name in sentences[0]}
     layers, heads, queries = values["entropy"].shape
     means = {name: value.nanmean(-1) for name, value in values.items()}
@@ -89,11 +89,12 @@ def pool(kind: AttentionKind, sentences: list[dict[str, Tensor]]) -> list[HeadSt
 
 
 def none_for_nan(value: Tensor) -> float | None:
+    """Return the number, or None for NaN."""
     return None if math.isnan(value) else float(value)
 
 
 def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, Tensor]:
-    """Return each statistic of each query, (L, H, T); NaN where a query has none."""
+    """Return each statistic by name, (L, H, T): a value for each query, NaN where it has none."""
     weights, (_, keys) = inspection.maps(kind).double(), inspection.queries_and_keys(kind)
     queries, columns = weights.shape[-2:]
     visible = torch.ones(queries, columns, dtype=torch.bool)
@@ -128,7 +129,7 @@ def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
 
 
 def diversity(weights: Tensor) -> Tensor:
-    """Return how far (L, H, T) a head's weights are from those of the layer's other heads, in total variation."""
+    """Return the mean total variation distance (L, H, T) of each head's weights to those of its layer's others."""
     heads = weights.size(1)
     if heads == 1:
         return weights.new_full(weights.shape[:-1], math.nan)
@@ -140,8 +141,8 @@ def diversity(weights: Tensor) -> Tensor:
 def normalised_entropies(model: Model, batches: Sequence[Batch]) -> dict[AttentionKind, list[list[float]]]:
     """Return the normalised entropy of each head, by kind and layer: the mean over all real tokens of the batches.
 
-    The same as `HeadStatistics.normalised_entropy`, in batches: 0, a token looks at one of the n > 1 tokens that it
-    sees; 1, at all of them alike.
+    It is `HeadStatistics.normalised_entropy`, computed in batches: 0, if a token attends to one of the tokens that it
+    sees, to 1, if to all of them alike.
     """
     capture = AttentionCapture(model.eval())
     sums = {kind: [torch.zeros(()) for _ in layers] for kind, layers in capture.weights.items()}

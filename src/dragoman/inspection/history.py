@@ -32,7 +32,7 @@ Pair = tuple[Ids, Ids]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Hold what one checkpoint does."""
+    """What was measured of one checkpoint."""
 
     step: int
     loss: float  # nats per target token of the sample, with label smoothing, without dropout
@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """Hold the snapshots of a run, in the order of their steps."""
+    """The snapshots of a run, in the order of their steps."""
 
     run: str
     pairs: int  # in the sample
@@ -57,7 +57,7 @@ class History:
 
     @property
     def head_name(self) -> str:
-        """Return in words which layer and head `head` is."""
+        """Return 'layer 2 of 6, head 3 of 8' for `head`."""
         layers, heads = self.snapshots[0].cross_attention.shape[:2]
         which = f"head {self.head.head} of {heads}" if self.head.head else f"mean of {heads} heads"
         return f"layer {self.head.layer} of {layers}, {which}"
@@ -78,15 +78,16 @@ class History:
     @property
     def gradients(self) -> dict[str, list[float]]:
         """Return the gradient norm of each layer at each snapshot."""
-        return by_layer([snapshot.gradients for snapshot in self.snapshots])
+        return group_by_layer([snapshot.gradients for snapshot in self.snapshots])
 
     @property
     def updates(self) -> dict[str, list[float]]:
         """Return the relative update of each layer at each snapshot but the first."""
-        return by_layer([snapshot.updates for snapshot in self.snapshots[1:]])
+        return group_by_layer([snapshot.updates for snapshot in self.snapshots[1:]])
 
 
-def by_layer(numbers: Sequence[LayerNumbers]) -> dict[str, list[float]]:
+def group_by_layer(numbers: Sequence[LayerNumbers]) -> dict[str, list[float]]:
+    """Return the numbers of each layer, one for each snapshot."""
     return {name: [each[name] for each in numbers] for name in numbers[0]}
 
 
@@ -99,22 +100,23 @@ def read_history(
     smoothing: float = 0.1,
     by_subwords: bool = False,
 ) -> History:
-    """Go through the checkpoints of a run, given by step, with the first usable pairs, and follow pair `sentence`.
+    """Return the history of a run: what its checkpoints, given by step, do with the first usable pairs.
 
-    That pair counts from 1, and its own target is given to the model. Raise UsageError where there is no such pair or
-    it is too long, DragomanError for a damaged checkpoint and for a model without attention over the source.
+    sentence: number of the pair, from 1, whose cross-attention is kept, with its own target. Raise UsageError where
+    there is no such pair or it is too long, DragomanError for a damaged checkpoint and for a model without attention
+    over the source.
     """
     if not 1 <= sentence <= len(pairs):
         raise UsageError(f"sentence {sentence}: there are {len(pairs):,} pairs, counted from 1")
     model, tokenizer = read_model(next(iter(checkpoints.values())))
-    encoded = [encode(tokenizer, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
-    followed = encode(tokenizer, pairs[sentence - 1], tags[sentence - 1])
+    encoded = [encode_pair(tokenizer, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
+    followed = encode_pair(tokenizer, pairs[sentence - 1], tags[sentence - 1])
     length, limit = max(map(len, followed)), min(MAX_LENGTH, max_positions(model) - 1)
     if length > limit:
         raise UsageError(f"sentence {sentence} has {length} tokens, and the limit is {limit}: choose another one")
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
     sample = fitting[:SAMPLE] or [followed]
-    batches = batches_of(sample)
+    batches = make_batches(sample)
     split = subwords if by_subwords else words
     columns, rows = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for ids in followed)
     snapshots: list[Snapshot] = []
@@ -133,12 +135,14 @@ def read_history(
     return History(run, len(sample), target, source, head, snapshots)
 
 
-def encode(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:
+def encode_pair(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:
+    """Return source, with its tag, and target as ids."""
     source, target = pair
     return tokenizer.encode(source, tag), tokenizer.encode(target)
 
 
-def batches_of(pairs: Sequence[Pair]) -> list[Batch]:
+def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
+    """Return the pairs in batches of similar length."""
     lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in pairs])
     batches = plan_batches(lengths, BATCH_TOKENS, 0, 0)
     return [

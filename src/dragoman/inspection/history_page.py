@@ -51,6 +51,7 @@ def history_page(history: History) -> str:
 
 
 def shade_cells(rows: Rows, shades: Rows, digits: str) -> dict[str, list[Cell]]:
+    """Return the cells of each row: its numbers, in the format `digits`, with their shades."""
     return {
         name: [Cell(format(value, digits), shade) for value, shade in zip(row, shades[name], strict=True)]
         for name, row in rows.items()

@@ -42,7 +42,7 @@ HIDDEN: dict[Hidden, str] = {"special": "start, end and tags", "punctuation": "p
 
 @dataclass(frozen=True)
 class Sentence:
-    """Hold a sentence as the model sees it."""
+    """A sentence as the model sees it."""
 
     text: str
     ids: Ids  # without BOS and EOS
@@ -59,10 +59,12 @@ class Sentence:
 
 
 def is_special(label: str) -> bool:
+    """Return whether it is the label of BOS, EOS or a tag."""
     return label in SPECIAL or TAG.fullmatch(label) is not None
 
 
 def is_punctuation(label: str) -> bool:
+    """Return whether a label has nothing but punctuation, signs and ␣."""
     return all(unicodedata.category(character)[0] in "PS" for character in label)  # ␣ is one of the signs
 
 
@@ -77,7 +79,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Position:
-    """Hold what the model thought of a target token, given the tokens before it."""
+    """The probability of a target token and of its alternatives, given the tokens before it."""
 
     token_id: int
     token: str
@@ -99,7 +101,7 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Hold one sentence, its translation, and what the model did. Tensors are float32 and on the CPU."""
+    """A sentence, its translation, and what the model did. Tensors are float32 and on the CPU."""
 
     model: str  # its name
     version: str  # of dragoman
@@ -114,7 +116,7 @@ class Inspection:
 
     @property
     def decoder_input(self) -> Sentence:
-        """Return what the decoder reads: BOS, which is the first token and word, then the target without EOS."""
+        """Return the input of the decoder: BOS, which is its first token and word, and the target without EOS."""
         tokens, words = (
             [
                 Word(SPECIAL[BOS], range(1)),
@@ -125,18 +127,18 @@ class Inspection:
         return Sentence(self.target.text, self.target.ids, tokens, words)
 
     def maps(self, kind: AttentionKind) -> Tensor:
-        """Return all weights of a kind, by layer and head."""
+        """Return all weights (L, H, queries, keys) of a kind."""
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
 
     def queries_and_keys(self, kind: AttentionKind) -> tuple[Sentence, Sentence]:
-        """Return what the rows and the columns of the weights of a kind stand for."""
+        """Return the sentences that the rows and the columns of the weights of a kind stand for."""
         if kind == "cross":
             return self.target, self.source
         sentence = self.source if kind == "encoder" else self.decoder_input
         return sentence, sentence
 
     def select(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> Tensor:
-        """Return the weights (L, H, queries, keys) of a layer and head, or of all; a rollout has one layer and head."""
+        """Return the weights (L, H, queries, keys) of a layer and head, or of all of them; of a rollout (1, 1, ...)."""
         maps = self.maps(kind)
         if not len(maps):
             raise UsageError(f"this model has no {KINDS[kind]}")
@@ -204,7 +206,7 @@ class Inspection:
         return AttentionMap(weights, [word.label for word in rows], [word.label for word in columns], "; ".join(notes))
 
     def describe(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> str:
-        """Return in words which layers and heads: 'layer 2 of 6, mean of 8 heads'."""
+        """Return 'layer 2 of 6, mean of 8 heads' for a caption."""
         layers, heads = self.maps(kind).shape[:2]
         if aggregate == "rollout":
             return f"rollout of layers 1 to {layer or layers}, mean of {heads} heads"
@@ -216,23 +218,27 @@ class Inspection:
 
     @property
     def encoder_attentions(self) -> list[Tensor]:
+        """The self-attention of the encoder."""
         return list(self.encoder[:, None])
 
     @property
     def decoder_attentions(self) -> list[Tensor]:
+        """The self-attention of the decoder."""
         return list(self.decoder[:, None])
 
     @property
     def cross_attentions(self) -> list[Tensor]:
+        """The cross-attention."""
         return list(self.cross[:, None])
 
     @property
     def encoder_tokens(self) -> list[str]:
+        """The labels of the source tokens, EOS included."""
         return [token.label for token in self.source.tokens]
 
     @property
     def decoder_tokens(self) -> list[str]:
-        """Return the tokens that were read: BOS is the first, and EOS is not among them."""
+        """The labels of the decoder's input, BOS first and without EOS."""
         return [token.label for token in self.decoder_input.tokens]
 
 
@@ -242,7 +248,10 @@ def index_of(number: int | None) -> slice:
 
 
 def drop_tokens(words: list[Word], dropped: set[int]) -> list[Word]:
-    """Return the words without the dropped tokens, counting the rest from 0. A word without tokens is dropped, too."""
+    """Return the words without the tokens at positions `dropped`; the others are renumbered from 0.
+
+    A word that has no tokens left is dropped, too.
+    """
     kept, start = [], 0
     for word in words:
         stop = start + sum(position not in dropped for position in word.tokens)
@@ -253,6 +262,7 @@ def drop_tokens(words: list[Word], dropped: set[int]) -> list[Word]:
 
 
 def drop_positions(maps: Tensor, dropped: set[int], dim: int) -> Tensor:
+    """Return the maps without the positions `dropped` of a dimension."""
     kept = [position for position in range(maps.size(dim)) if position not in dropped]
     return maps.index_select(dim, torch.tensor(kept, dtype=torch.long))
 
@@ -267,11 +277,11 @@ def inspect(
     alternatives: int = 5,
     name: str = "",
 ) -> Inspection:
-    """Inspect the model while it translates `text`: into `translation`, by default into what its own search finds.
+    """Return what the model does while it translates `text` into `translation`, by default its own translation.
 
     prefix: how the search's translation begins; tag: as for `Translator.translate`; alternatives: how many for each
     position; name: of the model, as captions show it. Of an ensemble, the first model is inspected. The model is not
-    touched, so others may use it meanwhile. Raise UsageError for a text that is blank or longer than the model takes.
+    changed, so others may use it meanwhile. Raise UsageError for a text that is blank or longer than the model takes.
     """
     model, tokenizer = translator.model, translator.tokenizer
     if not text.strip():
@@ -306,7 +316,7 @@ def inspect(
 
 
 def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
-    """Return what the translator's search finds, and the search."""
+    """Return the translation of a source as ids, and the tree of the search if it is of a kind that can be recorded."""
     recording = Recording(translator.engine, translator.tokenizer, Constraints(tuple(prefix)))
     (hypothesis,) = translator.replace(engine=recording).search_ids([source])
     return hypothesis.tokens, recording.tree(hypothesis)
@@ -314,7 +324,7 @@ def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple
 
 @torch.no_grad()
 def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
-    """Run the model once with the target given.
+    """Run the model once with a given target (forced decoding).
 
     Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V).
     """
@@ -330,12 +340,13 @@ def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKi
 
 
 def build_sentence(tokenizer: Tokenizer, ids: Ids) -> Sentence:
+    """Return the sentence with these ids."""
     tokens, spelled = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for split in (subwords, words))
     return Sentence(tokenizer.decode(ids), ids, tokens, spelled)
 
 
 def describe_positions(tokenizer: Tokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
-    """Describe each position of a target that ends with EOS; log_p (T, V)."""
+    """Return a description of each position of a target that ends with EOS; log_p (T, V)."""
     p, of_target = log_p.exp(), log_p.gather(1, torch.tensor(target)[:, None])
     entropy, rank = torch.special.entr(p).sum(-1), 1 + (log_p > of_target).sum(-1)
     best = log_p.topk(min(alternatives, log_p.size(1))).indices.tolist()

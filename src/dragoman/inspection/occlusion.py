@@ -16,7 +16,7 @@ from dragoman.model import Model
 
 @dataclass(frozen=True)
 class Occlusion:
-    """Hold what happens to the probability of each target word when a source word is left out."""
+    """The probability of each target word, with the whole source and without each source word."""
 
     source: list[str]  # U, without EOS
     target: list[str]  # W
@@ -30,7 +30,7 @@ class Occlusion:
 
 
 def occlusion(model: Model, inspection: Inspection, *, subwords: bool = False) -> Occlusion:
-    """Score the same target again without each source word, or each subword, in turn."""
+    """Return the probabilities of the inspected target without each source word, or each subword, in turn."""
     source, target = inspection.source, inspection.target
     left_out = (source.tokens if subwords else source.words)[:-1]
     words = target.tokens if subwords else target.words

@@ -30,14 +30,14 @@ ROWS_AND_COLUMNS: dict[AttentionKind, tuple[str, str]] = {
 
 
 def inspection_page(inspection: Inspection, model: Model) -> str:
-    """Return the HTML page. A long sentence is not scored again without each of its words: the page says so."""
+    """Return the HTML page. Of a long sentence it has no occlusion, and says so."""
     source, target = inspection.source, inspection.target
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(read_web_file("page.html")).render(
-        data=contents(inspection, losses, positions),
+        data=page_data(inspection, losses, positions),
         strings=json.loads(read_web_file("strings.json")),
         style=Markup(read_web_file("page.css")),  # our own files: the only text that is not escaped
         script=Markup(script()),
@@ -51,6 +51,7 @@ def read_web_file(name: str) -> str:
 
 
 def script() -> str:
+    """Return the JavaScript of the page."""
     return "\n".join(read_web_file(f"{name}.js") for name in SCRIPTS)
 
 
@@ -59,10 +60,10 @@ def content_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def contents(inspection: Inspection, losses: Occlusion | None, positions: PositionalEncoding | None) -> dict[str, Any]:
-    """Return the data block of the page."""
+def page_data(inspection: Inspection, losses: Occlusion | None, positions: PositionalEncoding | None) -> dict[str, Any]:
+    """Return the data of the page, as JSON types."""
     return as_dict(inspection) | {
-        "kinds": [pack_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
+        "kinds": [encode_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
         "links": word_links(inspection),
         "occlusion": losses
         and {
@@ -71,30 +72,32 @@ def contents(inspection: Inspection, losses: Occlusion | None, positions: Positi
             "probabilities": losses.probability.tolist(),
             "drops": losses.drop.T.tolist(),
         },
-        "positional_encoding": positions and pack_positions(positions),
+        "positional_encoding": positions and encode_positions(positions),
     }
 
 
-def pack_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
-    """Return all weights of a kind as bytes, [layer][head][query][key], and its rollouts, [layer][query][key]."""
+def encode_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
+    """Return the weights [layer][head][query][key] and rollouts [layer][query][key] of a kind, as bytes in base64."""
     weights = inspection.maps(kind)
     layers, heads = weights.shape[:2]
     rollouts = None
     if len(inspection.encoder):  # a recurrent model has none
-        rollouts = pack(torch.stack([inspection.weights(kind, n + 1, None, "rollout") for n in range(layers)]))
+        rollouts = encode_weights(
+            torch.stack([inspection.weights(kind, n + 1, None, "rollout") for n in range(layers)])
+        )
     rows, columns = ROWS_AND_COLUMNS[kind]
     shape = {"rows": rows, "columns": columns, "layers": layers, "heads": heads}
-    return {"name": kind, **shape, "weights": pack(weights), "rollout": rollouts}
+    return {"name": kind, **shape, "weights": encode_weights(weights), "rollout": rollouts}
 
 
-def pack(weights: Tensor) -> str:
-    """Return weights as one byte each, off by 1/510 at most."""
+def encode_weights(weights: Tensor) -> str:
+    """Return weights from 0 to 1 as one byte each, in base64, off by 1/510 at most."""
     levels = (weights.clamp(0, 1) * LEVELS).round().to(torch.uint8)
     return base64.b64encode(levels.contiguous().numpy().tobytes()).decode()
 
 
 def word_links(inspection: Inspection) -> dict[str, Any] | None:
-    """Return how much each word of the translation looked at each source word, by the head that aligns words."""
+    """Return the weights between words of the alignment head, for the links of the page; None without such a head."""
     head = inspection.alignment
     if head is None:
         return None
@@ -103,8 +106,8 @@ def word_links(inspection: Inspection) -> dict[str, Any] | None:
     return {"target": words.rows[:-1], "source": words.columns[:-1], "weights": weights}
 
 
-def pack_positions(positions: PositionalEncoding) -> dict[str, Any]:
-    """Return a signed table as bytes: 127 is 0, 254 the largest value."""
+def encode_positions(positions: PositionalEncoding) -> dict[str, Any]:
+    """Return a table of vectors as one byte per number, in base64: 127 is 0, 254 the largest absolute value."""
     largest = max(float(positions.table.abs().max()), 1e-6)
     levels = (positions.table / largest * 127).round() + 127
     rows, columns = levels.shape

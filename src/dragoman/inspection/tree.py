@@ -23,7 +23,7 @@ Fate = Literal["kept", "finished", "pruned"]
 
 @dataclass(frozen=True)
 class Node:
-    """Hold a hypothesis that the search compared with others: its parent and one more token."""
+    """A hypothesis that the search compared with others: its parent and one more token."""
 
     parent: int | None  # its index among the nodes; None for the root, which is BOS
     step: int  # how many tokens it has; 0 for the root
@@ -52,7 +52,7 @@ class BeamTree:
 
     @property
     def path(self) -> list[int]:
-        """Return the nodes from the root to the winner."""
+        """The indices of the nodes from the root to the winner."""
         nodes = [self.winner]
         while (parent := self.nodes[nodes[-1]].parent) is not None:
             nodes.append(parent)
@@ -60,11 +60,12 @@ class BeamTree:
 
     @property
     def steps(self) -> int:
+        """How many steps the search took."""
         return self.nodes[-1].step
 
 
 class Recording:
-    """A search engine that records the search for one source; it finds what the engine finds.
+    """An engine that records the search for one source, and finds what the engine inside it finds.
 
     `constraints` are those of the source. Only greedy and beam search of our own engine are recorded: without sampling,
     groups and terms.

@@ -57,7 +57,7 @@ def draw_cross_attention(
     head: int | None = None,
     subwords: bool = False,
 ) -> str:
-    """Draw how a translation of `text`, the model's own by default, looked at the source. Returns the translation.
+    """Draw the cross-attention of a translation of `text`, by default the model's own; return the translation.
 
     layer and head count from 1; without them, the last layer and the mean of its heads. Raise UsageError for a layer
     or head that the model does not have, and for a model without attention over the source.
@@ -68,12 +68,13 @@ def draw_cross_attention(
 
 
 def about(inspection: Inspection) -> str:
-    """Return the words of a caption that name the model and the sentence."""
+    """Return the end of a caption, which names the model and the sentence."""
     source, target = (shorten_label(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
 
 
 def map_title(kind: AttentionKind, subwords: bool) -> str:
+    """Return the title of a map of words or subwords."""
     return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
 
 
@@ -86,7 +87,7 @@ def attention_map(
     *,
     subwords: bool = False,
 ) -> Figure:
-    """Return one map. Without an aggregate: of the head, or of the mean of all heads, of `layer` or the last one."""
+    """Return one map: an aggregate, or else `head`, or the mean of all heads, of `layer`, or of the last layer."""
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
@@ -95,7 +96,7 @@ def attention_map(
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
-    """Return the maps of all layers and heads."""
+    """Return the maps of all layers and heads as one figure."""
     weights = inspection.select(kind, None, None, "mean")
     queries, keys = inspection.queries_and_keys(kind)
     rows, columns = (side.tokens if subwords else side.words for side in (queries, keys))
@@ -107,14 +108,14 @@ def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: boo
 
 
 def search_tree(inspection: Inspection) -> Figure:
-    """Return the search that found the translation. Raise UsageError where none was recorded."""
+    """Return the tree of the search that found the translation. Raise UsageError where none was recorded."""
     if inspection.tree is None:
         raise UsageError("there is no beam search to draw: the translation was given, or found without beam search")
     return tree_figure(inspection.tree, about(inspection))
 
 
 def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: str) -> Figure:
-    """Return the statistics of heads over one sentence or many; about: the model, and which sentences."""
+    """Return a table of head statistics over one sentence or many. about: the end of its caption."""
     heads = [head for head in head_statistics(inspections) if head.kind == kind]
     if not heads:
         raise UsageError(f"this model has no {KINDS[kind]}")
@@ -134,7 +135,7 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
 
 
 def attention_masks(inspection: Inspection) -> Figure:
-    """Return the masks of this sentence, as if it were in a batch with longer ones."""
+    """Return the masks of this sentence in a batch with longer ones."""
     source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
     read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
     source_labels, read_labels, target_labels = (
@@ -158,7 +159,7 @@ def attention_masks(inspection: Inspection) -> Figure:
 
 
 def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = False) -> Figure:
-    """Return what each word of the translation loses without each source word."""
+    """Return the probability that each word of the translation loses without each source word."""
     losses = occlusion(model, inspection, subwords=subwords)
     level = "subword" if subwords else "word"
     caption = (
@@ -173,7 +174,7 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
 def view_figure(
     translator: Translator, inspection: Inspection, view: View, kind: AttentionKind, subwords: bool
 ) -> Figure:
-    """Return the figure of any view but `map`, for which a layer and head can be chosen."""
+    """Return the figure of a view other than `map`; that one is `attention_map`, which has more arguments."""
     model = translator.model
     if view == "grid":
         return attention_grid(inspection, kind, subwords=subwords)

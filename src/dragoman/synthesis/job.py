@@ -54,6 +54,7 @@ class Job:
 
     @property
     def blocks_folder(self) -> Path:
+        """The folder of the finished blocks."""
         return self.out.with_name(f"{self.out.name}.parts")
 
     @property
@@ -63,9 +64,11 @@ class Job:
 
     @property
     def files(self) -> tuple[str, ...]:
+        """The files with the texts."""
         return self.text.files if isinstance(self.text, CorpusSpec) else self.text
 
     def block_file(self, number: int) -> Path:
+        """Return the path of a finished block."""
         return self.blocks_folder / f"{number:08d}"
 
     def provenance(self) -> Record:

@@ -62,12 +62,12 @@ def _is_empty(source: str, output: str) -> bool:
 
 
 def _has_meaning(character: str) -> bool:
-    """Return whether it is a letter, a digit or a symbol, such as "©" for "(c)"."""
+    """Return whether a character is a letter, a digit or a symbol such as "©"."""
     return character.isalnum() or unicodedata.category(character)[0] == "S"
 
 
 def _weight(text: str) -> float:
-    """Return about how much a text says, in letters of an alphabet."""
+    """Return roughly how long a text would be in the letters of an alphabet; a Chinese character counts as several."""
     return len(text) + sum((LETTER_WEIGHTS.get(name, 1.0) - 1.0) * times for name, times in scripts_of(text).items())
 
 

@@ -73,7 +73,7 @@ class TermMatch:
 
 @dataclass(frozen=True)
 class TermReport:
-    """Say which matches of a source have one of their targets in the output."""
+    """The matches of a source by whether the output has one of their targets."""
 
     met: tuple[TermMatch, ...] = ()
     missed: tuple[TermMatch, ...] = ()
@@ -145,13 +145,14 @@ class Glossary:
 
     @cached_property
     def trie(self) -> Trie[Entry]:
+        """The entries by the atoms of their source, in folded case."""
         root: Trie[Entry] = Trie()
         for entry in self.entries:
             root.insert([fold(atom) for atom in ATOM.findall(entry.source)], entry)
         return root
 
     def find(self, text: str) -> list[TermMatch]:
-        """Return the terms in `text` from left to right: the longest at each position, none overlapping another."""
+        """Return the terms in `text` from left to right, the longest at each position, without overlaps."""
         spans = [match.span() for match in ATOM.finditer(text)]
         atoms = [canonical(text[start:end]) for start, end in spans]
         folded = [atom.casefold() for atom in atoms]
@@ -236,6 +237,7 @@ def canonical(text: str) -> str:
 
 
 def fold(text: str) -> str:
+    """Return the text in a form that is the same for all cases."""
     return canonical(text).casefold()
 
 

@@ -49,7 +49,7 @@ MAX_ABBREVIATION = 12  # characters
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences. Joined, they are the text: the space after a sentence belongs to it."""
+    """Return the sentences of a text, each with the space after it, so that joined they are the text."""
     return _split(text, SENTENCE, _ends_sentence)
 
 
@@ -66,10 +66,12 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def _split_clauses(text: str) -> list[str]:
+    """Split the text after commas and the like."""
     return _split(text, CLAUSE, lambda match: bool(match["space"]) or match["mark"][-1] in WIDE)
 
 
 def _split_words(text: str) -> list[str]:
+    """Split the text after white space."""
     return _split(text, SPACE)
 
 
@@ -88,6 +90,7 @@ def _split(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[s
 
 
 def _ends_sentence(match: regex.Match[str]) -> bool:
+    """Return whether a sentence ends at this match of a possible end."""
     text, mark, end = match.string, match["mark"], match.end()
     if mark is None or match["space"].count("\n") > 1:  # a blank line
         return True

@@ -102,6 +102,7 @@ class Annotator:
             yield weights[:, len(tag) :]
 
     def _encode(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
+        """Return the pairs as ids."""
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
         tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source_ids)]
         max_length = max_positions(self.model)

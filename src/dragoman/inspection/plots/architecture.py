@@ -62,7 +62,7 @@ def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, 
     attention: list[float] = []  # the y of each such box
 
     def put(box: Box, gap: float) -> float:
-        """Put a box on top of the column; returns the y of its middle."""
+        """Draw a box on top of the column; return the y of its middle."""
         nonlocal top
         arrow(axes, (centre, top), (centre, top + gap))
         middle = top + gap + box_height(box) / 2
@@ -123,10 +123,12 @@ def draw_frame(axes: Any, group: LayerGroup, x: float, bottom: float, top: float
 
 
 def box_height(box: Box) -> float:
+    """Return the height of a box, which depends on its lines."""
     return 2 * EDGE + LINE * len(box.lines)
 
 
 def draw_box(axes: Any, box: Box, x: float, y: float, width: float) -> None:
+    """Draw a box with its text; x and y are its lower left corner."""
     rectangle(axes, x, y, width, box_height(box), facecolor=FILLS[box.kind])
     for number, line in enumerate(box.lines):
         position = (x + width / 2, y + box_height(box) - EDGE - LINE * (number + 0.5))
@@ -134,10 +136,12 @@ def draw_box(axes: Any, box: Box, x: float, y: float, width: float) -> None:
 
 
 def rectangle(axes: Any, x: float, y: float, width: float, height: float, **style: str) -> None:
+    """Draw a rectangle; x and y are its lower left corner."""
     corners = [x, x + width, x + width, x], [y, y, y + height, y + height]
     axes.fill(*corners, edgecolor="black", linewidth=0.9, zorder=2, **style)
 
 
 def arrow(axes: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Draw an arrow."""
     style = {"arrowstyle": "-|>", "linewidth": 0.9, "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
     axes.annotate("", end, start, arrowprops=style)

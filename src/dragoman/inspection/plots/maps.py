@@ -77,15 +77,16 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
 
 
 def frame(corner: tuple[float, float], width: float, height: float) -> Any:
+    """Return an empty grey rectangle."""
     from matplotlib.patches import Rectangle
 
     return Rectangle(corner, width, height, fill=False, edgecolor="0.5", linewidth=0.6, clip_on=False)
 
 
 def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Return maps (L, H, T, S) as one image with NaN between them.
+    """Return maps (L, H, T, S) side by side in one image, with NaN between them.
 
-    Also return how many rows and columns lie between the start of one map and of the next.
+    Also return the distances in rows and in columns from the start of one map to that of the next.
     """
     layers, heads, rows, columns = weights.shape
     down, right = (max(1, math.ceil(GAP * side)) for side in (rows, columns))
@@ -97,7 +98,7 @@ def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Mask:
-    """Hold which queries may look at which keys."""
+    """Which queries may attend to which keys."""
 
     title: str
     allowed: Tensor  # (T, S) of bool

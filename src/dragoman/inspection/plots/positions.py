@@ -22,7 +22,7 @@ SHOWN = 4  # positions whose dot products with all others are drawn
 
 @dataclass(frozen=True)
 class PositionalEncoding:
-    """Hold what is added to the word at each position."""
+    """The vectors that a scheme adds to the words at each position."""
 
     scheme: str  # as the model's settings name it
     table: Tensor  # P D
@@ -41,7 +41,7 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
 
 
 def position_figure(model: Model, positions: int, about: str) -> Figure:
-    """Return how the encoder of a model tells positions apart. Raise UsageError where it does not."""
+    """Return a figure of the position scheme of the encoder. Raise UsageError for a model without positions."""
     if table := added_positions(model, positions):
         caption = f"{table.scheme} positions of the encoder, added to the embeddings of words; {about}"
         return encoding_figure(table.table, "What is added to the word at each position", caption)
@@ -75,13 +75,13 @@ def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
         figure.colorbar(image, ax=whole, label="value")
         for number, dimension in enumerate(chosen):
             curves.plot(
-                table[:, dimension], label=f"dimension {dimension}", markevery=mark_every(positions), **style(number)
+                table[:, dimension], label=f"dimension {dimension}", markevery=tick_distance(positions), **style(number)
             )
         curves.set_xlabel("position, from 0")
         curves.set_ylabel("value")
         for number, position in enumerate(select_positions(positions)):
             near.plot(
-                products[position], label=f"position {position}", markevery=mark_every(positions), **style(number)
+                products[position], label=f"position {position}", markevery=tick_distance(positions), **style(number)
             )
         near.set_xlabel("the other position, from 0")
         near.set_ylabel("dot product")
@@ -101,7 +101,7 @@ def distance_figure(scores: Tensor, reach: int, title: str, caption: str) -> Fig
         axes = figure.subplots()
         distances = range(-reach, reach + 1)
         for head, row in enumerate(scores):
-            axes.plot(distances, row, label=f"head {head + 1}", markevery=mark_every(len(distances)), **style(head))
+            axes.plot(distances, row, label=f"head {head + 1}", markevery=tick_distance(len(distances)), **style(head))
         axes.set_xlabel("distance: position of the key minus that of the query; larger distances count as the last one")
         axes.set_ylabel("added to the score")
         axes.set_title(title, fontsize=11)
@@ -113,9 +113,10 @@ def distance_figure(scores: Tensor, reach: int, title: str, caption: str) -> Fig
 
 
 def select_positions(count: int) -> Sequence[int]:
-    """Return a few of 0, 1, ..., count - 1, evenly spaced."""
+    """Return a few evenly spaced numbers from 0 to count - 1."""
     return sorted({int(position) for position in torch.linspace(0, count - 1, min(SHOWN, count))})
 
 
-def mark_every(points: int) -> int:
+def tick_distance(points: int) -> int:
+    """Return the distance between marks on a curve of so many points."""
     return points // 8 + 1  # at a few points

@@ -60,7 +60,7 @@ def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> P
 
 
 def cache_folders(folder: Path) -> list[Path]:
-    """Return where copies of a model may lie, the first choice first."""
+    """Return the folders that may hold copies of a model, the preferred one first."""
     folders = [folder.parent / CACHE / folder.name]
     with contextlib.suppress(RuntimeError):  # a user without a home
         users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "ctranslate2"
@@ -69,6 +69,7 @@ def cache_folders(folder: Path) -> list[Path]:
 
 
 def is_intact(folder: Path) -> bool:
+    """Return whether a cached copy is there and undamaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return manifest == {name: fingerprint(folder / name) for name in FILES}

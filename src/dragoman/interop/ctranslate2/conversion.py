@@ -129,12 +129,14 @@ def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -
 
 
 def fill_linear(spec: Any, *layers: nn.Linear) -> None:
+    """Fill in a linear layer, or several of the same input as one."""
     spec.weight = float32_copy(torch.cat([layer.weight for layer in layers]))
     if layers[0].bias is not None:
         spec.bias = float32_copy(torch.cat([layer.bias for layer in layers]))
 
 
 def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    """Fill in a layer normalisation."""
     spec.gamma, spec.beta = float32_copy(norm.weight), float32_copy(norm.bias)
 
 

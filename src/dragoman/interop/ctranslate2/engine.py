@@ -38,7 +38,9 @@ SEARCHED, SCORED = 2048, 256
 
 
 class CTranslate2Engine:
-    """Search as `Engine` demands. Outputs, too, have at most `max_positions` tokens; that of an empty source is empty.
+    """The engine that searches with CTranslate2, as `Engine` describes.
+
+    Outputs, too, have at most `max_positions` tokens, and that of an empty source is empty.
 
     Scores are always those of the model. A beam search with a minimum length, forbidden words or no repeats may find
     other words than the native search: CTranslate2 redistributes the probability of what it excludes.
@@ -68,7 +70,7 @@ class CTranslate2Engine:
         return [hypotheses[row] for row in range(len(sources))]
 
     def check(self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints]) -> None:
-        """Raise UsageError naming the setting, constraint or length that this engine cannot honour."""
+        """Raise UsageError naming the setting, constraint or length that this engine does not support."""
         for spec in dataclasses.fields(SearchConfig):
             if spec.name not in HONOURED | IDLE and getattr(config, spec.name) != spec.default:
                 raise UsageError(f"the CTranslate2 engine does not support setting '{spec.name}': use the native one")
@@ -163,6 +165,7 @@ class CTranslate2Engine:
         return [self.pieces[id] for id in ids]
 
     def _hypothesis(self, pieces: list[str], score: float) -> Hypothesis:
+        """Return pieces that CTranslate2 found as a hypothesis."""
         ids = [self.ids[piece] for piece in pieces]
         return Hypothesis([id for id in ids if id != EOS], score, ids[-1:] in ([], [EOS]))
 
@@ -192,7 +195,7 @@ def truncate(hypothesis: Hypothesis, limit: int) -> Hypothesis:
 
 
 def rank(hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
-    """Return the best hypotheses by our length penalty."""
+    """Return the `n_best` hypotheses by the length penalty of our own search, best first."""
     scored = [
         dataclasses.replace(h, score=h.score / length_penalty(token_count(h), config.length_penalty))
         for h in hypotheses

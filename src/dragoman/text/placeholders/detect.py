@@ -52,6 +52,7 @@ ORDER: tuple[Kind, ...] = ("url", "email", "code", "tag", "brace", "variable", "
 
 
 def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
+    """Return a pattern for placeholders of these kinds, with a group named after each."""
     return re.compile("|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in kinds), re.VERBOSE)
 
 
