@@ -147,7 +147,7 @@ def test_hidden_subwords_do_not_count_in_their_words():
     inspection = inspected()
     subwords, words = (inspection.map("cross", 1, 1, subwords=by, hide=["punctuation"]) for by in (True, False))
     assert words.columns == [*TEXT.split(), "</s>"]  # no word here is nothing but punctuation
-    word, hidden = inspection.source.words[1], inspection.source.hidden(["punctuation"])
+    word, hidden = inspection.source.words[1], inspection.source.positions_of(["punctuation"])
     kept = [i - len([j for j in hidden if j < i]) for i in word.tokens if i not in hidden]
     assert (word.label, len(word.tokens) - len(kept)) == ("rabbit.", 1)
     end = subwords.weights[-1]  # EOS is a row of words and of subwords
@@ -164,7 +164,7 @@ def test_punctuation_is_told_from_words(label: str, expected: bool):
 def test_a_tag_is_a_token_a_word_and_special():
     inspection = inspect(make(), TEXT, TRANSLATION, tag="ko")
     assert inspection.source.tokens[0].label == inspection.source.words[0].label == "<tag:ko>"
-    assert inspection.source.hidden(["special"]) == {0, len(inspection.source.ids)}
+    assert inspection.source.positions_of(["special"]) == {0, len(inspection.source.ids)}
     assert inspection.source.text == TEXT
 
 

@@ -94,7 +94,10 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
 
 
 def read_description(file: Path, vocabulary: int) -> ModelConfig:
-    """Return the model that config.json describes; its tokenizer must have `vocabulary` subwords."""
+    """Return the model that config.json describes.
+
+    Raise DragomanError where it is damaged or has another number of subwords than the tokenizer, `vocabulary`.
+    """
     try:
         if file.stat().st_size > MAX_CONFIG_SIZE:
             raise DragomanError(f"{file}: too large for a model description")

@@ -23,9 +23,8 @@ def links_above(weights: Tensor, threshold: float) -> list[Link]:
 
 
 def character_links(weights: Tensor, target: Sequence[Word], source: Sequence[Word]) -> list[tuple[Span, Span]]:
-    """Return pairs of spans: each source word and the target word that looked at it most, in the order of the source.
+    """Return the spans of each source word and of the target word that looked at it most, in the order of the source.
 
-    White space and the like beside a source word is linked to what is beside the target word. A source word that no
-    target word looked at has no link. weights (W, U).
+    A source word that no target word looked at is left out. weights (W, U).
     """
     return sorted((source[u].span, target[w].span) for w, u in strongest_links(weights.T))

@@ -35,7 +35,7 @@ BYTES = 16  # of a parameter: weight, gradient and two moments, in float32
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Hold what was measured of one number of pairs."""
+    """Time and memory for one number of pairs."""
 
     pairs: int
     tokenise: float  # seconds
@@ -70,7 +70,7 @@ def cells(row: MemoryUse) -> list[str]:
 
 
 def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
-    """Tokenise a made-up corpus of `count` pairs, train on it in a process of its own, and return what both took."""
+    """Tokenise a made-up corpus of `count` pairs and train on it in another process; return the time and the memory."""
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)

@@ -227,8 +227,9 @@ def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
 
 
 def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield each line of the source file with the same line of the target file; an unreadable line drops its partner
-    too.
+    """Yield each line of the source file with the same line of the target file.
+
+    A line that cannot be read is left out with its partner. Files of unequal length are a problem, reported at the end.
     """
     end: Any = object()
     counts = [0, 0]

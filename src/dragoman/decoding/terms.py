@@ -89,7 +89,7 @@ class TermAllocation(BeamAllocation):
 
 @dataclass(frozen=True)
 class TermProgress:
-    """How much of their terms the k hypotheses of each sentence have."""
+    """How much of their terms the k hypotheses of each sentence have; shapes as in `TermTable`."""
 
     begun: Tensor  # (R, k, N, L): whether the last l + 1 tokens are the first l + 1 of a sequence
     left: Tensor  # (R, k, T): how often each term has still to come
@@ -105,7 +105,7 @@ class TermProgress:
 
 @dataclass(frozen=True)
 class TermTable:
-    """The terms of each sentence as tensors."""
+    """The terms of R sentences as tensors: T terms, N sequences of tokens that stand for them, of L tokens at most."""
 
     sequence: Tensor  # (R, N, L): the alternatives of all terms, padded with -1
     length: Tensor  # (R, N): of each

@@ -29,8 +29,8 @@ def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
         "text": sentence.text,
         "tokens": [token.label for token in sentence.tokens],
         "words": [{"label": word.label, "tokens": [word.tokens.start, word.tokens.stop]} for word in sentence.words],
-        "special": sorted(sentence.hidden(["special"])),
-        "punctuation": sorted(sentence.hidden(["punctuation"])),
+        "special": sorted(sentence.positions_of(["special"])),
+        "punctuation": sorted(sentence.positions_of(["punctuation"])),
     }
 
 

@@ -113,8 +113,8 @@ def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, T
         "previous": weight_at_offset(weights, visible, -1),
         "same": weight_at_offset(weights, visible, 0),
         "next": weight_at_offset(weights, visible, 1),
-        "special": weights[..., sorted(keys.hidden(["special"]))].sum(-1),
-        "punctuation": weights[..., sorted(keys.hidden(["punctuation"]))].sum(-1),
+        "special": weights[..., sorted(keys.positions_of(["special"]))].sum(-1),
+        "punctuation": weights[..., sorted(keys.positions_of(["punctuation"]))].sum(-1),
         "diversity": diversity(weights),
     }
 

@@ -49,13 +49,13 @@ class Sentence:
     tokens: list[Word]  # one entry for each token, EOS last; a space is shown as ␣
     words: list[Word]  # split at white space; what belongs to no word is an entry of its own, EOS is the last
 
-    def hidden(self, what: Collection[Hidden]) -> set[int]:
-        """Return the positions of the tokens to hide.
+    def positions_of(self, kinds: Collection[Hidden]) -> set[int]:
+        """Return the positions of the tokens of these kinds.
 
         "special": BOS, EOS and tags; "punctuation": tokens of nothing but punctuation, signs and space.
         """
         tests = {"special": is_special, "punctuation": is_punctuation}
-        return {position for name in what for position, token in enumerate(self.tokens) if tests[name](token.label)}
+        return {position for name in kinds for position, token in enumerate(self.tokens) if tests[name](token.label)}
 
 
 def is_special(label: str) -> bool:
@@ -183,7 +183,7 @@ class Inspection:
         """
         maps, over = self.select(kind, layer, head, aggregate), AGGREGATES[aggregate]
         queries, keys = self.queries_and_keys(kind)
-        hidden_queries, hidden_keys = queries.hidden(hide), keys.hidden(hide)
+        hidden_queries, hidden_keys = queries.positions_of(hide), keys.positions_of(hide)
         all_rows, all_columns = (side.tokens if subwords else side.words for side in (queries, keys))
         rows, columns = drop_tokens(all_rows, hidden_queries), drop_tokens(all_columns, hidden_keys)
         if not rows or not columns:

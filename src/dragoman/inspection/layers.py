@@ -15,19 +15,19 @@ from dragoman.model.transformer import TokenContext, Transformer
 
 @dataclass
 class LayerOutputs:
-    """Hold the outputs of the calls made inside `layer_outputs`."""
+    """The outputs of all calls of the layers inside `layer_outputs`."""
 
     encoder_layers: list[Tensor] = field(default_factory=list)
     decoder_layers: list[Tensor] = field(default_factory=list)
 
     @property
     def encoder(self) -> Tensor:
-        """Return (L, B, S, M), zeros in padding."""
+        """The outputs of the encoder layers, (L, B, S, M), with zeros in padding."""
         return torch.stack(self.encoder_layers)
 
     @property
     def decoder(self) -> Tensor:
-        """Return (L, B, T, M), zeros in padding."""
+        """The outputs of the decoder layers, (L, B, T, M), with zeros in padding."""
         return torch.stack(self.decoder_layers)
 
 

@@ -81,16 +81,16 @@ def _loops(source: str, output: str) -> bool:
 
 
 def _max_repeats(unit: str) -> float:
-    """Return how often people may repeat a unit in a row; more is a loop. Longer units may come less often."""
+    """Return how often people repeat a text in a row at most; more often is a loop. Longer texts, less often."""
     if not any(map(str.isalnum, unit)):
         return MAX_RULE / len(unit)
     return MAX_REPEATS[bisect_right(UNIT_WEIGHTS, _weight(unit)) - 1]
 
 
 def _repetitions(text: str) -> list[tuple[str, float]]:
-    """Return units that are repeated, and how often in a row.
+    """Return texts that are repeated in a row, and how often each is.
 
-    In linear time: in a loop, the distance from an n-gram of characters back to the same n-gram stays the same.
+    It takes linear time: in a loop, the distance from an n-gram of characters back to the same n-gram is constant.
     """
     text = " ".join(text.casefold().split())
     last: dict[str, int] = {}
@@ -104,7 +104,7 @@ def _repetitions(text: str) -> list[tuple[str, float]]:
 
 
 def _longest_run(text: str, length: int) -> tuple[str, float]:
-    """Return the unit of `length` characters that is repeated most often in a row, and how often."""
+    """Return the text of `length` characters that is repeated most often in a row, and how often."""
     best = end = run = 0
     for index in range(length, len(text)):
         run = run + 1 if text[index] == text[index - length] else 0

@@ -154,7 +154,7 @@ class Glossary:
     def find(self, text: str) -> list[TermMatch]:
         """Return the terms in `text` from left to right, the longest at each position, without overlaps."""
         spans = [match.span() for match in ATOM.finditer(text)]
-        atoms = [canonical(text[start:end]) for start, end in spans]
+        atoms = [normalise_atom(text[start:end]) for start, end in spans]
         folded = [atom.casefold() for atom in atoms]
         matches: list[TermMatch] = []
         start, sentence_start = 0, True
@@ -189,8 +189,8 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
     root: Trie[tuple[str, ...]] = Trie()
     for targets in wanted:
         for target in targets:
-            root.insert([canonical(atom) for atom in ATOM.findall(target)], targets)
-    atoms = [canonical(atom) for atom in ATOM.findall(output)]
+            root.insert([normalise_atom(atom) for atom in ATOM.findall(target)], targets)
+    atoms = [normalise_atom(atom) for atom in ATOM.findall(output)]
     occurrences = [(end, start, node) for start in range(len(atoms)) for end, node in root.matches(atoms, start)]
     counts: Counter[tuple[str, ...]] = Counter()
     last_end: dict[tuple[str, ...], int] = {}
@@ -210,7 +210,7 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
 
 def parse_entry(line: str, number: int) -> Entry:
     """Return the entry of a line. Raise ValueError saying what is wrong with it."""
-    columns = [" ".join(canonical(column).split()) for column in line.split("\t")]
+    columns = [" ".join(normalise_atom(column).split()) for column in line.split("\t")]
     if len(columns) == 1:
         raise ValueError("no tab: write source term, tab, target term")
     if len(columns) > 3:
@@ -229,8 +229,8 @@ def parse_entry(line: str, number: int) -> Entry:
     return Entry(source, targets, case, number)
 
 
-def canonical(text: str) -> str:
-    """Return the text in Unicode NFC, white space as one space."""
+def normalise_atom(text: str) -> str:
+    """Return an atom, a word or white space, in the form that is compared: Unicode NFC, or one space."""
     if text.isspace():
         return " "
     return normalise(text)
@@ -238,7 +238,7 @@ def canonical(text: str) -> str:
 
 def fold(text: str) -> str:
     """Return the text in a form that is the same for all cases."""
-    return canonical(text).casefold()
+    return normalise_atom(text).casefold()
 
 
 def is_capitals(text: str) -> bool:

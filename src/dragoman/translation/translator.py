@@ -139,12 +139,15 @@ class Translator:
 
     @property
     def max_source_tokens(self) -> int:
-        """Return how many tokens one search takes at most, EOS not included; longer sources are cut."""
+        """The most tokens that a source may have in one search, EOS not included; longer ones are cut."""
         return min(MAX_SOURCE_TOKENS, (self.engine.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
 
     @cached_property
     def alignment(self) -> AlignmentHead | None:
-        """Return the layer and head that align words; None for a model without attention over its source."""
+        """The layer and head that align words: measured, or else the default.
+
+        None for a model without attention over its source.
+        """
         if self.measured_alignment:
             return self.measured_alignment
         with contextlib.suppress(DragomanError):
@@ -153,7 +156,7 @@ class Translator:
 
     @cached_property
     def annotator(self) -> Annotator:
-        """Return what scores and aligns the words of translations; of an ensemble, it uses the first model alone."""
+        """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
         return Annotator(self.model, self.tokenizer, self.alignment)
 
     def translate(

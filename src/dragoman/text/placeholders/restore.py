@@ -45,10 +45,9 @@ OPENING_MARK = regex.compile(r"[\p{Ps}\p{Pi}¿¡]")
 
 @dataclass(frozen=True)
 class Removed:
-    """A placeholder that was taken out: it belongs between plain[:offset] and plain[offset:].
+    """A placeholder that was removed: it belongs between plain[:offset] and plain[offset:].
 
-    `before` and `after` are the words, marks or placeholders that it touched: ' ' for a space, '' for the edge of the
-    text.
+    `before` and `after` are the words, marks or placeholders beside it: ' ' for a space, '' at the edge of the text.
     """
 
     text: str
@@ -59,7 +58,7 @@ class Removed:
 
     @property
     def tag(self) -> tuple[str, bool] | None:
-        """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and everything else."""
+        """The name of a tag that encloses text, and whether it opens; None for '<br/>' and for other placeholders."""
         match = TAG_NAME.match(self.text) if self.kind == "tag" else None
         return (match[2].lower(), not match[1]) if match and not self.text.endswith("/>") else None
 
@@ -86,11 +85,14 @@ class Removed:
         )
 
 
-# Taking out.
+# Removing.
 
 
 def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
-    """Return the text as it reads without its placeholders, and these in order. `numbers` as in `find`."""
+    """Return the text without its placeholders, with the spaces it then needs, and the placeholders in order.
+
+    `numbers` as in `find`.
+    """
     placeholders = find(text, numbers)
     if not placeholders:
         return text, []
@@ -106,7 +108,7 @@ def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
         words = part.strip()
         spaces.append(part[: len(part) - len(part.lstrip())])
         if words:
-            joint = _joint(plain[-1][-1], spaces, words[0], only_inline) if plain else ""
+            joint = _joining_space(plain[-1][-1], spaces, words[0], only_inline) if plain else ""
             plain += [joint, words]
             length += len(joint) + len(words)
             spaces, only_inline = [part[len(part.rstrip()) :]], True
@@ -123,7 +125,7 @@ def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
 
 
 def _outer_tokens(part: str) -> tuple[str, str]:
-    """Return the first and the last token; ' ' for a space, '' where there is none."""
+    """Return the first and the last token of a text; ' ' for a space, '' where there is none."""
     tokens = [match[0] for match in TOKEN.finditer(part)]
     return (
         " " if part[:1].isspace() else tokens[0] if tokens else "",
@@ -131,8 +133,12 @@ def _outer_tokens(part: str) -> tuple[str, str]:
     )
 
 
-def _joint(left: str, spaces: Sequence[str], right: str, only_inline: bool) -> str:
-    """Return what stands between two characters when everything between them but the spaces is gone."""
+def _joining_space(left: str, spaces: Sequence[str], right: str, only_inline: bool) -> str:
+    """Return the space between two words after the placeholders between them were removed.
+
+    left, right: the characters on both sides; spaces: those between the placeholders; only_inline: whether all of these
+    were tags inside a line.
+    """
     if not any(spaces):
         return " " if left.isalnum() and right.isalnum() and not only_inline else ""
     if (not spaces[0] and OPENING_MARK.match(left)) or (not spaces[-1] and CLOSING_MARK.match(right)):
@@ -140,7 +146,7 @@ def _joint(left: str, spaces: Sequence[str], right: str, only_inline: bool) -> s
     return next(filter(None, spaces))
 
 
-# Putting back.
+# Restoring.
 
 
 def restore(
@@ -152,10 +158,10 @@ def restore(
 ) -> str:
     """Return the translation of `plain` with each removed placeholder in it, once.
 
-    `alignment` has pairs of a character of `plain` and the character of the translation that translates it, by index;
-    without it, a placeholder comes as far into the translation as it was into the text. None comes inside a word, and
-    tags that were well nested are so again. Placeholders that the translation itself has stay where they are. `numbers`
-    as in `remove`.
+    alignment: pairs of a character of `plain` and the character of the translation that translates it, by index;
+    without it, a placeholder is placed in proportion to where it was in the text. No placeholder is placed inside a
+    word, and tags that were well nested stay so. Placeholders that the translation has already stay where they are.
+    numbers: as in `remove`.
     """
     if not removed:
         return translation
@@ -179,7 +185,7 @@ def restore(
 
 
 def _token_spans(text: str, placeholders: Sequence[Placeholder] = ()) -> list[tuple[int, int]]:
-    """Return start and end of each word, mark and placeholder."""
+    """Return the spans of all words, punctuation marks and placeholders of a text, in order."""
     spans: list[tuple[int, int]] = []
     position = 0
     for placeholder in placeholders:
@@ -190,7 +196,10 @@ def _token_spans(text: str, placeholders: Sequence[Placeholder] = ()) -> list[tu
 
 
 class _GapFinder:
-    """Map offsets of the plain text to gaps of the translation. Gap k is before token k; the last one is at the end."""
+    """Finds the gap of the translation that an offset of the plain text corresponds to.
+
+    Gap k is before token k of the translation; the last gap is at its end.
+    """
 
     def __init__(
         self,
@@ -216,11 +225,11 @@ class _GapFinder:
         ]
 
     def _proportional(self, plain: str) -> list[tuple[int, int]]:
-        """Return an alignment of the words of the plain text by how far into the text they stand."""
+        """Return an alignment that maps each word of the plain text in proportion to its place."""
         return [(start, (start + end) * self.length // (2 * self.plain_length)) for start, end in _token_spans(plain)]
 
     def gap(self, offset: int, goes_with_next_word: bool) -> int:
-        """Return the gap before the translation of the next word, or after that of the word before."""
+        """Return the gap for an offset: before the translation of the next word, or after that of the word before."""
         index = bisect_left(self.aligned_offsets, offset)
         has_word = index < len(self.aligned_offsets) if goes_with_next_word else index > 0
         if not (self.aligned and has_word) and (outer := self.outer_gap(offset)) is not None:
@@ -230,9 +239,9 @@ class _GapFinder:
         return self.aligned_tokens[index - 1] + 1 if has_word else 0
 
     def outer_gap(self, offset: int) -> int | None:
-        """Return the gap for an offset before the first or after the last word, None for those between.
+        """Return the gap for an offset before the first word or after the last one; None for offsets between words.
 
-        It is beside the same marks as in the plain text, or else beside the words.
+        It is at the same punctuation marks as in the plain text, or else at the words.
         """
         if offset <= self.words_start:
             return bisect_right(self.token_ends, offset) if offset <= self.common_start else self.gap_before_words
@@ -245,13 +254,13 @@ class _GapFinder:
 
 
 def _common_prefix(one: str, other: str) -> int:
-    """Return how many characters are the same from the beginning on."""
+    """Return the length of the longest common prefix."""
     differ = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differ, min(len(one), len(other)))
 
 
 def _word_range(text: str) -> tuple[int, int]:
-    """Return where the first letter or digit is and where the last one ends; (len(text), 0) where there is none."""
+    """Return start and end of a text without what is not a letter or digit around it; (len(text), 0) for no letter."""
     first = next((index for index, character in enumerate(text) if character.isalnum()), len(text))
     last = next((index for index in range(len(text), 0, -1) if text[index - 1].isalnum()), 0)
     return first, last
@@ -259,7 +268,7 @@ def _word_range(text: str) -> tuple[int, int]:
 
 @dataclass
 class _Placement:
-    """Where a placeholder goes, or a pair of tags with what is inside it: from one gap to another."""
+    """The gap of a placeholder, or the two gaps of a pair of tags and the placements inside it."""
 
     index: int  # of the removed placeholder, or of the opening tag
     closing: int | None = None  # that of the closing tag
@@ -269,7 +278,7 @@ class _Placement:
 
 
 def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Removed]]:
-    """Return the gap of each placeholder, in the order in which they are to stand."""
+    """Return gap and placeholder in the order in which the placeholders come in the translation."""
     order: list[tuple[int, Removed]] = []
     # With a stack, not by recursion: tags may be nested as deep as they like.
     todo: list[_Placement | tuple[int, Removed]] = [*reversed(_disjoint(_placements(removed, gaps), 0, gaps.last_gap))]
@@ -286,7 +295,10 @@ def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Re
 
 
 def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement]:
-    """Return the placeholders as a forest of tags. A pair covers the translation of all words that it covered."""
+    """Return the placements of all placeholders as a forest, pairs of tags around what they enclose.
+
+    A pair encloses the translations of all words that it enclosed.
+    """
     closing = _tag_pairs(removed)
     closed = set(closing.values())
     root = _Placement(-1)
@@ -320,7 +332,7 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
 
 
 def _tag_pairs(removed: Sequence[Removed]) -> dict[int, int]:
-    """Return opening tag -> closing tag, by index, for those that are well nested."""
+    """Return the index of the closing tag for that of each opening tag, of pairs that are well nested."""
     pairs: dict[int, int] = {}
     stack: list[tuple[int, str]] = []
     open_names: Counter[str] = Counter()
@@ -341,7 +353,7 @@ def _tag_pairs(removed: Sequence[Removed]) -> dict[int, int]:
 
 
 def _disjoint(placements: Sequence[_Placement], first_gap: int, last_gap: int) -> list[_Placement]:
-    """Return the placements from left to right, within the gaps, none beginning before the last one has ended."""
+    """Move placements so that they lie between two gaps and do not overlap; return them from left to right."""
     placements = sorted(placements, key=lambda placement: placement.start)
     for index, placement in enumerate(placements):
         placement.start = min(max(placement.start, first_gap), last_gap)
@@ -356,7 +368,10 @@ def _disjoint(placements: Sequence[_Placement], first_gap: int, last_gap: int) -
 def _insert(
     translation: str, tokens: Sequence[tuple[int, int]], order: Sequence[tuple[int, Removed]], spaced: bool
 ) -> str:
-    """Return the translation with placeholders in its gaps; `spaced`: with spaces around each, come what may."""
+    """Return the translation with placeholders in its gaps.
+
+    tokens: the spans between the gaps; order: gap and placeholder; spaced: put spaces around every placeholder.
+    """
     parts: list[str] = []
     position = 0
     for gap, group in groupby(order, key=itemgetter(0)):
@@ -376,7 +391,10 @@ def _insert(
 
 
 def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) -> Iterator[str]:
-    """Yield the placeholders between two tokens that had `space` between them. Tags stay at what they are around."""
+    """Yield the placeholders and spaces between two tokens that had `space` between them.
+
+    Tags stay beside the words that they enclose.
+    """
     last: Removed | None = None
     opening = ""  # tags that wait for what they open
     for item in items:
@@ -392,12 +410,15 @@ def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) ->
 
 
 def _space_between(last: Removed, item: Removed) -> str:
-    """Return the space between two placeholders: none where they touched each other in the source."""
+    """Return the space between two placeholders, '' if there was none between them in the source."""
     return "" if item.offset == last.offset and last.after.strip() and item.before.strip() else " "
 
 
 def _space_after(left: str, space: str, item: Removed) -> str:
-    """Return the space between a token and a placeholder: as after the same token in the source, or as is usual."""
+    """Return the space between a token and the placeholder after it.
+
+    It is as in the source if the same token was before the placeholder there, else as is usual for the two.
+    """
     if not left or item.before == left:
         return space if not left else ""
     if item.kind == "tag" and item.before.strip():
@@ -407,7 +428,7 @@ def _space_after(left: str, space: str, item: Removed) -> str:
 
 
 def _space_before(item: Removed, space: str, right: str) -> str:
-    """Return the space between a placeholder and a token: as before the same token in the source, or as is usual."""
+    """Return the space between a placeholder and the token after it; the rules are those of `_space_after`."""
     if not right or item.after == right:
         return space if not right else ""
     if item.kind == "tag" and item.after.strip():
