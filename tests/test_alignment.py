@@ -36,7 +36,7 @@ from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
-from dragoman.model_folder import read_model, verify, write_model
+from dragoman.model_folder import read_model, verify_files, write_model
 
 DEEP = tiny_transformer(heads=4, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -459,12 +459,12 @@ def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tok
     with new_folder(folder) as draft:
         write_model(draft, build(TINY, len(tokenizer)), tokenizer, f"# card\n\n- {record}\n")
         record.save(draft)
-    verify(folder)
+    verify_files(folder)
     assert AlignmentHead.load(folder) == record
     assert "layer 2, head 3, agrees with 75.0 % of 1,234 links" in (folder / "card.md").read_text()
     (folder / "alignment.json").write_text(json.dumps({"layer": 1}))
     with pytest.raises(DragomanError, match=r"alignment\.json: damaged"):
-        verify(folder)
+        verify_files(folder)
 
 
 def test_a_model_without_a_record_has_none(trained: Path, tmp_path: Path):

@@ -21,7 +21,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import EOS, Tokenizer
 from dragoman.files import new_folder
 from dragoman.model import build
-from dragoman.model_folder import verify, write_model
+from dragoman.model_folder import verify_files, write_model
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
@@ -300,7 +300,7 @@ def test_training_says_what_it_does_and_leaves_a_model(dragoman, corpus: Corpus,
     ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags)
     assert (ran.code, ran.out) == (0, "")
     assert "finished: all 2 steps done" in ran.err
-    verify((tmp_path / "run" / "best").resolve())
+    verify_files((tmp_path / "run" / "best").resolve())
     again = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags, "--quiet")
     assert again == Ran(0, "", "")
 
@@ -374,7 +374,7 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     assert out == b""
     assert "Traceback" not in err.decode()
     assert "the same command resumes the run" in err.decode()
-    verify((tmp_path / "run" / "last").resolve())
+    verify_files((tmp_path / "run" / "last").resolve())
 
 
 @pytest.mark.parametrize(

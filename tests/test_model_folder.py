@@ -22,7 +22,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, new_folder
 from dragoman.model import build, outline
-from dragoman.model_folder import FILES, read_model, verify, write_model
+from dragoman.model_folder import FILES, read_model, verify_files, write_model
 
 SECONDS = 3.0  # to refuse a folder, at most
 DEEP = 100_000
@@ -97,17 +97,17 @@ def test_a_missing_file_is_named(folder: Path, name: str):
 
 @pytest.mark.parametrize("name", [*FILES, "state.json", "state.safetensors", MANIFEST])
 def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
-    verify(folder)
+    verify_files(folder)
     file, chance = folder / name, random.Random(0)
     data = file.read_bytes()
     offsets = {0, len(data) - 1, *(chance.randrange(len(data)) for _ in range(150))}
     for offset in offsets:
         file.write_bytes(data[:offset] + bytes([data[offset] ^ 1 << chance.randrange(8)]) + data[offset + 1 :])
         with pytest.raises(DragomanError) as error:
-            verify(folder)
+            verify_files(folder)
         assert name in str(error.value) or name == MANIFEST
     file.write_bytes(data)
-    verify(folder)
+    verify_files(folder)
 
 
 def test_without_the_manifest_a_changed_bit_would_go_unnoticed(folder: Path):
@@ -118,7 +118,7 @@ def test_without_the_manifest_a_changed_bit_would_go_unnoticed(folder: Path):
     file.write_bytes(data)
     assert load_file(file)
     with pytest.raises(DragomanError):
-        verify(folder)
+        verify_files(folder)
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])

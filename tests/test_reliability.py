@@ -59,7 +59,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
 from dragoman.model import build
-from dragoman.model_folder import verify, write_model
+from dragoman.model_folder import verify_files, write_model
 from dragoman.training import loop, run
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, newest_checkpoint, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
@@ -264,7 +264,7 @@ def whole_after_a_kill(out: Path) -> bool:
     try:
         checkpoint, notes = newest_checkpoint(out)
         for link in ("best", "last"):
-            verify(out / link)
+            verify_files(out / link)
     except DragomanError:
         return False
     assert checkpoint
@@ -408,7 +408,7 @@ def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(
     assert any(text.endswith(" from step 2") for text in notebook.logged)
     assert state(tmp_path / "run") == state(tmp_path / "sound")
     for link in ("best", "last"):
-        verify(tmp_path / "run" / link)
+        verify_files(tmp_path / "run" / link)
 
 
 def test_the_best_is_whole_as_soon_as_a_run_goes_on_after_damage(saved: Path, corpus: Corpus, tmp_path: Path):
@@ -417,7 +417,7 @@ def test_the_best_is_whole_as_soon_as_a_run_goes_on_after_damage(saved: Path, co
     flipped((tmp_path / "run" / "best").resolve() / "model.safetensors")
     ended(settings_file(config), tmp_path / "log", KILLED, killed_before_update(2))
     for link in ("best", "last"):
-        verify(tmp_path / "run" / link)
+        verify_files(tmp_path / "run" / link)
 
 
 def test_where_all_checkpoints_are_damaged_one_sentence_says_so(saved: Path, corpus: Corpus, tmp_path: Path):
@@ -469,7 +469,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(saved: Path, corpus: Corpus, t
     assert "step-00000008" in sentence
     assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-00000006", "step-00000004"]
     for link, step in (("best", 4), ("last", 6)):
-        verify(tmp_path / "run" / link)
+        verify_files(tmp_path / "run" / link)
         assert (tmp_path / "run" / link).resolve().name == f"step-{step:08d}"
     run_training(config)  # with room again, it is resumed as if nothing had been
     run_training(copy_of(saved, corpus, tmp_path / "sound", max_steps=8))

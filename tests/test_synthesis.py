@@ -27,7 +27,7 @@ from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 from dragoman.files import fingerprint
-from dragoman.model_folder import load_model, verify
+from dragoman.model_folder import load_model, verify_files
 from dragoman.synthesis import blocks, synthesise
 from dragoman.synthesis.job import Job
 from dragoman.synthesis.noise import BLANK, FARTHEST, add_noise
@@ -242,7 +242,7 @@ def test_a_block_that_is_not_whole_is_seen_and_made_anew(job: Job, expected: byt
 
 def test_a_resumed_file_would_differ_without_its_blocks(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """The control for the comparison of bytes: a resume that forgets where it was has other noise in its lines."""
-    encode = blocks.encode_block
+    encode = blocks.build_block
     monkeypatch.setattr(
         blocks, "encode_block", lambda job, made, number, *more: encode(job, made, max(number - 1, 0), *more)
     )
@@ -388,7 +388,7 @@ def same_weights(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["card.md"] = fingerprint(folder / "card.md")
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    verify(folder)
+    verify_files(folder)
     return folder
 
 

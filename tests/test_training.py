@@ -36,7 +36,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
-from dragoman.model_folder import read_model, verify
+from dragoman.model_folder import read_model, verify_files
 from dragoman.training import batch_size
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
 from dragoman.training.limits import share_done, total_steps
@@ -380,7 +380,7 @@ def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path,
     moved = shutil.copytree(trained, tmp_path / "moved", symlinks=True)
     for link in ("best", "last"):
         assert not (moved / link).readlink().is_absolute()
-        verify(moved / link)
+        verify_files(moved / link)
         read_model(moved / link)
 
 
@@ -404,7 +404,7 @@ def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path
         if step == 4:
             (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
     assert (tmp_path / "last").resolve().name == "step-00000003"
-    verify(tmp_path / "last")
+    verify_files(tmp_path / "last")
 
 
 def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_path: Path, whole: Whole):

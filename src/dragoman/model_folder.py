@@ -25,7 +25,7 @@ MAX_NAME_LENGTH = 100  # characters
 Named = TypeVar("Named")
 
 
-def verify(folder: Path) -> None:
+def verify_files(folder: Path) -> None:
     """Raise DragomanError, naming the file, where one of the manifest's files is missing or changed."""
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
@@ -71,7 +71,7 @@ def read_model(path: Path) -> tuple[Model, Tokenizer]:
     Raise DragomanError naming the file where something is missing, damaged or does not fit.
     """
     folder = find_model(path)
-    verify(folder)
+    verify_files(folder)
     return load_model(folder)
 
 

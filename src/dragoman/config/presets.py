@@ -94,7 +94,10 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
 
 
 def preset_run(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
-    """Return the run of a preset, changed by settings from TOML. Raise UsageError where there is no such preset."""
+    """Return the run of a preset, changed by settings from TOML.
+
+    where: the file, for messages. Raise UsageError for an unknown preset and for wrong settings.
+    """
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
     preset = PRESETS[name]

@@ -51,7 +51,10 @@ def as_dict(config: Any) -> dict[str, Any]:
 
 
 def update(config: T, data: dict[str, Any], where: str) -> T:
-    """Return `config` with the values of `data`. Raise UsageError for unknown keys and for values of a wrong type."""
+    """Return `config` with the values of `data`. Raise UsageError for unknown keys and for values of a wrong type.
+
+    where: file and key, for messages.
+    """
     if not isinstance(data, dict):
         raise UsageError(f"{where}: expected a table of settings, found {json.dumps(data)}")
     hints = typing.get_type_hints(type(config))

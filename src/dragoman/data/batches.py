@@ -40,7 +40,10 @@ class Plan:
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
     def largest_batch(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the batch with the most tokens, source and target together; lengths (n, 2) as for `plan_batches`."""
+        """Return the pairs of the batch with the most tokens, source and target together.
+
+        lengths (n, 2): as for `plan_batches`.
+        """
         tokens = np.add.reduceat(lengths.sum(axis=1)[self.order], self.starts[:-1])
         batch = int(tokens.argmax())
         return self.order[self.starts[batch] : self.starts[batch + 1]]

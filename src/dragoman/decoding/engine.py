@@ -25,6 +25,8 @@ UNCONSTRAINED = Constraints()
 
 
 class Engine(Protocol):
+    """What searches for the translations of sources, all of them as token ids."""
+
     max_positions: int | None
     "the most source tokens that it takes, EOS included; None: any number"
 

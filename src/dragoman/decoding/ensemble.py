@@ -22,7 +22,7 @@ class States:
 
 
 class Ensemble:
-    """Models with the same vocabulary, which a search uses as one model."""
+    """Several models with the same vocabulary, which a search uses like one model."""
 
     def __init__(self, models: Sequence[Seq2Seq]):
         self.models = models

@@ -12,6 +12,8 @@ from torch import Tensor
 
 
 class Processor(Protocol):
+    """A rule that forbids tokens, or makes them more or less probable, at each step of a search."""
+
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         """Return log_p (R, V) of the next token after tokens (R, L), with -inf for each token that may not follow.
 

@@ -96,7 +96,10 @@ class Stack:
 
 
 def stacks(model: Model) -> tuple[Stack, Stack]:
-    """Describe the encoder and the decoder. A parameter that several modules share counts for the first of them."""
+    """Return a description of the encoder and of the decoder.
+
+    A parameter that several modules share counts for the first of them.
+    """
     seen: dict[int, str] = {}
     embeddings = (
         matrix_box(model, "source_embedding", "Input embedding", seen),
@@ -112,7 +115,7 @@ def stacks(model: Model) -> tuple[Stack, Stack]:
 def transformer_stacks(
     model: Transformer, embeddings: tuple[Box, Box], top: tuple[Box, ...], seen: dict[int, str]
 ) -> tuple[Stack, Stack]:
-    """Describe the encoder and the decoder of a Transformer; layers that are alike become one group."""
+    """Return what `stacks` does for a Transformer; layers that are alike become one group."""
     both = []
     for name, inputs, embedding, end in (
         ("encoder", "source", embeddings[0], ()),
@@ -152,7 +155,7 @@ def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
 def recurrent_stacks(
     model: Recurrent, embeddings: tuple[Box, Box], top: tuple[Box, ...], seen: dict[int, str]
 ) -> tuple[Stack, Stack]:
-    """Describe the encoder and the decoder of a recurrent model, with its attention if it has any."""
+    """Return what `stacks` does for a recurrent model."""
     middle = []
     if (attention := model.attention) is not None:
         title = "Additive attention" if score_name(attention.kernel) == "additive" else "Dot-product attention"
@@ -169,7 +172,7 @@ def recurrent_stacks(
 
 
 def recurrent_group(name: str, module: Recurrence, from_encoder: str, seen: dict[int, str]) -> LayerGroup:
-    """Describe recurrent layers. They have equal sizes, so each has an equal share of the parameters."""
+    """Return the group of recurrent layers, which all have the same size."""
     count, size = module.shape
     times = count // module.directions
     cells: Any = module.cells
@@ -184,7 +187,10 @@ def recurrent_group(name: str, module: Recurrence, from_encoder: str, seen: dict
 
 
 def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
-    """Return how many parameters of `module` were not seen before, and mark them as seen."""
+    """Return the number of parameters of `module` that are not in `seen`, and add them.
+
+    seen: the name of the module for which a parameter, by its id, was counted.
+    """
     count = 0
     for parameter in module.parameters():
         count += parameter.numel() if id(parameter) not in seen else 0
@@ -193,7 +199,7 @@ def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
 
 
 def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box:
-    """Describe an embedding or the output matrix, the module `name` of the model, and whether it is shared."""
+    """Return the box of an embedding or the output matrix, the module `name`, which says whether it is shared."""
     module = getattr(model, name)
     rows, size = module.weight.shape
     details = [f"{rows:,} words of {size:,}"]
@@ -209,7 +215,7 @@ def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box
 
 
 def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box | None:
-    """Describe a position scheme and what it changes; None for a model without positions."""
+    """Return the box of a position scheme, which says what it changes; None for a model without positions."""
     scheme = next(scheme for scheme, kind in POSITIONS.items() if type(positions) is kind)
     hooks = {
         "embed": "added to the embeddings",
@@ -224,7 +230,7 @@ def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box |
 
 
 def attention_box(name: str, attention: MultiHeadAttention, decoder: bool, seen: dict[int, str]) -> Box:
-    """Describe an attention layer; `decoder` says whether it belongs to a decoder layer."""
+    """Return the box of an attention layer. decoder: whether it is in a decoder layer."""
     heads = attention.heads
     d_k, d_v = attention.query.out_features // heads, attention.value.out_features // heads
     cross = name == "cross_attention"
@@ -248,12 +254,12 @@ def score_name(kernel: Callable[..., Any]) -> str:
 
 
 def feed_forward_box(name: str, network: FeedForward, decoder: bool, seen: dict[int, str]) -> Box:
-    """Describe a feed-forward network."""
+    """Return the box of a feed-forward network."""
     d_model, d_ff = network.hidden.in_features, network.hidden.out_features
     sizes = f"{d_model:,} → {d_ff:,} → {network.out.out_features:,}, {network.activation.__name__}"
     return Box("Feed forward", name, (sizes,), count_new(network, name, seen), "feed forward")
 
 
 def norm_box(title: str, name: str, norm: nn.Module, seen: dict[int, str]) -> Box:
-    """Describe a layer normalisation."""
+    """Return the box of a layer normalisation."""
     return Box(title, name, (type(norm).__name__,), count_new(norm, name, seen), "norm")

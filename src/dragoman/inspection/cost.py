@@ -11,7 +11,7 @@ from dragoman.model.capture import attention_layers
 
 @dataclass(frozen=True)
 class Cost:
-    """Hold counts of parameters and operations, and memory in bytes of 32-bit floating point."""
+    """Numbers of parameters and operations, and memory in bytes of 32-bit floating point."""
 
     parts: dict[str, int]  # parameters by part of the model; a shared matrix counts once, in the first of its parts
     parameters: int
@@ -37,7 +37,7 @@ class Cost:
 
 
 def cost(model: Model) -> Cost:
-    """Count the parameters of `model` by part, and its multiplications and additions per token."""
+    """Return the parameters of `model` by part, and its multiplications and additions per token."""
     parts: dict[str, int] = {}
     seen: set[int] = set()
     for name, parameter in model.named_parameters():

@@ -22,9 +22,12 @@ class State(Protocol):
 class Seq2Seq(Protocol):
     """The part of a model that a search uses."""
 
-    def start(self, source: Tensor) -> Any: ...
+    def start(self, source: Tensor) -> Any:
+        """Encode the source ids (B, S); return the state before the first target token."""
 
-    def step(self, tokens: Tensor, state: Any) -> Tensor: ...
+    def step(self, tokens: Tensor, state: Any) -> Tensor:
+        """Return logits or log-probabilities (B, T, V) after each token (B, T), and add the tokens to the state."""
+        ...
 
 
 Model = Transformer | Recurrent

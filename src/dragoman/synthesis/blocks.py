@@ -41,7 +41,7 @@ def make_blocks(
         for number in range(max(numbers) + 1):
             block = list(islice(texts, job.block))
             if number in wanted:
-                data = encode_block(job, provenance, number, block, translator)
+                data = build_block(job, provenance, number, block, translator)
                 replace_file(job.block_file(number), data, shared=True)
                 done += len(block)
                 progress.show_done(done)
@@ -49,7 +49,7 @@ def make_blocks(
         progress.stop()
 
 
-def encode_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
+def build_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
     """Translate a block; return the bytes of its file: a line of JSON about it, and its pairs as TSV."""
     left_out: dict[str, list[str]] = {}
     pairs = []

@@ -17,7 +17,7 @@ from dragoman.data.corpus import LeftOut, read_lines, stream_rows
 from dragoman.data.spec import CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, replace_file
-from dragoman.model_folder import find_model, verify
+from dragoman.model_folder import find_model, verify_files
 
 Record = dict[str, Any]  # JSON: what a job makes, and from what
 
@@ -77,7 +77,7 @@ class Job:
         Raise DragomanError where the model or a file is missing or damaged.
         """
         folder = find_model(self.model)
-        verify(folder)
+        verify_files(folder)
         check_present(self.files)
         corpus = self.text if isinstance(self.text, CorpusSpec) else None
         made_of = {

@@ -24,7 +24,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import current_names, load_model, verify, write_model
+from dragoman.model_folder import current_names, load_model, verify_files, write_model
 
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
@@ -112,7 +112,7 @@ def restore_best(run: Path, progress: TrainingProgress) -> None:
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
             with contextlib.suppress(DragomanError):
-                verify(folder)
+                verify_files(folder)
                 replace_link(run / "best", folder)
                 return
 
@@ -130,7 +130,7 @@ class Checkpoint:
 
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint folder. Raise DragomanError naming the file that is missing, damaged or of another kind."""
-    verify(folder)
+    verify_files(folder)
     model, tokenizer = load_model(folder)
     try:
         progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))

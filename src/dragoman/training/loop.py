@@ -130,7 +130,10 @@ class Loop:
         self.batches = batches
 
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
-        """Return the micro-batches of a batch; None for those of other processes, and for empty ones."""
+        """Return the micro-batches of a batch; None for those of other processes, and for empty ones.
+
+        seeds: of BPE-dropout.
+        """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizer, rate, seeds) if rate else None

@@ -15,7 +15,7 @@ from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
-from dragoman.model_folder import find_model, read_model, verify
+from dragoman.model_folder import find_model, read_model, verify_files
 
 FORMAT = 1  # with another number, all models are converted again
 FILES = ("config.json", "model.bin", VOCABULARY)
@@ -27,8 +27,8 @@ def open_ctranslate2(
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
-    compute_type: data type of the matmuls, such as float32 or int8; sample: sources for which a new copy has to find
-    the words of the model itself, besides made-up ones. Raise UsageError where this processor cannot compute in that
+    compute_type: data type of the matmuls, such as float32 or int8; sample: sources with which `verify_copy` compares a
+    new copy with the model. Raise UsageError where this processor cannot compute in that
     type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
@@ -39,11 +39,11 @@ def open_ctranslate2(
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
-    """Return the folder of a model's copy: from the cache, or converted, verified and cached now."""
+    """Return the folder of a model's copy for CTranslate2; convert and verify the model if there is no copy yet."""
     try:
         manifest = (folder / MANIFEST).read_bytes()
     except OSError:
-        verify(folder)  # says what is missing
+        verify_files(folder)  # says what is missing
         raise
     version = import_ctranslate2().__version__
     key = hashlib.sha256(f"{FORMAT} {version} {compute_type} ".encode() + manifest).hexdigest()

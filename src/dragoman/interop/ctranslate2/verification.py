@@ -20,9 +20,9 @@ TOLERANCE = 1e-3  # nats for each token: less than this is rounding
 
 
 def verify_copy(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], folder: Path) -> None:
-    """Raise DragomanError where greedy searches of `engine`, in float32, and of `model` find different words or scores.
+    """Raise DragomanError where greedy searches of `engine`, in float32, and of `model` give different words or scores.
 
-    They search for `sample` and for made-up sources.
+    sample: sources to translate; some made-up ones are translated, too.
     """
     vocabulary, made = len(engine.pieces), random.Random(0)
     max_length = min(SAMPLE_LENGTH, (engine.max_positions or SAMPLE_LENGTH + 1) - 1)
@@ -46,7 +46,7 @@ def verify_copy(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], 
 
 @torch.inference_mode()
 def is_tie(model: Model, source: Ids, one: Ids, other: Ids) -> bool:
-    """Return whether the model finds the tokens where two outputs part equally likely, so that rounding decides."""
+    """Return whether two outputs differ first in tokens of the same probability, between which rounding decides."""
     pairs = zip([*one, EOS], [*other, EOS], strict=False)
     position, tokens = next((position, list(pair)) for position, pair in enumerate(pairs) if pair[0] != pair[1])
     device = next(model.parameters()).device
