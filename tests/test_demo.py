@@ -1,28 +1,37 @@
 """The demonstration, with almost no training: every stage does its part; and, slowly, that it learns."""
 
+import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.cli import main
 from dragoman.data.corpus import read_corpus
+from dragoman.demo.phrasebook import Phrasebook, phrasebook
+from dragoman.demo.run import write_pairs
 
 
-def test_the_demo_scores_translates_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["demo", "--to", "es", "--minutes", "0.01", "--out", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"^BLEU \d+\.\d .*version:", told, re.MULTILINE)
-    assert re.search(r"^exact match \d+\.\d %$", told, re.MULTILINE)
-    for name, start in (("attention.svg", b"<?xml"), ("attention.png", b"\x89PNG")):
-        assert str(tmp_path / name) in told
-        assert (tmp_path / name).read_bytes().startswith(start)
+def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
+    """Train for real, but on a small phrasebook, and validate and test on ten sentences."""
+    whole = phrasebook
+
+    def short(*arguments: Any, **changes: Any) -> Phrasebook:
+        book = whole(*arguments, **changes)
+        return dataclasses.replace(book, dev=book.dev[:10], test=book.test[:10])
+
+    monkeypatch.setattr("dragoman.demo.run.phrasebook", short)
+    monkeypatch.setattr("dragoman.demo.run.PER_TEMPLATE", 4)
+    ran = dragoman("demo", "--to", "es", "--minutes", "0.01", "--out", "demo")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^BLEU \d+\.\d .*version:", ran.out, re.MULTILINE)
+    assert re.search(r"^exact match \d+\.\d %$", ran.out, re.MULTILINE)
+    for name, start in (("demo/attention.svg", b"<?xml"), ("demo/attention.png", b"\x89PNG")):
+        assert name in ran.out
+        assert Path(name).read_bytes().startswith(start)
 
 
 def test_the_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
-    from dragoman.demo.phrasebook import phrasebook
-    from dragoman.demo.run import write_pairs
-
     book = phrasebook("en", "ko", per_template=2, seed=1)
     write_pairs(tmp_path / "pairs.tsv", book.train)
     assert read_corpus([str(tmp_path / "pairs.tsv")]).pairs == book.train
@@ -30,8 +39,8 @@ def test_the_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["ko", "de", "es"])
-def test_the_demo_translates_nine_of_ten_held_out_sentences_exactly(tmp_path: Path, capsys, to: str):
-    assert main(["demo", "--to", to, "--out", str(tmp_path)]) == 0
-    exact = re.search(r"^exact match (\d+\.\d) %$", capsys.readouterr().out, re.MULTILINE)
+def test_the_demo_translates_nine_of_ten_held_out_sentences_exactly(dragoman, to: str):
+    ran = dragoman("demo", "--to", to, "--out", "demo")
+    exact = re.search(r"^exact match (\d+\.\d) %$", ran.out, re.MULTILINE)
     assert exact is not None
     assert float(exact[1]) >= 90
