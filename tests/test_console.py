@@ -1,6 +1,7 @@
 """The one progress display: a bar on a terminal, plain lines in a log, times in words."""
 
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -27,19 +28,12 @@ def test_a_terminal_has_the_bar_and_a_log_only_lines():
 
 def test_time_left_counts_from_where_the_session_began():
     assert time_left(20.0, start=0.5, done=0.52) == pytest.approx(480.0)
-    assert time_left(20.0, start=0.5, done=0.5) == float("inf")
+    assert time_left(20.0, start=0.5, done=0.5) == math.inf
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [
-        (0.4, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 00 s"),
-        (3599, "59 min 59 s"),
-        (7500, "2 h 05 min"),
-        (float("inf"), "?"),
-    ],
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3599, "59 min 59 s"), (7500, "2 h 05 min"), (math.inf, "?")],
 )
-def test_duration(seconds: float, words: str):
+def test_format_duration(seconds: float, words: str):
     assert format_duration(seconds) == words

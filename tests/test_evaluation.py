@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from dragoman.cli import main
 from dragoman.data.corpus import Pair
 from dragoman.evaluation import significance
 from dragoman.evaluation.metrics import by_length, by_sentence, evaluate, normalise_references
@@ -40,13 +40,12 @@ REFERENCES = sentences(100)
 
 def test_estimated_scores_are_the_scores_of_the_library_with_their_signatures():
     texts = damaged(REFERENCES, 0.3)
-    ((bleu, chrf, ter),) = estimate_scores([texts], REFERENCES)
+    (estimates,) = estimate_scores([texts], REFERENCES)
     scores = evaluate(texts, REFERENCES)
-    assert (bleu.name, chrf.name, ter.name) == ("BLEU", "chrF2", "TER")
-    assert bleu.value == pytest.approx(scores.bleu.value)
-    assert chrf.value == pytest.approx(scores.chrf.value)
-    assert ter.value == pytest.approx(TER().corpus_score(texts, [REFERENCES]).score)
-    for estimate in (bleu, chrf, ter):
+    ter = TER().corpus_score(texts, [REFERENCES]).score
+    assert [estimate.name for estimate in estimates] == ["BLEU", "chrF2", "TER"]
+    assert [estimate.value for estimate in estimates] == pytest.approx([scores.bleu.value, scores.chrf.value, ter])
+    for estimate in estimates:
         assert estimate.low < estimate.value < estimate.high
         assert "bs:1000|seed:12345" in estimate.signature
         assert estimate.p is None
@@ -62,23 +61,21 @@ def test_more_sentences_make_the_interval_narrower():
     assert width(400) < 0.7 * width(100)
 
 
-def test_translation_edit_rate_counts_a_shift_once():
+@pytest.mark.parametrize(("text", "rate"), [("a b d c", 25), ("a b x y", 50)])  # a shift; two exchanged words
+def test_translation_edit_rate_counts_a_shift_once(text: str, rate: float):
     """Snover et al. 2006: one word that stands elsewhere is one edit, of four words here."""
-    ((*_, ter),) = estimate_scores([["a b d c"]], ["a b c d"])
-    assert ter.value == 25
-    ((*_, ter),) = estimate_scores([["a b x y"]], ["a b c d"])
-    assert ter.value == 50  # the control: two exchanged words are two
+    ((*_, ter),) = estimate_scores([[text]], ["a b c d"])
+    assert ter.value == rate
 
 
 def test_a_sentence_too_long_for_ter_leaves_it_out_and_not_the_others():
     long = " ".join(["word"] * (LONGEST_FOR_TER + 1))
-    assert [estimate.name for estimate in estimate_scores([["a", "b"]], ["a", long])[0]] == ["BLEU", "chrF2"]
-    assert [estimate.name for estimate in estimate_scores([["a", long], ["a", "b"]], ["a", "b"])[1]] == [
-        "BLEU",
-        "chrF2",
-    ]
-    just = long.removesuffix(" word")
-    assert len(estimate_scores([["a", "b"]], ["a", just])[0]) == 3
+
+    def scores(systems: list[list[str]], reference: str) -> list[str]:
+        return [estimate.name for estimate in estimate_scores(systems, ["a", reference])[-1]]
+
+    assert scores([["a", "b"]], long) == scores([["a", long], ["a", "b"]], "b") == ["BLEU", "chrF2"]
+    assert scores([["a", "b"]], long.removesuffix(" word")) == ["BLEU", "chrF2", "TER"]
 
 
 # Comparison.
@@ -128,9 +125,8 @@ def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
     translations = references[::-1]
     bleu, chrf = BLEU(effective_order=True), CHRF()
     for text, reference, found in zip(translations, references, by_sentence(translations, references), strict=True):
-        reference = normalise_references([reference], [reference])[0]
-        assert found[0] == bleu.sentence_score(text, [reference]).score
-        assert found[1] == chrf.sentence_score(text, [reference]).score
+        normalised = normalise_references([reference], [reference])[0]
+        assert found == tuple(metric.sentence_score(text, [normalised]).score for metric in (bleu, chrf))
 
 
 @settings(max_examples=200)
@@ -164,15 +160,8 @@ def test_a_group_has_the_scores_of_its_sentences_alone():
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["evaluate", *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return command
+def run(dragoman):
+    return partial(dragoman, "evaluate")
 
 
 @pytest.fixture
@@ -194,38 +183,36 @@ def test_details_come_after_what_there_was_before(run, trained: Path, test_set: 
 
 def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, pairs: list[Pair]):
     rows = [("The dog\tsees", "개\t가"), *pairs[:3]]
-    Path("test.en").write_text("".join(source + "\n" for source, _ in rows), encoding="utf-8")
-    Path("test.ko").write_text("".join(target + "\n" for _, target in rows), encoding="utf-8")
-    Path("other.txt").write_text("".join(target + "\n" for _, target in rows), encoding="utf-8")
+    sources, references = zip(*rows, strict=True)
+    for name, lines in (("test.en", sources), ("test.ko", references), ("other.txt", references)):
+        Path(name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     flags = ("--sentences", "table.tsv", "--output", "out.txt", "--against-file", "other.txt")
-    assert run("-m", trained, "test.en", "test.ko", *flags)[0] == 0
+    assert run("-m", trained, "test.en", "test.ko", *flags).code == 0
     lines = Path("table.tsv").read_bytes().decode().removesuffix("\n").split("\n")
     head, *table = [line.split("\t") for line in lines]
-    assert head[:5] == ["source", "reference", "translation", "BLEU", "chrF2"]
-    assert head[5:] == ["translation against", "BLEU against", "chrF2 against"]
-    assert all(len(row) == len(head) for row in table)
-    assert [(row[0], row[1]) for row in table] == [tuple(side.replace("\t", " ") for side in row) for row in rows]
+    assert head == [
+        *("source", "reference", "translation", "BLEU", "chrF2", "translation against", "BLEU against", "chrF2 against")
+    ]
+    columns = list(zip(*table, strict=True))
     translations = Path("out.txt").read_text(encoding="utf-8").splitlines()
-    assert [row[2] for row in table] == translations
-    scores = by_sentence(translations, [target for _, target in rows])
-    assert [(float(row[3]), float(row[4])) for row in table] == [(round(b, 1), round(c, 1)) for b, c in scores]
-    assert [float(row[7]) for row in table] == [100] * 4  # the control: the columns are not mixed up
+    spaced = ([text.replace("\t", " ") for text in side] for side in (sources, references))
+    assert list(map(list, columns[:3])) == [*spaced, translations]
+    scores = [(round(bleu, 1), round(chrf, 1)) for bleu, chrf in by_sentence(translations, references)]
+    assert [(float(row[3]), float(row[4])) for row in table] == scores
+    assert [float(score) for score in columns[7]] == [100] * 4  # the control: the columns are not mixed up
 
 
 def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained: Path, test_set: str):
-    code, out, _ = run("-m", trained, test_set, "--against", trained)
-    assert code == 0
-    assert [row.endswith(": no difference") for row in out.splitlines()[-3:]] == [True] * 3
+    ran = run("-m", trained, test_set, "--against", trained)
+    assert ran.code == 0
+    assert all(row.endswith(": no difference") for row in ran.out.splitlines()[-3:])
     targets = [line.split("\t")[1] for line in Path(test_set).read_text(encoding="utf-8").split("\n")[:-1]]
     Path("best.txt").write_text("".join(text + "\n" for text in targets), encoding="utf-8")
-    code, out, _ = run("-m", trained, test_set, "--against-file", "best.txt", "--json")
-    found = json.loads(out)
-    assert found["against"]["name"] == "best.txt"
+    found = json.loads(run("-m", trained, test_set, "--against-file", "best.txt", "--json").out)
     bleu, chrf, ter = found["against"]["intervals"]
+    assert (found["against"]["name"], bleu["name"], found["sentences"]) == ("best.txt", "BLEU", 12)
     assert chrf["value"] == pytest.approx(100)
     assert ter["value"] == 0 < found["intervals"][2]["value"]
-    assert bleu["name"] == "BLEU"
-    assert found["sentences"] == 12
 
 
 @pytest.mark.parametrize(

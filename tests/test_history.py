@@ -8,19 +8,20 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import TINY_RECURRENT, run_config, run_training, tiny_transformer, write_tsv
+from conftest import TINY_RECURRENT, Ran, run_config, run_training, tiny_transformer, write_tsv
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import merge_tokens
-from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
@@ -131,7 +132,7 @@ def test_an_update_is_a_share_of_the_weights_of_its_layer(name: str):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("first", "expected"), [(0.0, 1.0), (1000.0, 0.0)])
-def test_a_head_that_looks_everywhere_alike_has_one_and_a_head_that_looks_at_one_token_zero(
+def test_the_entropy_of_looking_everywhere_alike_is_one_and_of_looking_at_one_token_zero(
     name: str, first: float, expected: float
 ):
     def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
@@ -140,15 +141,12 @@ def test_a_head_that_looks_everywhere_alike_has_one_and_a_head_that_looks_at_one
         return masked_softmax(scores, mask) @ value
 
     model = make(name)
-    for layers in attention_layers(model).values():
-        for layer in layers:
-            layer.kernel = kernel
-    entropies = normalised_entropies(model, make_batches(SAMPLE))
-    counts = [len(layers) for layers in entropies.values()]
-    assert counts == ([2, 2, 2] if isinstance(MODELS[name], TransformerConfig) else [0, 0, 1])
-    for layers in entropies.values():
-        for heads in layers:
-            assert heads == pytest.approx([expected] * len(heads), abs=1e-6)
+    for layer in chain.from_iterable(attention_layers(model).values()):
+        layer.kernel = kernel
+    entropies = list(normalised_entropies(model, make_batches(SAMPLE)).values())
+    assert list(map(len, entropies)) == ([2, 2, 2] if isinstance(MODELS[name], TransformerConfig) else [0, 0, 1])
+    for heads in chain.from_iterable(entropies):
+        assert heads == pytest.approx([expected] * len(heads), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -232,6 +230,9 @@ def test_the_sentence_is_the_one_that_was_asked_for(trained: Path, history: Hist
     other = history_of(trained, dev, sentence=1)
     assert other.target[:-1] == dev[0][1].split() != history.target[:-1]
     assert len(history_of(trained, dev, by_subwords=True).target) > len(other.target)
+    for number in (0, -1, 11):
+        with pytest.raises(UsageError, match=rf"sentence {number}: there are 10 pairs"):
+            history_of(trained, dev, sentence=number)
 
 
 def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: Path):
@@ -241,12 +242,6 @@ def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: 
         changed = dataclasses.replace(history, head=head)
         assert torch.equal(changed.map(changed.snapshots[0]), expected)
         assert ("head 2 of 2" in changed.head_name) == (head.head == 2)
-
-
-@pytest.mark.parametrize("number", [0, -1, 11])
-def test_a_sentence_that_is_not_there_is_refused(trained: Path, dev: list[Pair], number: int):
-    with pytest.raises(UsageError, match=rf"sentence {number}: there are 10 pairs"):
-        history_of(trained, dev, sentence=number)
 
 
 def test_long_sentences_are_refused_or_left_out_of_the_sample(trained: Path, dev: list[Pair]):
@@ -271,15 +266,14 @@ def test_a_missing_checkpoint_is_named(dev: list[Pair], tmp_path: Path):
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
 def test_a_recurrent_run_has_a_history_where_it_has_attention(
-    attention: str, dev: list[Pair], corpus: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dragoman, attention: str, dev: list[Pair], corpus: tuple[str, str], tmp_path: Path
 ):
     config = run_config(corpus, tmp_path / "run", max_steps=4, validate_every=2)
     run_training(dataclasses.replace(config, model=dataclasses.replace(TINY_RECURRENT, attention=attention)))
     if attention == "none":
-        assert main(["insight", str(tmp_path / "run")]) == 1
-        message = capsys.readouterr().err
-        assert "this model has no attention over the source: there is nothing to show" in message
-        assert message.count("\n") == 1
+        ran = dragoman("insight", "run")
+        assert (ran.code, ran.err.count("\n")) == (1, 1)
+        assert "this model has no attention over the source: there is nothing to show" in ran.err
     else:
         recurrent = history_of(tmp_path / "run", dev)
         assert [snapshot.step for snapshot in recurrent.snapshots] == [2, 4]
@@ -292,31 +286,31 @@ def test_a_recurrent_run_has_a_history_where_it_has_attention(
 
 
 class Page(HTMLParser):
-    """What is in a page: texts of its cells by table, the spans of each language, addresses, JSON."""
+    """The texts of a page's cells by table and row, the languages of its spans, its addresses, scripts and JSON."""
 
     def __init__(self, text: str):
         super().__init__()
         self.tables: list[list[list[str]]] = []
-        self.languages: list[str] = []
-        self.addresses: list[str] = []
-        self.json = ""
+        self.languages: list[str | None] = []
+        self.addresses: list[str | None] = []
+        self.scripts: list[str] = []
         self.tags: list[str] = []
-        self.scripts = 0
         self.feed(text)
+        self.json = self.scripts[0]
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = dict(attributes)
         self.tags.append(tag)
-        self.scripts += tag == "script"
-        self.addresses += [given[name] or "" for name in ("src", "href", "action", "srcset") if name in given]
-        if tag == "span" and "lang" in given:
-            self.languages.append(given["lang"] or "")
-        if tag == "table":
-            self.tables.append([])
-        if tag == "tr":
-            self.tables[-1].append([])
-        if tag in ("td", "th"):
-            self.tables[-1][-1].append("")
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "action", "srcset")]
+        self.languages += [value for name, value in attributes if (tag, name) == ("span", "lang")]
+        match tag:
+            case "script":
+                self.scripts.append("")
+            case "table":
+                self.tables.append([])
+            case "tr":
+                self.tables[-1].append([])
+            case "td" | "th":
+                self.tables[-1][-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         while self.tags and self.tags.pop() != tag:
@@ -325,8 +319,8 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.tags and self.tags[-1] in ("td", "th"):
             self.tables[-1][-1][-1] += data
-        if self.tags and self.tags[-1] == "script" and not self.json:
-            self.json = data
+        if self.tags and self.tags[-1] == "script":
+            self.scripts[-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +370,7 @@ def test_hostile_text_stays_text_on_the_page(history: History, page: str):
     changes = {"run": wild, "source": [wild, *history.source[1:]], "target": [wild, *history.target[1:]]}
     parsed = Page(history_page(dataclasses.replace(history, **changes)))  # type: ignore[arg-type]
     assert parsed.tables[0][0][1] == parsed.tables[0][1][0] == wild
-    assert parsed.scripts == Page(page).scripts == 2
+    assert len(parsed.scripts) == len(Page(page).scripts) == 2
 
 
 # The figure.
@@ -407,38 +401,25 @@ def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count
 
 # The command.
 
-Ran = tuple[int, str, str]
-
 
 @pytest.fixture
-def insight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> Ran:
-        code = main(["insight", *map(str, words)])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+def insight(dragoman) -> Callable[..., Ran]:
+    return partial(dragoman, "insight")
 
 
 @pytest.mark.parametrize("out", ["insight.html", "new/insight.svg", "insight.PDF"])
-def test_the_command_prints_the_name_of_its_file(
-    insight: Callable[..., Ran], trained: Path, corpus: tuple[str, str], out: str
-):
+def test_the_command_prints_the_name_of_its_file(insight, trained: Path, corpus: tuple[str, str], out: str):
     flags = ["--out", out] if out != "insight.html" else []
-    code, printed, message = insight(trained, "--pairs", corpus[1], *flags)
-    assert (code, printed) == (0, f"{out}\n")
-    assert message.startswith("2 checkpoints, steps 40 to 80; loss of 10 pairs ")
+    ran = insight(trained, "--pairs", corpus[1], *flags)
+    assert (ran.code, ran.out) == (0, f"{out}\n")
+    assert ran.err.startswith("2 checkpoints, steps 40 to 80; loss of 10 pairs ")
     assert Path(out).stat().st_size > 10_000
 
 
-def test_without_pairs_it_takes_those_the_run_validates_on(
-    insight: Callable[..., Ran], trained: Path, corpus: tuple[str, str]
-):
+def test_without_pairs_it_takes_those_the_run_validates_on(insight, trained: Path, corpus: tuple[str, str]):
     pages = []
     for flags in ([], ["--pairs", corpus[1]], ["--pairs", corpus[0]]):
-        assert insight(trained, *flags)[0] == 0
+        assert insight(trained, *flags).code == 0
         pages.append(Path("insight.html").read_bytes())
     assert pages[0] == pages[1] != pages[2]
 
@@ -449,34 +430,25 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("left", "problem"), [(0, "no checkpoints"), (1, "only one checkpoint")])
-def test_too_few_checkpoints_are_reported_with_what_to_do(
-    insight: Callable[..., Ran], copied: Path, left: int, problem: str
-):
+def test_too_few_checkpoints_are_reported_with_what_to_do(insight, copied: Path, left: int, problem: str):
     for folder in sorted((copied / "checkpoints").glob("step-*"))[left:]:
         shutil.rmtree(folder)
-    code, out, err = insight(copied)
-    assert (code, out) == (1, "")
-    assert f"{copied}: {problem}" in err
-    assert "--training.keep 20" in err
-    assert "--training.save-every 100" in err
-    assert err.count("\n") == 1
+    ran = insight(copied)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert all(part in ran.err for part in (f"{copied}: {problem}", "--training.keep 20", "--training.save-every 100"))
     assert not Path("insight.html").exists()
 
 
-def test_a_step_that_was_saved_twice_counts_once(insight: Callable[..., Ran], copied: Path):
+def test_a_step_that_was_saved_twice_counts_once_and_a_damaged_one_is_named(insight, copied: Path):
     folder = copied / "checkpoints" / "step-00000080"
-    shutil.copytree(folder, folder.with_name(folder.name + "-again"))
+    again = shutil.copytree(folder, folder.with_name(folder.name + "-again"))
     (folder / "model.safetensors").write_bytes(b"")  # the older one is not read
-    assert insight(copied)[0] == 0
+    assert insight(copied).code == 0
     assert json.loads(Page(Path("insight.html").read_text()).json)["steps"] == [40, 80]
-
-
-def test_a_damaged_checkpoint_is_named(insight: Callable[..., Ran], copied: Path):
-    file = copied / "checkpoints" / "step-00000080" / "model.safetensors"
-    file.write_bytes(b"")
-    code, _, err = insight(copied)
-    assert code == 1
-    assert f"{file}: damaged" in err
+    shutil.rmtree(again)
+    ran = insight(copied)
+    assert ran.code == 1
+    assert f"{folder / 'model.safetensors'}: damaged" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -490,23 +462,20 @@ def test_a_damaged_checkpoint_is_named(insight: Callable[..., Ran], copied: Path
         ("{run} --pairs empty.tsv", 1, "empty.tsv: no sentence pairs in it"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(
-    insight: Callable[..., Ran], trained: Path, line: str, code: int, message: str
-):
+def test_a_wrong_request_gets_one_clear_line(insight, trained: Path, line: str, code: int, message: str):
     Path("empty.tsv").touch()
-    exit_code, out, err = insight(*line.format(run=trained).split())
-    assert (exit_code, out) == (code, "")
-    assert message in err
-    assert err.count("\n") == 1
+    ran = insight(*line.format(run=trained).split())
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1)
+    assert message in ran.err
     assert not list(Path().glob("insight*"))
 
 
-def test_tags_of_a_corpus_are_part_of_its_sources(insight: Callable[..., Ran], corpus: tuple[str, str], tmp_path: Path):
+def test_tags_of_a_corpus_are_part_of_its_sources(insight, corpus: tuple[str, str], tmp_path: Path):
     """As the model saw them in training."""
     file = write_tsv(tmp_path / "few.tsv", [("The dog sees 2 red cats.", "개가 봐요.")] * 3)
     config = run_config(corpus, tmp_path / "tagged", max_steps=2, validate_every=1)
     run_training(dataclasses.replace(config, train=(corpus[0], "tag=news"), dev=(corpus[1], "tag=news")))
-    assert insight("tagged", "--pairs", file, "tag=news")[0] == 0
+    assert insight("tagged", "--pairs", file, "tag=news").code == 0
     assert Page(Path("insight.html").read_text()).tables[0][0][1:] == [
         *("<tag:news>", "The", "dog", "sees", "2", "red", "cats.", "</s>")
     ]
@@ -527,7 +496,7 @@ def approximately(table: Tensor) -> list[Any]:
     return [pytest.approx(row, abs=0.0052) for row in table.tolist()]
 
 
-def test_slider_heads_and_thumbnails_choose_the_map(open_page: Callable[..., Any], page: str, history: History):
+def test_slider_heads_and_thumbnails_choose_the_map(open_page, page: str, history: History):
     tab = open_page(page)
     first, last = history.snapshots
     assert shown_map(tab) == approximately(history.map(last))
@@ -549,7 +518,7 @@ def test_slider_heads_and_thumbnails_choose_the_map(open_page: Callable[..., Any
             assert shown_map(tab) == approximately(heads[choice - 1] if choice else heads.mean(0))
 
 
-def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page: Callable[..., Any], page: str):
+def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page, page: str):
     tab = open_page(page)
     tab.click("#play")
     assert tab.inner_text("#readout").startswith("step 40,")
@@ -562,7 +531,7 @@ def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page: Callabl
     assert tab.inner_text("#readout").startswith("step 40,")
 
 
-def test_the_page_changes_its_language_and_colours_and_fits_a_phone(open_page: Callable[..., Any], page: str):
+def test_the_page_changes_its_language_and_colours_and_fits_a_phone(open_page, page: str):
     tab = open_page(page, width=320)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     assert "how it learned" in tab.inner_text("h1")

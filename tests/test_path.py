@@ -70,7 +70,6 @@ def test_a_sentence_passes_few_files_from_file_to_bleu(files: set[str]):
 
 
 def test_the_map_of_the_code_names_these_files(files: set[str]):
-    section = (
-        (PACKAGE / "README.md").read_text(encoding="utf-8").split("## The path of a sentence")[1].split("\n## ")[0]
-    )
+    readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## The path of a sentence")[1].split("\n## ")[0]
     assert set(re.findall(r"`([\w/]+\.py)`", section)) == files
