@@ -19,7 +19,7 @@ from dragoman.lab.comparisons import BASE, CELLS, Runs, Trained, Variant
 from dragoman.lab.experiment import Effort
 from dragoman.lab.report import load
 from dragoman.model import build
-from dragoman.training.checkpoint import lock_run
+from dragoman.training.checkpoint import lock_folder
 
 VARIANTS = [(name, label) for name in COMPARISONS for label in comparisons.COMPARISONS[name].variants]
 WORDS = ["one", "two", "three", "four", "five"], ["eins", "zwei", "drei", "vier", "fünf"]
@@ -205,7 +205,7 @@ def test_a_run_whose_metrics_are_lost_still_counts(flags: list[str]):
 
 
 def test_two_labs_do_not_work_in_one_folder(flags: list[str], capsys: pytest.CaptureFixture[str]):
-    with lock_run(Path("lab")):
+    with lock_folder(Path("lab")):
         assert main(["lab", "compare-tying", *flags]) == 1
     assert "another process is using this folder" in capsys.readouterr().err
     assert not Path("lab/report.html").exists()

@@ -63,10 +63,10 @@ def main(arguments: list[str]) -> None:
     from dragoman.console import format_duration
     from dragoman.inspection.figure import pyplot
     from dragoman.lab.report import perform, write_report
-    from dragoman.training.checkpoint import lock_run
+    from dragoman.training.checkpoint import lock_folder
 
     pyplot()  # if matplotlib is missing, say so now, and once
-    with lock_run(options.out):
+    with lock_folder(options.out):
         results = []
         for number, name in enumerate(names, start=1):
             print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)

@@ -54,14 +54,14 @@ class TrainingProgress:
 
 
 @contextmanager
-def lock_run(run: Path) -> Iterator[None]:
-    """Keep other processes out of the run folder. Raise DragomanError where one is using it already."""
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / ".lock").open("w") as lock:
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Lock a folder inside the block. Raise DragomanError where another process has locked it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DragomanError(f"{run}: another process is using this folder; choose another --out") from None
+            raise DragomanError(f"{folder}: another process is using this folder; choose another --out") from None
         yield
 
 

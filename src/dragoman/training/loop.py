@@ -11,7 +11,7 @@ from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
-from dragoman.training.checkpoint import TrainingProgress, lock_run
+from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
@@ -36,7 +36,7 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
     """
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
         if group.first:
-            stack.enter_context(lock_run(Path(config.out)))
+            stack.enter_context(lock_folder(Path(config.out)))
         loop = Loop(open_run(config, group, journal))
         with graceful_stop() as stop:
             loop.run_to_end(stop)
