@@ -128,7 +128,7 @@ def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) 
         maps = torch.cat([maps, maps.mean(2, keepdim=True)], 2).cpu()
         for row, table in zip(rows, maps, strict=True):
             strongest = table[..., : len(targets[row]), : len(sources[row])].argmax(-1).numpy()  # L H+1 T
-            # By token, not by position: where the same token stands twice in a source, to look at either is right.
+            # By token, not by position: if a token occurs twice in a source, attention to either is right.
             hits = hits + (np.array(sources[row])[strongest] == wanted[row]).sum(-1)
     layer, head = np.unravel_index(hits.argmax(), hits.shape)
     mean = head == hits.shape[1] - 1

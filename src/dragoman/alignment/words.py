@@ -98,7 +98,7 @@ def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> 
             spans[position] = (start, stop)
         end = int(stops[-1])
     text = tokenizer.decode(ids) if text is None else text
-    space = end - len(text)  # the one that the tokenizer puts in front, and takes away again
+    space = end - len(text)  # 1 if the pieces begin with the space that decoding removes
     return [(max(start - space, 0), max(stop - space, 0)) for start, stop in spans]
 
 

@@ -31,7 +31,7 @@ CTRANSLATE2 = {"float32": "CTranslate2", "int8": "CTranslate2 int8"}
 PROGRAMS = {"marian": "Marian", "joeynmt": "JoeyNMT"}
 RATIOS = {"HF": HUGGING_FACE, "CTranslate2": CTRANSLATE2["float32"]} | {name: name for name in PROGRAMS.values()}
 
-# A form of model that all of them have.
+# An architecture that all toolkits have.
 MODEL = replace(
     SMALL.model,
     positions="sinusoidal-halves",

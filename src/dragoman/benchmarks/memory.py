@@ -22,7 +22,7 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model_folder import read_model
 
-WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # words there are; subwords; words of a sentence on average
+WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # size of the lexicon; subwords; mean words of a sentence
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 BLOCK = 100_000  # pairs written at once
 DEV = 50

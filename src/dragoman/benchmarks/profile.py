@@ -13,7 +13,7 @@ from dragoman.data.tokenizer import PAD
 from dragoman.inspection.cost import cost
 from dragoman.model.transformer import Transformer
 
-TRIAL = 3e10  # operations for which a matmul is timed, but from 3 to 50 times
+TRIAL = 3e10  # operations per measurement of a matmul, which is repeated 3 to 50 times
 
 
 def operations_per_update(model: Transformer, batch: Batch) -> float:

@@ -225,7 +225,7 @@ def measure(
                 if peer in TORCH_STEPS:
                     ways = TORCH_STEPS[peer](shape.model, shape.vocabulary, dtype)
                     kind, fastest = fastest_step(ways, work.batch(work.shared[len(same) // 2][::4]))
-                    del ways  # one model is enough from here on
+                    del ways  # only the model of the fastest way is kept in memory
                     notes.append(f"{name}, d_model {shape.model.d_model}, {precision}: attention '{kind}'.")
                     row[name] = Contender(name, pass_over(fastest, same))
                 elif precision == "float32" or PROGRAMS[peer].bfloat16:

@@ -17,7 +17,7 @@ from dragoman.errors import UsageError
 SOURCE, TARGET = 0, 1
 PLACEHOLDER = re.compile(r"%(?:\d+\$)?[@cdfgisux](?![A-Za-z])|%\(\w+\)[dfs]|%\d(?!\d)|\$?\{\w*\}")
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
-COPIED_WORDS = 3  # shorter copies are names as often as not
+COPIED_WORDS = 3  # shorter copies are often names
 COPIED_CHARACTERS = 20
 # In nats, of texts that are likelier on the other side. A pair is swapped if both sides say so; it takes more to
 # doubt one side alone. Among 390,000 human translations the first raises one false alarm, the second seven.

@@ -8,7 +8,7 @@ from dragoman.check.columns import RowBlock, TextColumn
 BUCKETS = 1 << 18  # that character trigrams are counted in
 BINS = 1001
 WIDEST = 5.0  # logarithm of the greatest length ratio that has a bin of its own
-SHORT = 10  # characters that are added to each length, so that short texts may differ more
+SHORT = 10  # characters added to each length, because lengths of short texts differ more
 LINE_FEED = 10
 
 

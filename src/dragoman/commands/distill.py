@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from dragoman.data.spec import CorpusSpec
     from dragoman.synthesis.job import Job
 
-ENCODER_LAYERS, DECODER_LAYERS = 6, 1  # of a student, where nobody says: depth costs most where it is paid per word
+ENCODER_LAYERS, DECODER_LAYERS = (
+    6,
+    1,
+)  # of a student by default; the decoder is shallow because it runs once per output token
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[
 
     A model that has seen only short texts omits the end of a long one (docs/benchmarks.md).
     """
-    if not share:  # most corpora: nothing is drawn
+    if not share:  # the default
         return []
     order = random.sample(rows, len(rows))
     return [

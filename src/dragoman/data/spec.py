@@ -97,7 +97,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     """
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
     options: list[dict[str, Any]] = []
-    open_run = False  # may the next plain file still belong to the last run?
+    open_run = False  # whether the next plain file belongs to the same corpus as the last one
     for word in words:
         option = OPTION.fullmatch(word)
         if option:

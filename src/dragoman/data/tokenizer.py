@@ -60,7 +60,7 @@ class Tokenizer:
         self.inner = _pipeline(models.BPE(vocab=vocabulary, merges=self.merges, byte_fallback=True))
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
-        self.special_ids = {PAD, BOS, EOS, *self.tags.values()}  # what has no text
+        self.special_ids = {PAD, BOS, EOS, *self.tags.values()}  # entries without text
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -118,7 +118,7 @@ class Tokenizer:
         def spell_out(symbols: str) -> str:
             return "".join(pieces[ord(symbol) - SYMBOLS] for symbol in symbols)
 
-        # Two ways to the same subword are one entry.
+        # Different merges may give the same subword, which has one entry.
         entries = index_by_piece(dict.fromkeys([*pieces, *map(spell_out, symbols)]))
         added = [(spell_out(left), spell_out(right)) for left, right in merges]
         return Tokenizer(entries, list(dict.fromkeys([*self.merges, *added])))

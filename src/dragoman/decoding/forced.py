@@ -76,7 +76,7 @@ def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids])
     for number in range(len(batches)):
         rows = batches[number].tolist()
         labels = pad_rows([targets[row] for row in rows])
-        # By length, not by value: a hypothesis may hold the id of padding like any other that a model can produce.
+        # By length, not by value: a hypothesis may contain the id of padding, as a model can produce any id.
         real = np.arange(labels.shape[1]) < lengths[rows, 1:]
         target = np.concatenate([np.full((len(rows), 1), BOS), labels[:, :-1]], axis=1)
         source = source_batch([sources[row] for row in rows])

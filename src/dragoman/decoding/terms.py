@@ -122,7 +122,7 @@ class TermTable:
         sequences, owners, wanted, term_lengths = [], [], [], []
         for asked in terms:
             counts = Counter(tuple(sorted(set(term))) for term in asked)
-            # One row more, which nothing equals: also where there is no term there is something to compute with.
+            # One more row, which no token equals, so that the tensors are not empty where a sentence has no term.
             alternatives = [alternative for term in counts for alternative in term] + [(-1,)]
             sequences.append([torch.tensor(alternative) for alternative in alternatives])
             owners.append(torch.tensor([index for index, term in enumerate(counts) for _ in term] + [0]))
@@ -197,7 +197,7 @@ class TermTable:
         term = self.term[:, None].expand(progress.begun.shape[:3])
         counted = (self.completed(progress) & may_end[..., None]).long()
         met = torch.zeros_like(progress.left).scatter_add_(2, term, counted).clamp(max=1) * (progress.left > 0)
-        kept = progress.begun & (met.gather(2, term) == 0)[..., None]  # the next occurrence begins after this one
+        kept = progress.begun & (met.gather(2, term) == 0)[..., None]  # occurrences of a term must not overlap
         before_each = torch.cat([may_begin[..., None, None].expand(*kept.shape[:3], 1), kept[..., :-1]], -1)
         fits = self.sequence[:, None] == token[..., None, None]
         return TermProgress(before_each & fits, progress.left - met)

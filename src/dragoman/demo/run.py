@@ -25,7 +25,7 @@ TYPED = (
     "There is an error of €64.50 on this invoice.",
     "We need 27 seats next to each other, if possible.",
 )
-# In English the verb is second, in the other languages elsewhere: the picture shows how the order changes.
+# The verb is second in English and elsewhere in the other languages, so the figure shows a change of order.
 DRAWN = TYPED[1]
 
 

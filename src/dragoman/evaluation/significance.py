@@ -11,10 +11,10 @@ from sacrebleu.significance import PairedTest
 
 from dragoman.evaluation.metrics import normalise_references
 
-RESAMPLES = 1000  # test sets that are drawn from the one there is
+RESAMPLES = 1000  # resampled test sets
 MAX_RESAMPLED = 10_000  # sentences; the library holds RESAMPLES times as many rows in memory
-LONGEST_FOR_TER = 300  # words; shifting them takes the library time that grows with the square and worse
-FEW = 30  # sentences that cannot stand for others
+LONGEST_FOR_TER = 300  # words; the time of the library grows with the square of them, or faster
+FEW = 30  # with fewer sentences, nothing is said about other texts
 CHANCE = 0.05  # a difference that comes by chance less often than this is significant
 
 
@@ -25,7 +25,7 @@ class Estimate:
     name: str
     value: float
     low: float  # 95 % of the test sets drawn from this one, with repetition, score from here
-    high: float  # to here
+    high: float  # and up to here
     p: float | None  # how often chance alone makes such a difference to the first system; None: no difference
     signature: str
 

@@ -31,11 +31,11 @@ class Box:
     """A module, or an operation without weights."""
 
     title: str
-    module: str  # its name, seen from the layer or the model that holds it; '' for an operation
+    module: str  # its name within the layer or model; '' for an operation
     details: tuple[str, ...]
-    parameters: int  # those that no box before it has
+    parameters: int  # without those that a box before it has
     kind: BoxKind
-    from_encoder: str = ""  # what it gets from there
+    from_encoder: str = ""  # its input from the encoder
 
     @property
     def lines(self) -> list[str]:
@@ -54,7 +54,7 @@ class Sublayer:
     """Boxes one above the other."""
 
     boxes: tuple[Box, ...]
-    residual: bool = False  # what enters the first box is added in the last one
+    residual: bool = False  # the input of the first box is added to the output in the last one
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LayerGroup:
 class Stack:
     """Encoder or decoder, from the bottom to the top."""
 
-    tokens: str  # what goes in
+    tokens: str  # its input
     embedding: Box
     positions: Box | None
     added: bool  # positions are added to the embeddings, not used in the self-attention

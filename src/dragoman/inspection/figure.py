@@ -90,7 +90,7 @@ def save(figure: Figure, path: Path) -> None:
         if figure.caption:
             canvas.supxlabel(wrap_caption(figure.caption, figure.size[0]), fontsize=8)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands there
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
             canvas.savefig(content, format=path.suffix[1:].lower(), dpi=150)
     finally:
         plt.close(canvas)

@@ -52,7 +52,7 @@ class History:
     pairs: int  # in the sample
     target: list[str]  # the words of the sentence that is followed, EOS included
     source: list[str]
-    head: AlignmentHead  # to look at first
+    head: AlignmentHead  # the head whose map is shown first
     snapshots: list[Snapshot]
 
     @property

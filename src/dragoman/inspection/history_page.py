@@ -12,7 +12,7 @@ from dragoman.inspection.inspection import KINDS
 from dragoman.inspection.page import read_web_file
 from dragoman.inspection.plots.history import Rows, log_shades
 
-LEVELS = 2**16 - 1  # the page holds weights as whole numbers of 16 bits: this one is 1
+LEVELS = 2**16 - 1  # the page holds weights as 16-bit integers; this one stands for 1
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,18 @@ from dragoman.inspection.plots.positions import PositionalEncoding, added_positi
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
 
-SCRIPTS = ("elements", "map", "attention", "words", "tables", "tree", "page")  # each uses those before it
+SCRIPTS = (
+    "elements",
+    "map",
+    "attention",
+    "words",
+    "tables",
+    "tree",
+    "page",
+)  # each uses those before it
 LEVELS = 255  # weights, from 0 to 1, are rounded to one of these
 SHOWN_POSITIONS = 50  # or as many as the sentence has
-MAX_SCORED = 3000  # tokens, of all the pairs with a source word left out: seconds for a large model on one core
+MAX_SCORED = 3000  # tokens that are scored for the occlusion at most; they take a large model seconds on one core
 ROWS_AND_COLUMNS: dict[AttentionKind, tuple[str, str]] = {
     "encoder": ("source", "source"),
     "decoder": ("decoder_input", "decoder_input"),

@@ -99,7 +99,7 @@ class Recording:
         return BeamTree(self.recorder.beams, self.recorder.alpha, tuple(nodes), winner)
 
 
-NONE = -1  # instead of a node: a hypothesis that only fills up the beam
+NONE = -1  # index for hypotheses that only fill up the beam and have no node
 
 
 class TreeRecorder:

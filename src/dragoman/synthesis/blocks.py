@@ -77,7 +77,7 @@ def translate_block(
     """
     tokenizer = translator.tokenizer
     max_tokens = min(job.max_tokens, translator.max_source_tokens + 1)
-    # Only this much of a text is tokenised: a longer one has too many tokens in any case.
+    # The rest of a longer text is not tokenised, because it has too many tokens in any case.
     limit = 4 * max_tokens * max(map(len, tokenizer.pieces))
     texts = [one_column(text) for _, text in block]
     lengths = [len(ids) + 1 for ids in tokenizer.encode_all([text[:limit] for text in texts], job.tag)]

@@ -16,7 +16,7 @@ from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 from dragoman.synthesis.synthesise import synthesise
 
-RETRIES = 10  # of a shard whose machine is gone; the blocks that it saved stay
+RETRIES = 10  # of a shard whose machine is lost; the blocks that it has saved are kept
 
 
 def synthesise_shard(job: Job, shard: Shard, device: str) -> None:

@@ -27,7 +27,7 @@ MIN_RATIO = 0.4
 
 WORD = re.compile(r"[^\W_]+(?:['’_.:/@\\=+-]+[^\W_]+)*")  # "don't" is one word, and so is "etc/passwd"
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
-MIN_PLAIN_WORDS = 4  # that are no names, numbers or code; a single letter counts half
+MIN_PLAIN_WORDS = 4  # without names, numbers and code; a single letter counts half
 COPIED_SHARE = 0.9
 
 FEW_LETTERS = 3  # of another script: a symbol, a unit

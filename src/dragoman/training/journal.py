@@ -17,7 +17,7 @@ from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
-MOST_SHOWN = 20.0  # nats: the perplexity of a higher loss is shown as if it were this
+MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is shown
 
 
 def ends_mid_line(file: Path) -> bool:
@@ -52,7 +52,7 @@ class Journal:
         self, run: Path, console: Console, quiet: bool = False, *, tensorboard: bool = False, active: bool = True
     ):
         self.run, self.console, self.quiet, self.active = run, console, quiet or not active, active
-        self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no trace
+        self.files: dict[str, TextIO] = {}  # opened by the first line, so that a run that cannot start leaves no files
         self.board = TensorBoardWriter(run / "tensorboard") if tensorboard and active else None
         self.display = ProgressDisplay(console, quiet=self.quiet)
         self.best_so_far = ""  # in words; shown with the figures
@@ -96,7 +96,7 @@ class Journal:
         """Start the clock of a session: `done` of the run, from 0 to 1, `seconds` and `target_tokens` are behind it."""
         self.done_at_start, self.target_tokens = done, target_tokens
         self.began = time.monotonic()
-        self.zero = self.began - seconds  # when the run would have begun without a pause
+        self.zero = self.began - seconds  # when the run would have begun, had it never been interrupted
         self.reset()
 
     def reset(self) -> None:

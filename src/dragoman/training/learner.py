@@ -41,7 +41,7 @@ class StepResult:
     loss: float  # summed over target tokens, in nats
     tokens: int  # of the target
     norm: float  # of the gradient of the mean loss
-    correction: float = 1.0  # what the computed gradient has to be multiplied by to be that of the mean loss
+    correction: float = 1.0  # factor that turns the computed gradient into that of the mean loss
     skipped: str = ""
     out_of_memory: bool = False
     stop: bool = False  # a process was asked to stop
@@ -65,7 +65,7 @@ class Learner:
             self.sync = DataParallel(model, group, settings.deterministic)
         self.model = model
         self.optimizer = adam(model, settings.beta2, settings.weight_decay)
-        for parameter in model.parameters():  # now and not at the first step, so that what fits now fits later
+        for parameter in model.parameters():  # allocated now, so that memory cannot run out at the first step
             self.optimizer.state[parameter] = {
                 "step": torch.zeros((), device=group.device),
                 "exp_avg": torch.zeros_like(parameter),
@@ -114,7 +114,7 @@ class Learner:
                 if self.sync.lockstep or not is_out_of_memory(error):
                     raise
                 failed = True
-            if failed:  # outside of `except`, where the error still holds the memory that is to be freed
+            if failed:  # after `except`, because inside it the error still holds the memory
                 free_cache(self.group.device)
                 break
         total = self.sync.reduce(LocalStats(losses, count, failed, stop), len(micro_batches))

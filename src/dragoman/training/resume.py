@@ -13,13 +13,14 @@ from dragoman.training.checkpoint import Checkpoint, TrainingProgress
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 
-# Settings that may change when a run is resumed; any other makes it another run.
+# Settings that may change when a run is resumed; with others changed it would be another run.
 MAY_CHANGE = {
     *("train", "dev", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
     *("validate_every", "save_every", "keep", "checkpoint_activations", "shard", "rank_timeout", "tensorboard"),
 }
 
-# These change what is learned from there on, sensibly: the advice against divergence names them. The change is logged.
+# These change what is learned from then on. They may change, because the advice against divergence recommends it, and
+# the change is logged.
 MAY_CHANGE_LOGGED = {"learning_rate", "warmup", "clip", "precision", "micro_batches"}
 
 

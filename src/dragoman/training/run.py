@@ -51,7 +51,7 @@ class Run:
         """Write a checkpoint. All processes must call this; the first one writes."""
         model, state = self.learner.full_model(), self.learner.state()
         if self.group.first:
-            # Measured for the best model alone: that is the one which will be used.
+            # Measured for the best model alone, because that is the one that will be used.
             is_best = self.progress.best_step == self.progress.step
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)

@@ -34,7 +34,7 @@ from dragoman.translation.safeguards import Candidate, Safeguards, Segment, Segm
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
-WIDE_SPACE = re.compile(r"\s{3,}")  # no model has learned to read that
+WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
 def main(name: str, threads: str, *flags: str) -> None:
     """Answer the requests of standard input with the decoder of this name."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else a toolkit prints
+    os.dup2(2, 1)  # what toolkits print must not mix with the answers
     decode = {"marian": marian_decoder, "joeynmt": joeynmt_decoder}[name](int(threads), list(flags))
     for line in sys.stdin:
         print(json.dumps(decode(*json.loads(line))), file=answers, flush=True)

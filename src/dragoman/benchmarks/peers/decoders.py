@@ -158,5 +158,5 @@ def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> I
             decode([[model.output.out_features - 1]], beam=1)
             yield decode
         finally:
-            with contextlib.suppress(BrokenPipeError):  # of what was written to one that had ended
+            with contextlib.suppress(BrokenPipeError):  # the process may have ended already
                 process.stdin.close()

@@ -25,7 +25,7 @@ from dragoman.translation.translator import Translation, Translator
 BLOCK = 1024  # lines translated together
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
-# What our objects add to those of the input; where these have such fields already, they are of an earlier translation.
+# The fields that the output adds to an object. If the input has them, they are from an earlier translation.
 OUTPUT_FIELDS = frozenset(
     "translation score finished flags retried terms_met segments alternatives words alignment".split()
 )

@@ -6,7 +6,7 @@ from dragoman.inspection.architecture import Box, BoxKind, LayerGroup, Stack, st
 from dragoman.inspection.figure import Figure
 from dragoman.model import Model
 
-# The paper's colours, but light; no information is in them alone.
+# The paper's colours, lighter. What they tell is also in the text of the boxes.
 FILLS: dict[BoxKind, str] = {
     "embedding": "#fbe3e4",
     "attention": "#ffe8cc",
@@ -93,7 +93,7 @@ def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, 
                 arrow(axes, (away, middles[-1]), (outer, middles[-1]))
         draw_frame(axes, group, x, bottom, top + 0.12, outward)
         top += 0.12
-    if stack.positions and (stack.added or attention):  # without attention, they act on nothing
+    if stack.positions and (stack.added or attention):  # without attention there is nothing that positions act on
         y = sum_y if stack.added else attention[0]
         near = outer + outward * (FRAME + 0.3)
         draw_box(axes, stack.positions, min(near, near + outward * BESIDE), y - box_height(stack.positions) / 2, BESIDE)

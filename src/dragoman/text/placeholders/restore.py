@@ -175,8 +175,8 @@ def restore(
         present = Counter(placeholder.text for placeholder in find(text, numbers))
         return present == expected and "".join(remove(text, numbers)[0].split()) == words
 
-    # A placeholder may form another one with what stands beside it ("$" and "{x}"). Then all get spaces around them,
-    # and if even that does not help, they stand in front of the text, where no mark is open.
+    # A placeholder may form another one with the text beside it, such as "$" with "{x}". Then all get spaces around
+    # them, and if that does not help either, they go in front of the text, where no quotation is open.
     for spaced in (False, True):
         text = _insert(translation, tokens, order, spaced)
         if is_intact(text):
@@ -280,7 +280,7 @@ class _Placement:
 def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Removed]]:
     """Return gap and placeholder in the order in which the placeholders come in the translation."""
     order: list[tuple[int, Removed]] = []
-    # With a stack, not by recursion: tags may be nested as deep as they like.
+    # With a stack, not by recursion, because tags may be nested to any depth.
     todo: list[_Placement | tuple[int, Removed]] = [*reversed(_disjoint(_placements(removed, gaps), 0, gaps.last_gap))]
     while todo:
         item = todo.pop()
@@ -318,7 +318,7 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
             covered[-1] = min(covered[-1][0], start), max(covered[-1][1], end)
             opening_offset = removed[pair.index].offset
             outer_start, outer_end = gaps.outer_gap(opening_offset), gaps.outer_gap(item.offset)
-            if start >= end:  # there is no word inside, or a part of one
+            if start >= end:  # they enclose no word, or a part of one
                 end = gaps.gap(item.offset, goes_with_next_word=False)
                 start = max(0, end - (opening_offset < item.offset))
             elif outer_start is not None and outer_end is not None:  # all words are inside
@@ -396,7 +396,7 @@ def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) ->
     Tags stay beside the words that they enclose.
     """
     last: Removed | None = None
-    opening = ""  # tags that wait for what they open
+    opening = ""  # opening tags, until the word or placeholder after them comes
     for item in items:
         if item.opens_at_word or (item.closes_at_word and opening):
             opening += item.text
