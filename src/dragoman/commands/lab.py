@@ -93,7 +93,10 @@ def select(wanted: tuple[str, ...]) -> list[str]:
 
 
 def sentence_pairs(options: Options, names: list[str]) -> Sentences | None:
-    """Return what the comparisons among `names` train on. Raise UsageError where that is missing, or not needed."""
+    """Return the corpora for the comparisons among `names`, None if there are none of these.
+
+    Raise UsageError where corpora are missing, or given without need.
+    """
     given = {"--train": options.train, "--dev": options.dev, "--test": options.test}
     compared = [name for name in names if name in COMPARISONS]
     missing = [flag for flag, paths in given.items() if not paths]

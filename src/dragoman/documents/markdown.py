@@ -56,7 +56,7 @@ def parse_markdown(data: bytes) -> Document:
     """Return the document whose texts are the paragraphs, headings, table cells and other blocks of text."""
     original, encoding = decode(data)
     passages: list[Passage] = []
-    lost: list[int] = []  # the lines of blocks that were not found in the source
+    lost: list[int] = []  # offsets of blocks that were not found in the source
     front = body_start(original)
     lines = [(match.start(1), match[1]) for match in LINE.finditer(original, front)]
     environment: dict[str, References] = {"references": {}}
