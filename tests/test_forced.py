@@ -21,7 +21,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding import forced
 from dragoman.decoding.forced import Likelihood, max_positions, perplexity, score
-from dragoman.decoding.search import Hypothesis, OutputSpec, beam_search, greedy_search
+from dragoman.decoding.search import BeamSearch, Hypothesis, OutputSpec, greedy_search
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model
 
@@ -92,7 +92,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
     if beams == 1:
         found = [[hypothesis] for hypothesis in greedy_search(model, batch, output)]
     else:
-        found = beam_search(model, batch, output, beams=beams)
+        found = BeamSearch(model, batch, output, beams=beams).run()
     pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
     again = score(model, [source for source, _ in pairs], [hypothesis.tokens for _, hypothesis in pairs])
     for (_, hypothesis), likelihood in zip(pairs, again, strict=True):
@@ -106,7 +106,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
 def test_a_trained_model_rescores_its_own_translations_in_single_precision(trained: Path, pairs: list[Pair]):
     model, tokenizer = read_model(trained)
     sources = tokenizer.encode_all([source for source, _ in pairs[:20]])
-    found = beam_search(model, source_batch(sources), OutputSpec(BOS, EOS, torch.full((20,), 60)), beams=2)
+    found = BeamSearch(model, source_batch(sources), OutputSpec(BOS, EOS, torch.full((20,), 60)), beams=2).run()
     best = [hypotheses[0] for hypotheses in found]
     for hypothesis, likelihood in zip(best, score(model, sources, [h.tokens for h in best]), strict=True):
         assert hypothesis.finished

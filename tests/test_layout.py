@@ -72,7 +72,7 @@ def test_nothing_imports_upward(file: Path):
     "line",
     [
         "import dragoman.training.loop",
-        "from dragoman.decoding.search import beam_search",
+        "from dragoman.decoding.search import BeamSearch",
         "from dragoman import inspection",
         "def late():\n    from dragoman.translation.translator import Translator",
         "import_module('dragoman.commands.train')",

@@ -24,7 +24,7 @@ from test_search import (
 )
 
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.search import BeamAllocation, Hypothesis, Sampling, beam_search, greedy_search, sample
+from dragoman.decoding.search import BeamAllocation, BeamSearch, Hypothesis, Sampling, greedy_search, sample
 
 CPU = torch.device("cpu")
 A, B = 3, 4
@@ -59,7 +59,7 @@ def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name:
     model, sentence = make(name), SENTENCES[0]
     everything = all_outputs(model, sentence, 4, 0.6)
     expected = {tokens: score for tokens, score in everything.items() if allowed(tokens)}
-    (found,) = beam_search(model, sources([sentence]), output([4], 0.6, [processor]), beams=WIDE)
+    (found,) = BeamSearch(model, sources([sentence]), output([4], 0.6, [processor]), beams=WIDE).run()
     assert {tuple(h.tokens): h.score for h in found} == pytest.approx(expected, abs=1e-5)
     assert 0 < len(expected) < len(everything)  # the control: the processor forbids something
 
@@ -80,7 +80,7 @@ def searches() -> dict[str, Callable[..., list[Hypothesis]]]:
     return {
         "greedy": greedy_search,
         "sample": lambda *arguments: sample(*arguments, Sampling(), draws),
-        "beam": lambda *arguments: [hypotheses[0] for hypotheses in beam_search(*arguments, beams=3)],
+        "beam": lambda *arguments: [hypotheses[0] for hypotheses in BeamSearch(*arguments, beams=3).run()],
     }
 
 
@@ -161,7 +161,7 @@ def test_a_sample_does_not_depend_on_the_sentences_beside_it():
 
 def diverse(groups: int, diversity: float, beams: int = 4) -> list[list[Hypothesis]]:
     allocation = BeamAllocation(groups, diversity)
-    return beam_search(make("sinusoidal"), sources(), output([6] * 4, 0.6), beams=beams, allocation=allocation)
+    return BeamSearch(make("sinusoidal"), sources(), output([6] * 4, 0.6), beams=beams, allocation=allocation).run()
 
 
 def test_one_group_is_plain_beam_search():
@@ -194,7 +194,7 @@ def test_with_patience_the_search_ends_when_so_many_are_finished():
 
     def best(patience: float | None, seed: int) -> list[float]:
         model = make("sinusoidal", seed)
-        found = beam_search(model, sources(), output([12] * 4, 2.0), beams=2, n_best=1, patience=patience)
+        found = BeamSearch(model, sources(), output([12] * 4, 2.0), beams=2, n_best=1, patience=patience).run()
         return [hypotheses[0].score for hypotheses in found]
 
     pairs = list(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig
 from dragoman.decoding.processors import Processor
-from dragoman.decoding.search import BeamSearch, Hypothesis, OutputSpec, beam_search, greedy_search, length_penalty
+from dragoman.decoding.search import BeamSearch, Hypothesis, OutputSpec, greedy_search, length_penalty
 from dragoman.model import Model, build
 
 PAD, BOS, EOS, WORDS = 0, 1, 2, 5  # a vocabulary so small that every output can be tried
@@ -53,7 +53,7 @@ def output(limits: list[int], alpha: float = 0.0, processors: Sequence[Processor
 
 
 def beam(model: Any, source: Tensor, beams: int, limits: list[int], alpha: float = 0.6) -> list[list[Hypothesis]]:
-    return beam_search(model, source, output(limits, alpha), beams=beams)
+    return BeamSearch(model, source, output(limits, alpha), beams=beams).run()
 
 
 def greedy(model: Any, source: Tensor, limits: list[int], alpha: float = 0.0) -> list[Hypothesis]:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from dragoman.decoding.engine import Term
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.search import Hypothesis, beam_search
+from dragoman.decoding.search import BeamSearch, Hypothesis
 from dragoman.decoding.terms import OPEN, STEM, WORD, Candidates, TermTable, constrained_search, rank_in_group
 from dragoman.model import build
 
@@ -216,7 +216,7 @@ def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | No
     limits, model = [9, 3, 12, 1], make(name)
     cases = [(), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)]
     for some in cases:
-        one = beam_search(model, sources(), output(limits, 0.6, some), beams=beams, n_best=n_best)
+        one = BeamSearch(model, sources(), output(limits, 0.6, some), beams=beams, n_best=n_best).run()
         two = search([()] * 4, beams, limits, SENTENCES, model=model, n_best=n_best, processors=some)
         assert two == one
 

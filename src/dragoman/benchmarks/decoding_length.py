@@ -5,7 +5,7 @@ import time
 import torch
 
 from dragoman.config.presets import SMALL
-from dragoman.decoding.search import OutputSpec, beam_search, greedy_search
+from dragoman.decoding.search import BeamSearch, OutputSpec, greedy_search
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model import build
 
@@ -29,7 +29,7 @@ def benchmark(threads: int, rounds: int) -> str:
                 if beams == 1:
                     greedy_search(model, source, output)
                 else:
-                    beam_search(model, source, output, beams=beams)
+                    BeamSearch(model, source, output, beams).run()
                 if turn:
                     times.setdefault((length, beams), []).append((time.perf_counter() - began) / length * 1000)
     lines = [

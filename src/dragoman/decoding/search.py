@@ -242,9 +242,10 @@ class BeamAllocation:
 class BeamSearch:
     """A beam search in progress: K open hypotheses for each live sentence, and the best finished ones of all sentences.
 
-    Call `step` until it is `done`; several searches may take their steps in turn. A sentence is over when no open
-    hypothesis can still overtake the worst of its `n_best` finished ones, or, with `patience`, when that many times
-    `beams` are finished. Hypotheses that are cut off at their maximum length compete with the finished ones.
+    Call `run`, or `step` until it is `done`, for several searches in turn. A sentence is over when no open hypothesis
+    can still overtake the worst of its `n_best` finished ones (default: as many as beams), or, with `patience`, when
+    that many times `beams` are finished. Hypotheses that are cut off at their maximum length compete with the finished
+    ones.
     """
 
     @torch.inference_mode()
@@ -276,6 +277,12 @@ class BeamSearch:
     def done(self) -> bool:
         """Whether all sentences are over."""
         return not len(self.sentence)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """Search to the end. Return the best `n_best` hypotheses for each sentence, best first."""
+        while not self.done:
+            self.step()
+        return self.finished.hypotheses()
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -319,27 +326,6 @@ class BeamSearch:
         # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
         largest_penalty = (((5 + self.output.max_lengths[self.sentence]) / 6) ** self.output.alpha).clamp(min=1)
         return (best_open > -math.inf) & (self.finished.score[self.sentence, -1] < best_open / largest_penalty)
-
-
-def beam_search(
-    model: Seq2Seq,
-    source: Tensor,
-    output: OutputSpec,
-    *,
-    beams: int,
-    n_best: int | None = None,
-    patience: float | None = None,
-    allocation: BeamAllocation | None = None,
-    observe: Observer | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses, by default as many as beams, for each sentence of source (B, S), best first.
-
-    The arguments are those of `BeamSearch`, which this runs to its end.
-    """
-    search = BeamSearch(model, source, output, beams, n_best, patience, allocation, observe)
-    while not search.done:
-        search.step()
-    return search.finished.hypotheses()
 
 
 class FinishedPool:

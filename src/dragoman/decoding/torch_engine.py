@@ -18,11 +18,11 @@ from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import (
     BeamAllocation,
+    BeamSearch,
     Hypothesis,
     Observer,
     OutputSpec,
     Sampling,
-    beam_search,
     greedy_search,
     sample,
 )
@@ -88,7 +88,7 @@ class TorchEngine:
             return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in zip(*samples, strict=True)]
         if config.beam == 1:
             return [[hypothesis] for hypothesis in greedy_search(self.model, source, output, observe)]
-        return beam_search(
+        return BeamSearch(
             self.model,
             source,
             output,
@@ -97,7 +97,7 @@ class TorchEngine:
             patience=config.patience,
             allocation=BeamAllocation(config.beam_groups, config.diversity_penalty),
             observe=observe,
-        )
+        ).run()
 
     def max_lengths(self, sources: list[Ids], config: SearchConfig) -> Tensor:
         """Return (B,): how many tokens each output may have, EOS included."""

@@ -9,7 +9,7 @@ import torch
 
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.search import OutputSpec, beam_search, length_penalty
+from dragoman.decoding.search import BeamSearch, OutputSpec, length_penalty
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
 from dragoman.lab.tasks import Pair, Task, copying, learn, small, words
@@ -77,7 +77,7 @@ def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
 def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, max_length: int) -> list[Any]:
     """Return the best hypothesis of each source."""
     output = OutputSpec(BOS, EOS, torch.full((len(sources),), max_length), alpha)
-    hypotheses = beam_search(model, source_batch(sources), output, beams=beams, n_best=1)
+    hypotheses = BeamSearch(model, source_batch(sources), output, beams, n_best=1).run()
     return [n_best[0] for n_best in hypotheses]
 
 
