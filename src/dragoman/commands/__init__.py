@@ -1,14 +1,19 @@
-"""One file per verb: its flags are the fields of a dataclass, `main(arguments)` does the work.
+"""One file per verb: its flags are the fields of a dataclass, `main(arguments)` does the work. Here and in
+`pairs` stands what several of them share.
 
 torch takes seconds to load and `--help` must not, so these files import what needs torch inside `main`.
 """
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.synthesis.shard import Shard
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # its flags stand beside the others: --beam, not --search.beam
@@ -24,3 +29,31 @@ def check_compute(engine: str, compute_type: str) -> None:
     """Raise UsageError for a data type that only CTranslate2 computes in."""
     if compute_type != "float32" and engine == "native":
         raise UsageError(f"--compute-type {compute_type} needs --engine ctranslate2")
+
+
+@dataclass(frozen=True)
+class SynthesisOptions:
+    """Describe how many texts are translated: in blocks, shared among processes, with which engine."""
+
+    block: int = 1000
+    "number of texts to translate and save together"
+    shard: str | None = None
+    "translate one share only: 2/4 is the second of four"
+    ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "decoder: our own, or CTranslate2, which is faster on CPUs"
+    compute_type: str = "float32"
+    "data type in which CTranslate2 computes; int8 is the fastest"
+
+    def check(self, search: SearchConfig) -> "Shard":
+        """Return the share of this process. Raise UsageError for flags that make no sense for synthesis."""
+        from dragoman.synthesis.shard import check_synthesis, parse_shard
+
+        shard = parse_shard(self.shard, self.ray)
+        check_synthesis(self.block, search)
+        check_compute(self.engine, self.compute_type)
+        return shard
+
+
+Synthesis = Annotated[SynthesisOptions, tyro.conf.arg(name="")]

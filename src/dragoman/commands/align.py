@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dragoman.data.tokenizer import Tokenizer
     from dragoman.model import Model as Loaded
 
-BLOCK = 1024  # pairs in memory
 MEASURED = 10_000  # pairs of a corpus that --measure reads at most
 MIN_WEIGHT = 0.0005  # weights that --soft would show as 0.000 are left out
 
@@ -60,34 +60,20 @@ def main(arguments: list[str]) -> None:
     check_options(options)
     from dragoman.alignment.heads import alignment_weights
     from dragoman.alignment.words import merge_tokens, subwords, words
-    from dragoman.data.corpus import LeftOut, stream_rows
+    from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
-    from dragoman.decoding.forced import max_positions
     from dragoman.model_folder import read_model
 
     corpora = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
     head = choose_head(options, model, tokenizer, corpora)
-    max_length, split = max_positions(model), subwords if options.subwords else words
-    for corpus in corpora:
-        left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
-        rows = stream_rows(corpus, left_out)
-        while block := list(islice(rows, BLOCK)):
-            sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
-            targets = tokenizer.encode_all([row.target for row in block])
-            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < max_length]
-            tables = alignment_weights(model, [sources[i] for i in fitting], [targets[i] for i in fitting], head)
-            weights = dict(zip(fitting, tables, strict=True))
-            for index, row in enumerate(block):
-                if index in weights:
-                    source, target = split(tokenizer, sources[index]), split(tokenizer, targets[index])
-                    print(links_as_text(options, merge_tokens(weights[index].double(), target, source), target, source))
-                else:
-                    location = f"{corpus.name}:{row.number}"
-                    print(f"{location}: a side has more than {max_length - 1:,} tokens: not aligned", file=sys.stderr)
-                    print()
-        for note in left_out.notes():
-            print(note, file=sys.stderr)
+    split, compute = subwords if options.subwords else words, partial(alignment_weights, model, head=head)
+    for pair, weights in compute_by_pair(corpora, model, tokenizer, compute, "not aligned"):
+        if weights is None:
+            print()
+        else:
+            source, target = split(tokenizer, pair.source), split(tokenizer, pair.target)
+            print(links_as_text(options, merge_tokens(weights.double(), target, source), target, source))
 
 
 def check_options(options: Options) -> None:

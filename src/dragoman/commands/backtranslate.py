@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from dragoman.commands import Model, Search, check_compute, parse
+from dragoman.commands import Model, Search, Synthesis, SynthesisOptions, parse
 from dragoman.config import Device, SearchConfig, TrainingConfig
 from dragoman.errors import UsageError
 
@@ -15,7 +15,8 @@ from dragoman.errors import UsageError
 class Options:
     """Make sentence pairs from text in the target language, with a model that translates it into the source language.
 
-    Rerun the same command to resume. It prints what to pass to `dragoman train`.
+    Rerun the same command to resume. With --shard, the process that finishes last joins the shares. It prints what to
+    pass to `dragoman train`.
 
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv --temperature 1
@@ -36,16 +37,7 @@ class Options:
     "drop, replace and move some words of the translations"
     max_tokens: int = 256
     "maximum length of a line in tokens; longer ones are skipped and counted"
-    block: int = 1000
-    "number of lines to translate and save together"
-    shard: str | None = None
-    "share of this process: 2/4 is the second of four; whichever finishes last joins them"
-    ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
-    engine: Literal["native", "ctranslate2"] = "native"
-    "decoder: our own, or CTranslate2, which is faster on CPUs"
-    compute_type: str = "float32"
-    "data type in which CTranslate2 computes; int8 is the fastest"
+    synthesis: Synthesis = SynthesisOptions()
     device: Device = "auto"
     "where to compute"
     threads: int | None = None
@@ -62,7 +54,6 @@ def main(arguments: list[str]) -> None:
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: sampled text needs no noise")
     from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
-    from dragoman.synthesis.shard import check_synthesis, parse_shard
 
     if options.out.suffix != ".tsv":
         raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
@@ -70,9 +61,7 @@ def main(arguments: list[str]) -> None:
         if suffix_of(file) in OF_PAIRS:
             raise UsageError(f"{file}: looks like a file of pairs; --text takes plain text, one sentence per line")
     result = CorpusSpec((str(options.out),), tag=options.tag)
-    shard = parse_shard(options.shard, options.ray)
-    check_synthesis(options.block, options.search)
-    check_compute(options.engine, options.compute_type)
+    shard = options.synthesis.check(options.search)
     settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
     import torch
 
@@ -92,11 +81,11 @@ def main(arguments: list[str]) -> None:
         tag=options.model_tag,
         max_tokens=options.max_tokens,
         noise=options.search.seed if options.noise else None,
-        block=options.block,
-        engine=options.engine,
-        compute_type=options.compute_type,
+        block=options.synthesis.block,
+        engine=options.synthesis.engine,
+        compute_type=options.synthesis.compute_type,
     )
     progress, device = TextProgress(quiet=options.quiet), device_of(settings.device)
-    record = synthesise_on_ray(job, progress) if options.ray else synthesise(job, shard, device, progress)
+    record = synthesise_on_ray(job, progress) if options.synthesis.ray else synthesise(job, shard, device, progress)
     if record:
         print(" ".join(result.words()))

@@ -5,11 +5,11 @@ import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Search, check_compute, parse
+from dragoman.commands import Search, Synthesis, SynthesisOptions, parse
 from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
@@ -30,7 +30,8 @@ class Options:
     """Train a small, fast student on a teacher's translations of the training sources.
 
     It translates the sources of --train with the teacher, trains the student, and compares the two. The student has the
-    teacher's subwords and settings, but a deep encoder and a shallow decoder. Rerun the same command to resume.
+    teacher's subwords and settings, but a deep encoder and a shallow decoder. Rerun the same command to resume; without
+    --shard it translates what other shares have left, then trains.
 
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --out runs/student --shard 2/4
@@ -48,16 +49,7 @@ class Options:
     "folder for the student's run and the teacher's translations"
     originals: float = 0.0
     "weight of the original pairs of --train besides the teacher's translations; 0: do not use them"
-    block: int = 1000
-    "number of texts to translate and save together"
-    shard: str | None = None
-    "translate one share only: 2/4 is the second of four; without it, translate what is left, then train"
-    ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
-    engine: Literal["native", "ctranslate2"] = "native"
-    "decoder: our own, or CTranslate2, which is faster on CPUs"
-    compute_type: str = "float32"
-    "data type in which CTranslate2 computes; int8 is the fastest"
+    synthesis: Synthesis = SynthesisOptions()
     preset: PresetName = "small"
     "preset of the training settings"
     model: TransformerConfig = SMALL.model
@@ -80,13 +72,10 @@ def main(arguments: list[str]) -> None:
         raise UsageError("distill runs in one process: share the translation with --shard, train with dragoman train")
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
-    from dragoman.synthesis.shard import check_synthesis, parse_shard
 
-    shard = parse_shard(options.shard, options.ray)
-    check_synthesis(options.block, options.search)
-    check_compute(options.engine, options.compute_type)
+    shard = options.synthesis.check(options.search)
     corpora, test = parse_corpora(options.train), options.test or options.dev
-    for words in () if options.shard else (options.dev, test):
+    for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
     import torch
     from rich.console import Console
@@ -108,9 +97,9 @@ def main(arguments: list[str]) -> None:
     teacher = find_model(Path(options.teacher))
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
-    make = synthesise_on_ray if options.ray else partial(synthesise, shard=shard, device=device)
+    make = synthesise_on_ray if options.synthesis.ray else partial(synthesise, shard=shard, device=device)
     records = [make(job, progress=progress) for job in jobs]
-    if options.shard or not all(records):
+    if options.synthesis.shard or not all(records):
         return
     run = student_run(options, jobs, corpora)
     is_new = not any((out / "checkpoints").glob("step-*"))
@@ -154,9 +143,9 @@ def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: 
         search=options.search,
         tag=spec.tag,
         max_tokens=options.training.max_tokens,
-        block=options.block,
-        engine=options.engine,
-        compute_type=options.compute_type,
+        block=options.synthesis.block,
+        engine=options.synthesis.engine,
+        compute_type=options.synthesis.compute_type,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dragoman.data.corpus import Row
     from dragoman.data.tokenizer import Tokenizer
     from dragoman.decoding.forced import Likelihood
-
-BLOCK = 1024  # pairs in memory
 
 
 @dataclass(frozen=True)
@@ -43,34 +41,18 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "score", arguments)
     if not options.pairs:
         raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
-    from dragoman.data.corpus import LeftOut, stream_rows
+    from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
-    from dragoman.decoding.forced import max_positions, perplexity, score
+    from dragoman.decoding.forced import perplexity, score
     from dragoman.model_folder import read_model
 
     corpora = parse_corpora(options.pairs)
     model, tokenizer = read_model(Path(options.model))
-    max_length = max_positions(model)
     total, tokens, pairs = 0.0, 0, 0
-    for corpus in corpora:
-        left_out, tag_ids = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
-        rows = stream_rows(corpus, left_out)
-        while block := list(islice(rows, BLOCK)):
-            sources = [tag_ids + ids for ids in tokenizer.encode_all([row.source for row in block])]
-            targets = tokenizer.encode_all([row.target for row in block])
-            fitting = [i for i in range(len(block)) if max(len(sources[i]), len(targets[i])) < max_length]
-            scores = score(model, [sources[i] for i in fitting], [targets[i] for i in fitting])
-            likelihoods = dict(zip(fitting, scores, strict=True))
-            for index, row in enumerate(block):
-                likelihood = likelihoods.get(index)
-                if not likelihood:
-                    location = f"{corpus.name}:{row.number}"
-                    print(f"{location}: a side has more than {max_length - 1:,} tokens: no score", file=sys.stderr)
-                elif row.source.strip() and row.target.strip():
-                    total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
-                print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
-        for note in left_out.notes():
-            print(note, file=sys.stderr)
+    for (row, _, _), likelihood in compute_by_pair(corpora, model, tokenizer, partial(score, model), "no score"):
+        if likelihood and row.source.strip() and row.target.strip():
+            total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
+        print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
     if tokens:
         mean = f"perplexity {perplexity(-total / tokens):.2f} per token"
         print(f"{mean}: {pairs:,} pairs with text, {tokens:,} tokens", file=sys.stderr)

@@ -1,0 +1,54 @@
+"""Go through sentence pairs block by block with a model, as `score` and `align` do."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from dragoman.data.batches import Ids
+from dragoman.data.corpus import LeftOut, Row, stream_rows
+from dragoman.data.spec import CorpusSpec
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.forced import max_positions
+from dragoman.model import Model
+
+BLOCK = 1024  # pairs in memory
+Result = TypeVar("Result")
+
+
+class EncodedPair(NamedTuple):
+    row: Row
+    source: Ids  # with the tag of its corpus in front
+    target: Ids
+
+
+def compute_by_pair(
+    corpora: Sequence[CorpusSpec],
+    model: Model,
+    tokenizer: Tokenizer,
+    compute: Callable[[list[Ids], list[Ids]], Sequence[Result]],
+    lacking: str,
+) -> Iterator[tuple[EncodedPair, Result | None]]:
+    """Yield each pair with what `compute(sources, targets)` returns for it; None where a side is too long.
+
+    Pairs that are too long are reported on standard error with the words `lacking`, and so are lines left out.
+    """
+    max_length = max_positions(model)
+    for corpus in corpora:
+        left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
+        rows = stream_rows(corpus, left_out)
+        while block := list(islice(rows, BLOCK)):
+            sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
+            targets = tokenizer.encode_all([row.target for row in block])
+            pairs = [EncodedPair(*pair) for pair in zip(block, sources, targets, strict=True)]
+            fitting = [pair for pair in pairs if max(len(pair.source), len(pair.target)) < max_length]
+            results = iter(compute([pair.source for pair in fitting], [pair.target for pair in fitting]))
+            for pair in pairs:
+                if max(len(pair.source), len(pair.target)) < max_length:
+                    yield pair, next(results)
+                else:
+                    location = f"{corpus.name}:{pair.row.number}"
+                    print(f"{location}: a side has more than {max_length - 1:,} tokens: {lacking}", file=sys.stderr)
+                    yield pair, None
+        for note in left_out.notes():
+            print(note, file=sys.stderr)
