@@ -30,8 +30,9 @@ from dragoman.config import (
     to_toml,
 )
 from dragoman.data.corpus import Pair
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.files import MANIFEST, fingerprint
+from dragoman.model import Model
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.loop import train
@@ -51,6 +52,20 @@ def tiny_transformer(*, heads: int = 2, d_ff: int = 32, **changes: Any) -> Trans
 
 TINY = tiny_transformer()
 TINY_RECURRENT = RecurrentConfig(cell="gru", d_model=16)
+LITTLE = tiny_transformer(d_model=8, encoder_layers=2, decoder_layers=2, d_ff=12, dropout=0, max_length=16)
+
+# A batch for models of so many words.
+WORDS = 11
+SOURCE = torch.tensor([[3, 4, 5, 6, 2], [5, 3, 2, 0, 0], [7, 2, 0, 0, 0]])
+TARGET = torch.tensor([[1, 8, 9, 0], [1, 4, 7, 10], [1, 0, 0, 0]])
+REAL = TARGET != PAD
+
+
+def step_by_step(model: Model, source: Tensor, target: Tensor, sizes: list[int]) -> Tensor:
+    """Return the logits of the whole target, which the model gets in pieces of these sizes."""
+    state: Any = model.start(source)
+    return torch.cat([model.step(tokens, state) for tokens in target.split(sizes, 1)], 1)
+
 
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}

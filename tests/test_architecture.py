@@ -5,7 +5,6 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig,
 from dragoman.config.presets import PRESETS
 from dragoman.inspection.architecture import Box, Stack, stacks
 from dragoman.inspection.cost import cost
-from dragoman.inspection.figure import pyplot, save
+from dragoman.inspection.figure import pyplot
 from dragoman.inspection.plots.architecture import architecture_figure
 from dragoman.lab import EXPERIMENTS
 from dragoman.model import Model, outline
@@ -48,27 +47,22 @@ CONFIGS: dict[str, TransformerConfig | RecurrentConfig] = {
 }
 
 
-def on_meta(config: TransformerConfig | RecurrentConfig, vocabulary: int = 500) -> Model:
-    return outline(config, vocabulary)
+def draw(model: Model) -> Any:
+    """Return the axes of the drawing of a model."""
+    figure = architecture_figure(model, "mine")
+    canvas = pyplot().figure(figsize=figure.size)
+    figure.draw(canvas)
+    pyplot().close(canvas)
+    return canvas.axes[0]
 
 
-def written(path: Path) -> list[str]:
-    """What is written in a figure; letters are drawn as shapes, each text under a comment that says it."""
+def texts(model: Model) -> list[str]:
+    return [line for text in draw(model).texts for line in text.get_text().splitlines()]
+
+
+def texts_of_file(path: Path) -> list[str]:
+    """Return the texts of an SVG: letters are drawn as shapes, each text under a comment that says it."""
     return [html.unescape(text) for text in re.findall(r"<!-- (.*) -->", path.read_text(encoding="utf-8"))]
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Callable[..., list[str]]:
-    """The texts of the drawing of a model, read back from the SVG."""
-
-    def read(model: Model) -> list[str]:
-        save(architecture_figure(model, "mine"), tmp_path / "model.svg")
-        return written(tmp_path / "model.svg")
-
-    return read
-
-
-Texts = Callable[..., list[str]]
 
 
 def boxes(stack: Stack) -> list[Box]:
@@ -85,24 +79,9 @@ def named(box: Box) -> bool:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_boxes_hold_every_parameter_once(name: str):
-    model = on_meta(CONFIGS[name])
+def test_the_boxes_hold_every_parameter_once_under_the_names_of_the_modules(name: str):
+    model = outline(CONFIGS[name], 500)
     assert sum(stack.parameters for stack in stacks(model)) == cost(model).parameters
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_box_is_in_the_picture_with_its_name_and_number(name: str, texts: Texts):
-    model = on_meta(CONFIGS[name])
-    found = texts(model)
-    for box in [box for stack in stacks(model) for box in boxes(stack)]:
-        assert set(box.lines) <= set(found)
-    assert f"mine: {type(model).__name__}" in found
-    assert [text for text in found if text.startswith(f"{cost(model).parameters:,} parameters, d_model")]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_the_names_are_those_of_the_modules(name: str):
-    model = on_meta(CONFIGS[name])
     for stack in stacks(model):
         for group in stack.groups:
             assert group.first + group.times <= 6
@@ -113,8 +92,31 @@ def test_the_names_are_those_of_the_modules(name: str):
             assert isinstance(model.get_submodule(box.module), nn.Module)
 
 
-def test_the_base_model_is_that_of_the_paper(texts: Texts):
-    found = texts(on_meta(BASE, 37_000))
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_box_is_in_the_picture_with_its_name_and_number_and_nothing_overlaps(name: str):
+    model = outline(CONFIGS[name], 37_000)
+    axes = draw(model)
+    found = [line for text in axes.texts for line in text.get_text().splitlines()]
+    for box in [box for stack in stacks(model) for box in boxes(stack)]:
+        assert set(box.lines) <= set(found)
+    assert f"mine: {type(model).__name__}" in found
+    assert [text for text in found if text.startswith(f"{cost(model).parameters:,} parameters, d_model")]
+    axes.figure.canvas.draw()
+    width, height = 100 * axes.figure.get_size_inches()
+    shapes = [patch.get_window_extent() for patch in axes.patches if patch.get_facecolor()[3] > 0]
+    labels = [text.get_window_extent() for text in axes.texts if text.get_text()]
+    assert len(shapes) > 5
+    for extents in (shapes, labels):
+        assert not [pair for pair in itertools.combinations(extents, 2) if pair[0].overlaps(pair[1])]
+    for label in labels:
+        assert 0 <= label.x0 < label.x1 <= width
+        assert 0 <= label.y0 < label.y1 <= height
+        around = [box for box in shapes if box.contains((label.x0 + label.x1) / 2, (label.y0 + label.y1) / 2)]
+        assert all(box.x0 <= label.x0 and label.x1 <= box.x1 for box in around)
+
+
+def test_the_base_model_is_that_of_the_paper():
+    found = texts(outline(BASE, 37_000))
     assert {"8 heads, d_k 64, d_v 64", "scaled dot product", "512 → 2,048 → 512, relu", "times √512"} <= set(found)
     assert found.count("6 ×") == 2
     assert {"3,150,336 parameters each", "4,199,936 parameters each"} <= set(found)
@@ -126,9 +128,9 @@ def test_the_base_model_is_that_of_the_paper(texts: Texts):
     assert found.count("Add & norm") == 5
 
 
-def test_nothing_of_a_big_model_is_computed(texts: Texts):
+def test_nothing_of_a_big_model_is_computed():
     huge = dataclasses.replace(BASE, d_model=65_536, feed_forward=FeedForwardConfig(d_ff=1_000_000))
-    model = on_meta(huge, 1_000_000)
+    model = outline(huge, 1_000_000)
     found = texts(model)
     assert all(parameter.is_meta for parameter in model.parameters())
     assert "65,536 → 1,000,000 → 65,536, relu" in found
@@ -138,10 +140,10 @@ def test_nothing_of_a_big_model_is_computed(texts: Texts):
 
 
 def changed(**changes: Any) -> Model:
-    return on_meta(dataclasses.replace(BASE, **changes))
+    return outline(dataclasses.replace(BASE, **changes), 500)
 
 
-def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends(texts: Texts):
+def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends():
     post, pre = texts(changed()), texts(changed(norm_first=True))
     assert (post.count("Norm"), post.count("Add"), post.count("LayerNorm")) == (0, 0, 5)
     assert (pre.count("Norm"), pre.count("Add"), pre.count("LayerNorm")) == (7, 5, 7)
@@ -160,13 +162,13 @@ def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends(texts: Texts):
         ("relative", "Relative positions", "added to the scores, per head", 0),
     ],
 )
-def test_positions_are_drawn_where_they_act(texts: Texts, positions: str, title: str, does: str, plus: int):
+def test_positions_are_drawn_where_they_act(positions: str, title: str, does: str, plus: int):
     found = texts(changed(positions=positions))
     assert (found.count(title), found.count(does), found.count("+")) == (2, 2, plus)
     assert not [text for text in texts(changed(positions="none")) if "positions" in text or text == "+"]  # the control
 
 
-def test_the_layers_are_counted(texts: Texts):
+def test_the_layers_are_counted():
     found = texts(changed(decoder_layers=1))
     assert (found.count("6 ×"), found.count("1 ×")) == (1, 1)
     assert {"encoder: layers 1 to 6", "decoder: layer 1"} <= set(found)
@@ -175,26 +177,26 @@ def test_the_layers_are_counted(texts: Texts):
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary-across", "relative"])
 @pytest.mark.parametrize("side", ["encoder_layers", "decoder_layers"])
-def test_positions_that_act_on_attention_are_not_drawn_where_there_is_none(texts: Texts, positions: str, side: str):
+def test_positions_that_act_on_attention_are_not_drawn_where_there_is_none(positions: str, side: str):
     found = texts(changed(positions=positions, **{side: 0}))
     assert found.count(f"{positions.capitalize()} positions") == 1
 
 
 @pytest.mark.parametrize(("share", "same"), [("all", 2), ("embeddings", 1), ("output", 1), ("none", 0)])
-def test_matrices_that_are_shared_say_so(texts: Texts, share: str, same: int):
+def test_matrices_that_are_shared_say_so(share: str, same: int):
     found = texts(changed(share=share))
     assert len([text for text in found if text.startswith("the matrix of")]) == same
     assert found.count(f"{500 * 512:,} parameters") == 3 - same
 
 
-def test_heads_sizes_biases_and_scores_are_those_of_the_attention(texts: Texts):
+def test_heads_sizes_biases_and_scores_are_those_of_the_attention():
     attention = AttentionConfig(heads=2, d_k=16, d_v=24, score="additive", bias=True)
     found = texts(changed(attention=attention, scale_embedding=False))
     assert found.count("2 heads, d_k 16, d_v 24") == found.count("additive") == found.count("with biases") == 3
     assert "times √512" not in found
 
 
-def test_a_kernel_that_was_replaced_is_named(texts: Texts):
+def test_a_kernel_that_was_replaced_is_named():
     def cosine(*arguments: Any) -> Any: ...
 
     model = changed(encoder_layers=1, decoder_layers=1)
@@ -204,7 +206,7 @@ def test_a_kernel_that_was_replaced_is_named(texts: Texts):
     assert (found.count("cosine"), found.count("scaled dot product")) == (1, 2)
 
 
-def test_layers_that_differ_stand_apart(texts: Texts):
+def test_layers_that_differ_stand_apart():
     model = changed(encoder_layers=5)
     model.encoder[2].around_attention.norm = nn.BatchNorm1d(512, device="meta")
     found = texts(model)
@@ -212,40 +214,17 @@ def test_layers_that_differ_stand_apart(texts: Texts):
     assert [group.times for group in stacks(model)[0].groups] == [2, 1, 2]
 
 
-def test_recurrent_models_are_drawn_with_their_cells(texts: Texts):
-    found = texts(on_meta(LSTM))
+def test_recurrent_models_are_drawn_with_their_cells():
+    found = texts(outline(LSTM, 500))
     assert {"LSTM", "2 directions, 32 units each", "64 units", "Dot-product attention"} <= set(found)
     assert {"last state of the encoder", "all states of the encoder", "128 → 64, tanh"} <= set(found)
     assert found.count("2 ×") == 2
     assert not [text for text in found if "head" in text or "norm" in text]
-    plain = texts(on_meta(CONFIGS["rnn, one direction"]))
+    plain = texts(outline(CONFIGS["rnn, one direction"], 500))
     assert "RNN, tanh" in plain
     assert "LSTM" not in plain
     assert not [text for text in plain if "attention" in text or "all states" in text]
-    assert "Additive attention" in texts(on_meta(CONFIGS["gru, additive"]))
-
-
-# The drawing can be read.
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_boxes_and_texts_do_not_overlap_and_stay_inside(name: str):
-    figure = architecture_figure(on_meta(CONFIGS[name], 37_000), name)
-    canvas = pyplot().figure(figsize=figure.size)
-    figure.draw(canvas)
-    canvas.canvas.draw()
-    (axes,) = canvas.axes
-    boxes = [patch.get_window_extent() for patch in axes.patches if patch.get_facecolor()[3] > 0]
-    labels = [text.get_window_extent() for text in axes.texts if text.get_text()]
-    pyplot().close(canvas)
-    assert len(boxes) > 5
-    for extents in (boxes, labels):
-        assert not [pair for pair in itertools.combinations(extents, 2) if pair[0].overlaps(pair[1])]
-    for label in labels:
-        assert 0 <= label.x0 < label.x1 <= 100 * figure.size[0]
-        assert 0 <= label.y0 < label.y1 <= 100 * figure.size[1]
-        around = [box for box in boxes if box.contains((label.x0 + label.x1) / 2, (label.y0 + label.y1) / 2)]
-        assert all(box.x0 <= label.x0 and label.x1 <= box.x1 for box in around)
+    assert "Additive attention" in texts(outline(CONFIGS["gru, additive"], 500))
 
 
 # The command and the page.
@@ -255,8 +234,9 @@ def test_info_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "new" / "base.svg"
     assert main(["info", "--preset", "base", "--diagram", str(out)]) == 0
     assert capsys.readouterr().out.rstrip().endswith(f"\n{out}")
-    assert written(DOCS / "images" / "architecture.svg") == written(out)  # the figure of the docs is up to date
-    assert "base: Transformer" in written(out)
+    drawn = texts_of_file(out)
+    assert drawn == texts_of_file(DOCS / "images" / "architecture.svg")  # the docs' is up to date
+    assert "base: Transformer" in drawn
     assert main(["info", "--preset", "lstm", "--json", "--diagram", str(tmp_path / "lstm.png")]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] > 0
     assert (tmp_path / "lstm.png").read_bytes().startswith(b"\x89PNG")
@@ -265,8 +245,8 @@ def test_info_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 def test_info_of_a_run_draws_its_best_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "toy.svg"
     assert main(["info", str(trained), "--diagram", str(out)]) == 0
-    assert "toy: Transformer" in written(out)
-    assert "2 heads, d_k 8, d_v 8" in written(out)
+    assert "toy: Transformer" in texts_of_file(out)
+    assert "2 heads, d_k 8, d_v 8" in texts_of_file(out)
 
 
 def test_info_refuses_a_diagram_in_an_unknown_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

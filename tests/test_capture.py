@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from conftest import TINY_RECURRENT, tiny_transformer
+from conftest import REAL, SOURCE, TARGET, TINY_RECURRENT, WORDS, tiny_transformer
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
@@ -22,14 +22,11 @@ MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
     "lstm, dot": RecurrentConfig(d_model=16, attention="dot"),
     "gru, additive": dataclasses.replace(TINY_RECURRENT, attention="additive"),
 }
-SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 5, 2, 0, 0]])
-TARGET = torch.tensor([[1, 5, 6, 7], [1, 8, 0, 0]])
-REAL = TARGET != 0
 
 
 def make(name: str) -> Model:
     torch.manual_seed(0)
-    return build(MODELS[name], 12).eval()
+    return build(MODELS[name], WORDS).eval()
 
 
 def capture_of(model: Model, real: Tensor | None = None) -> AttentionCapture:
@@ -43,34 +40,26 @@ def kernels(model: Model) -> list:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_attention_layer_is_recorded_under_its_kind(name: str):
-    shapes = {kind: [tuple(w.shape) for w in layers] for kind, layers in capture_of(make(name)).weights.items()}
-    config = MODELS[name]
+def test_every_attention_layer_is_recorded_and_its_weights_respect_padding_and_the_future(name: str):
+    captured, config = capture_of(make(name)).weights, MODELS[name]
     if isinstance(config, RecurrentConfig):
-        assert shapes == {"encoder": [], "decoder": [], "cross": [(2, 1, 4, 5)]}
+        layers, heads = {"encoder": 0, "decoder": 0, "cross": 1}, 1
     else:
-        heads = config.attention.heads
-        assert shapes == {
-            "encoder": 2 * [(2, heads, 5, 5)],
-            "decoder": 3 * [(2, heads, 4, 4)],
-            "cross": 3 * [(2, heads, 4, 5)],
-        }
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_weights_sum_to_one_and_respect_padding_and_the_future(name: str):
-    for kind, layers in capture_of(make(name)).weights.items():
-        for weights in layers:
-            assert (weights >= 0).all()
-            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-            if kind == "decoder":
-                assert not weights.triu(1).any()
-                assert weights[0].tril().count_nonzero() == weights.size(1) * 10
-            else:
-                assert not weights[1, ..., 3:].any()
-                assert weights[0, ..., 3:].all()  # the control: what is no padding is looked at
-            if kind == "encoder":
-                assert weights[0].triu(1).any()  # the control: the encoder looks both ways
+        layers, heads = {"encoder": 2, "decoder": 3, "cross": 3}, config.attention.heads
+    assert {kind: len(weights) for kind, weights in captured.items()} == layers
+    sizes = {"encoder": (5, 5), "decoder": (4, 4), "cross": (4, 5)}
+    for kind, weights in ((kind, weights) for kind, of_layers in captured.items() for weights in of_layers):
+        assert weights.shape == (3, heads, *sizes[kind])
+        assert (weights >= 0).all()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        if kind == "decoder":
+            assert not weights.triu(1).any()
+            assert weights[0].tril().count_nonzero() == heads * 10
+        else:
+            assert not weights[1, ..., 3:].any()
+            assert weights[0, ..., 3:].all()  # the control: what is no padding is looked at
+        if kind == "encoder":
+            assert weights[0].triu(1).any()  # the control: the encoder looks both ways
 
 
 @pytest.mark.parametrize("name", MODELS)

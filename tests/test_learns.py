@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from conftest import tiny_transformer
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
+from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import OutputSpec, greedy_search
@@ -14,17 +15,9 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.optimizer import paper_rate
 
-SYMBOLS, LONGEST = 30, 10
-STEPS = 2000  # a thousand is enough, half a minute; a limit by the clock would ask what else the machine does
-CONFIG = TransformerConfig(
-    d_model=64,
-    encoder_layers=2,
-    decoder_layers=2,
-    attention=AttentionConfig(heads=4),
-    feed_forward=FeedForwardConfig(d_ff=128),
-    dropout=0.0,
-    norm_first=True,
-)
+SYMBOLS, LONGEST = 16, 6
+STEPS = 2000  # a quarter is enough, five seconds; a limit by the clock would ask what else the machine does
+CONFIG = tiny_transformer(d_model=32, heads=4, d_ff=64, dropout=0, norm_first=True)
 
 TASKS: dict[str, Callable[[Ids], Ids]] = {"copy": lambda ids: ids, "reverse": lambda ids: ids[::-1]}
 
@@ -45,8 +38,8 @@ def learn(task: Callable[[Ids], Ids], good_enough: float) -> tuple[Model, float]
         step += 1
         ids = sentences(64, seed=step)
         batch = Batch.of(ids, [task(each) for each in ids])
-        learner.update([batch], batch.tokens, paper_rate(step, CONFIG.d_model, 400), (step,))
-        if step % 100 == 0:
+        learner.update([batch], batch.tokens, paper_rate(step, CONFIG.d_model, 200), (step,))
+        if step % 50 == 0:
             reached = accuracy(model, task)
     return model, reached
 

@@ -36,15 +36,6 @@ def gradients(loss: Tensor, given: Given) -> list[Tensor]:
     return list(torch.autograd.grad(loss, [tensor for tensor in given[:3] if tensor is not None]))
 
 
-def of_logits(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The loss where the vectors are the logits themselves."""
-    return output_loss(logits, torch.eye(logits.size(-1), dtype=logits.dtype), None, labels, smoothing)
-
-
-def smoothed(labels: Tensor, words: int, smoothing: float) -> Tensor:
-    return (1 - smoothing) * F.one_hot(labels, words).double() + smoothing / words
-
-
 # Against PyTorch, in double precision.
 
 
@@ -112,37 +103,10 @@ def test_only_what_learns_needs_a_gradient():
     assert torch.equal(alone, together[0])
 
 
-# What it means.
-
-
-def test_of_five_words_the_right_one_gets_92_percent_and_the_others_2():
-    label = torch.tensor([3])
-    assert smoothed(label, 5, 0.1).tolist() == [pytest.approx([0.02, 0.02, 0.02, 0.92, 0.02])]
-    optimum = torch.tensor([[0.02, 0.02, 0.02, 0.92, 0.02]]).log().requires_grad_()
-    of_logits(optimum, label, 0.1).backward()
-    assert gap(optimum.grad, torch.zeros(1, 5)) <= 1e-12
-    over_the_wrong_words_alone = torch.tensor([[0.025, 0.025, 0.025, 0.9, 0.025]]).log().requires_grad_()
-    of_logits(over_the_wrong_words_alone, label, 0.1).backward()
-    assert gap(over_the_wrong_words_alone.grad, torch.zeros(1, 5)) > 1e-3
-
-
-@given(st.lists(st.floats(-5, 5), min_size=5, max_size=5))
-def test_no_prediction_is_better_than_the_entropy_of_the_smoothed_label(scores):
-    label, target = torch.tensor([3]), smoothed(torch.tensor([3]), 5, 0.1)
-    floor = -float((target * target.log()).sum())
-    logits = torch.tensor([scores], dtype=torch.float64)
-    loss = float(of_logits(logits, label, 0.1))
-    divergence = float((target * (target.log() - logits.log_softmax(-1))).sum())
-    assert loss >= floor - 1e-12
-    assert loss == pytest.approx(floor + divergence, abs=1e-10)
-    assert float(of_logits(target.log(), label, 0.1)) == pytest.approx(floor, abs=1e-12)
-    assert float(of_logits(target.log(), label, 0.0)) < floor
-
-
 @SMOOTHINGS
 def test_huge_logits_give_a_finite_loss_and_gradient(smoothing):
     logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]], dtype=torch.float32, requires_grad=True)
-    loss = of_logits(logits, torch.tensor([0, 0]), smoothing)
+    loss = output_loss(logits, torch.eye(3, dtype=torch.float32), None, torch.tensor([0, 0]), smoothing)
     loss.backward()
     assert loss.isfinite()
     assert logits.grad.isfinite().all()

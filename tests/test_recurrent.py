@@ -1,52 +1,26 @@
-"""The recurrent baselines: the cells against their formulas, and the same promises as the Transformer's."""
+"""The recurrent baselines: the cells and the attention against their formulas."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from conftest import gap
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from conftest import PAD, SOURCE, TARGET, WORDS, gap
 from torch import Tensor, nn
 
 from dragoman.config import RecurrentConfig
 from dragoman.errors import UsageError
 from dragoman.model.capture import AttentionCapture
-from dragoman.model.recurrent import ACTIVATIONS, PlainRNN, Recurrence, Recurrent
+from dragoman.model.recurrent import PlainRNN, Recurrence, Recurrent
 
-PAD, WORDS = 0, 11
-SOURCE = torch.tensor([[3, 4, 5, 6, 2], [5, 3, 2, 0, 0], [7, 2, 0, 0, 0]])
-TARGET = torch.tensor([[1, 8, 9, 3], [1, 4, 7, 10], [1, 5, 5, 0]])
 LITTLE = RecurrentConfig(d_model=8, layers=2, dropout=0)
-CELLS, ATTENTIONS = ["rnn", "lstm", "gru"], ["none", "dot", "additive"]
-
+CELLS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
 def little(**changes) -> Recurrent:
     return Recurrent(replace(LITTLE, **changes), WORDS, pad=PAD).eval()
-
-
-def every_kind():
-    """All cells, all kinds of attention, one and two directions."""
-    return pytest.mark.parametrize(
-        "config",
-        [
-            pytest.param(
-                replace(LITTLE, cell=cell, attention=attention, bidirectional=bidirectional),
-                id=f"{cell}-{attention}-{'both' if bidirectional else 'forward'}",
-            )
-            for cell in CELLS
-            for attention in ATTENTIONS
-            for bidirectional in (False, True)
-        ],
-    )
-
-
-def gradients(module: nn.Module, out: Tensor, toward: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(out, tuple(module.parameters()), toward))
 
 
 # The plain cell.
@@ -75,36 +49,6 @@ def test_the_plain_cell_is_its_formula(activation, formula):
     assert gap(states, by_hand(cell, x, h, formula)) <= 1e-12
     assert torch.equal(last, states[:, -1])
     assert gap(states, by_hand(cell, x, h, torch.sigmoid)) > 1e-3
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_plain_cell_equals_the_one_of_pytorch(activation):
-    cell, theirs = PlainRNN(5, 4, activation), nn.RNN(5, 4, nonlinearity=activation, batch_first=True)
-    with torch.no_grad():
-        theirs.weight_ih_l0.copy_(cell.input.weight)
-        theirs.weight_hh_l0.copy_(cell.recurrent.weight)
-        theirs.bias_ih_l0.copy_(cell.input.bias)
-        theirs.bias_hh_l0.zero_()
-    x, h, toward = torch.randn(2, 6, 5), torch.randn(2, 4), torch.randn(2, 6, 4)
-    ours, last = cell(x, torch.ones(2, 6, dtype=torch.bool), h)
-    yours, yours_last = theirs(x, h[None])
-    assert gap(ours, yours) <= 1e-12
-    assert gap(last, yours_last[0]) <= 1e-12
-    of_input, of_bias, of_recurrent = gradients(cell, ours, toward)
-    expected = gradients(theirs, yours, toward)
-    assert gap(of_input, expected[0]) <= 1e-12
-    assert gap(of_recurrent, expected[1]) <= 1e-12
-    assert gap(of_bias, expected[2]) <= 1e-12
-    shifted = gradients(theirs, theirs(x, h[None] + 1)[0], toward)
-    assert gap(of_recurrent, shifted[1]) > 1e-3
-
-
-def test_tanh_keeps_states_between_minus_1_and_1():
-    x, real = 100 * torch.randn(2, 50, 5), torch.ones(2, 50, dtype=torch.bool)
-    states = {name: PlainRNN(5, 4, name)(x, real, torch.zeros(2, 4))[0].abs().max() for name in ACTIVATIONS}
-    assert states["tanh"] <= 1
-    assert states["relu"] > 1
-    assert states["gelu"] > 1
 
 
 def test_padding_leaves_the_plain_state_as_it_is():
@@ -170,11 +114,11 @@ def test_one_step_of_the_gru_is_its_formula():
     assert gap(states[:, 0], gru_by_hand(x[:, 0], h[0], recurrence.cells, order="zrn")) > 1e-3
 
 
-@pytest.mark.parametrize(("cell", "kind"), [("rnn", nn.RNN), ("lstm", nn.LSTM), ("gru", nn.GRU)])
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("directions", [1, 2])
-def test_a_stack_of_cells_equals_the_one_of_pytorch(cell, kind, directions):
+def test_a_stack_of_cells_equals_the_one_of_pytorch(cell, directions):
     ours = Recurrence(replace(LITTLE, cell=cell), directions)
-    theirs = kind(8, 8 // directions, 2, batch_first=True, bidirectional=directions == 2)
+    theirs = CELLS[cell](8, 8 // directions, 2, batch_first=True, bidirectional=directions == 2)
     with torch.no_grad():
         if cell == "rnn":
             names = [f"l{layer}{way}" for layer in range(2) for way in ["", "_reverse"][:directions]]
@@ -185,12 +129,15 @@ def test_a_stack_of_cells_equals_the_one_of_pytorch(cell, kind, directions):
                 getattr(theirs, f"bias_hh_{name}").zero_()
         else:
             theirs.load_state_dict(ours.cells.state_dict())
-    x = torch.randn(2, 5, 8)
+    x, toward = torch.randn(2, 5, 8, requires_grad=True), torch.randn(2, 5, 8)
     states, hidden = ours(x, torch.ones(2, 5, dtype=torch.bool), ours.zero_state(x))
     expected, last = theirs(x)
     assert gap(states, expected) <= 1e-12
     assert gap(hidden[0], last[0] if cell == "lstm" else last) <= 1e-12
     assert gap(states, theirs(x.flip(1))[0]) > 1e-3
+    slopes = [torch.autograd.grad(y, x, toward, retain_graph=True)[0] for y in (states, expected, states.flip(0))]
+    assert gap(slopes[0], slopes[1]) <= 1e-12
+    assert gap(slopes[0], slopes[2]) > 1e-3
 
 
 # Two directions.
@@ -208,32 +155,11 @@ def slopes(recurrence: Recurrence, half: slice) -> Tensor:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_forward_half_ignores_the_future_and_the_backward_half_the_past(cell):
-    recurrence = Recurrence(replace(LITTLE, cell=cell, layers=1), directions=2)
-    all_pairs = torch.ones(5, 5, dtype=torch.bool)
-    assert torch.equal(slopes(recurrence, slice(0, 4)), all_pairs.tril())
-    assert torch.equal(slopes(recurrence, slice(4, 8)), all_pairs.triu())
-    assert torch.equal(slopes(recurrence, slice(0, 8)), all_pairs)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_one_direction_ignores_the_future(cell):
-    recurrence = Recurrence(replace(LITTLE, cell=cell), directions=1)
-    assert torch.equal(slopes(recurrence, slice(0, 8)), torch.ones(5, 5, dtype=torch.bool).tril())
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_both_directions_together_are_as_wide_as_one(cell):
-    for bidirectional in (False, True):
-        assert little(cell=cell, bidirectional=bidirectional).start(SOURCE).memory.shape == (3, 5, 8)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_each_direction_has_its_own_parameters(cell):
     one, two = (Recurrence(replace(LITTLE, cell=cell, layers=1), directions) for directions in (1, 2))
-    assert len(list(two.parameters())) == 2 * len(list(one.parameters()))
-    matrices = [p for p in two.parameters() if p.dim() == 2 and p.size(1) == 8]
-    assert len(matrices) == 2
-    assert gap(*matrices) > 1e-3
+    all_pairs = torch.ones(5, 5, dtype=torch.bool)
+    assert torch.equal(slopes(one, slice(0, 8)), all_pairs.tril())
+    assert torch.equal(slopes(two, slice(0, 4)), all_pairs.tril())
+    assert torch.equal(slopes(two, slice(4, 8)), all_pairs.triu())
 
 
 def test_an_odd_width_has_no_two_halves():
@@ -270,14 +196,6 @@ def test_a_fixed_context_is_the_last_state_of_the_encoder_and_nothing_else(cell)
     assert gap(logits_with(model, hidden=hidden), before) > 1e-3
 
 
-@pytest.mark.parametrize("attention", ["dot", "additive"])
-@pytest.mark.parametrize("changed", ["memory", "keys"])
-def test_attention_sees_all_states_of_the_encoder(attention, changed):
-    model = little(attention=attention)
-    before = model(SOURCE, TARGET)
-    assert gap(logits_with(model, **{changed: torch.randn(3, 5, 8)}), before) > 1e-3
-
-
 def context_and_weights(model: Recurrent) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The decoder's states, its context, the encoder's states, and the weights."""
     asked: list[Tensor] = []
@@ -298,99 +216,26 @@ def test_the_context_is_the_weighted_mean_of_the_encoder_states(cell, attention)
     assert gap(context, weights.flip(0) @ memory) > 1e-3
 
 
-def test_dot_attention_is_the_plain_product_of_states():
-    states, _, memory, weights = context_and_weights(little(attention="dot"))
-    scores = (states @ memory.mT).masked_fill((SOURCE == PAD)[:, None], -math.inf)
-    assert gap(weights, scores.softmax(-1)) <= 1e-12
-    assert gap(weights, (scores / math.sqrt(8)).softmax(-1)) > 1e-3
-
-
-def test_additive_attention_is_one_hidden_layer():
-    model = little(attention="additive")
-    with torch.no_grad():
-        model.attention.query.weight *= 10
+@pytest.mark.parametrize("attention", ["dot", "additive"])
+def test_the_weights_are_the_softmax_of_plain_products_or_of_one_hidden_layer(attention):
+    model = little(attention=attention)
+    layer = model.attention
+    if attention == "additive":
+        with torch.no_grad():
+            layer.query.weight *= 10
     states, _, memory, weights = context_and_weights(model)
-    attention = model.attention
-    hidden = (states @ attention.query.weight.T)[:, :, None] + (memory @ attention.key.weight.T)[:, None]
-    scores = (hidden.tanh() @ attention.score.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
-    assert gap(weights, scores.softmax(-1)) <= 1e-12
-    linear = (hidden @ attention.score.weight.flatten()).masked_fill((SOURCE == PAD)[:, None], -math.inf)
-    assert gap(weights, linear.softmax(-1)) > 1e-3
+    if attention == "dot":
+        scores = states @ memory.mT
+        other = scores / math.sqrt(8)
+    else:
+        hidden = layer.query(states)[:, :, None] + layer.key(memory)[:, None]
+        scores, other = (h @ layer.score.weight.flatten() for h in (hidden.tanh(), hidden))
+    padding = (SOURCE == PAD)[:, None]
+    assert gap(weights, scores.masked_fill(padding, -math.inf).softmax(-1)) <= 1e-12
+    assert gap(weights, other.masked_fill(padding, -math.inf).softmax(-1)) > 1e-3
 
 
-# The promises of every model.
-
-
-def step_by_step(model: Recurrent, target: Tensor, sizes: list[int]) -> Tensor:
-    state = model.start(SOURCE)
-    return torch.cat([model.step(tokens, state) for tokens in target.split(sizes, 1)], 1)
-
-
-@every_kind()
-def test_steps_equal_one_pass(config):
-    model = Recurrent(config, WORDS, pad=PAD).eval()
-    in_one_pass = model(SOURCE, TARGET)
-    assert gap(step_by_step(model, TARGET, [1, 1, 1, 1]), in_one_pass) <= 1e-12
-    forgetful = torch.cat([model.step(tokens, model.start(SOURCE)) for tokens in TARGET.split(1, 1)], 1)
-    assert gap(forgetful, in_one_pass) > 1e-3
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.sampled_from(CELLS))
-def test_steps_of_any_size_equal_one_pass(sizes, cell):
-    model, target = little(cell=cell), torch.randint(1, WORDS, (3, sum(sizes)))
-    assert gap(step_by_step(model, target, sizes), model(SOURCE, target)) <= 1e-12
-
-
-@every_kind()
-def test_the_future_changes_no_bit(config):
-    model, other = Recurrent(config, WORDS, pad=PAD).eval(), TARGET.clone()
-    other[:, 2:] = 6
-    ours, theirs = model(SOURCE, TARGET), model(SOURCE, other)
-    assert torch.equal(ours[:, :2], theirs[:, :2])
-    assert not torch.equal(ours[:, 2:], theirs[:, 2:])
-
-
-@every_kind()
-def test_a_sentence_in_a_batch_is_as_if_alone(config):
-    model = Recurrent(config, WORDS, pad=PAD).eval()
-    together = model(SOURCE, TARGET)
-    for row, length in enumerate((5, 3, 2)):
-        alone = model(SOURCE[row : row + 1, :length], TARGET[row : row + 1])[0]
-        assert gap(together[row], alone) <= 1e-12
-    one_word_short = model(SOURCE[:1, :4], TARGET[:1])[0]
-    assert gap(together[0], one_word_short) > 1e-3
-
-
-@every_kind()
-def test_longer_padding_changes_nothing(config):
-    model = Recurrent(config, WORDS, pad=PAD).eval()
-    longer = nn.functional.pad(SOURCE, (0, 4), value=PAD)
-    assert gap(model(longer, TARGET), model(SOURCE, TARGET)) <= 1e-12
-    assert gap(model(longer.where(longer != PAD, 9), TARGET), model(SOURCE, TARGET)) > 1e-3
-
-
-@every_kind()
-@pytest.mark.parametrize("taken", [0, 2])
-def test_selected_hypotheses_go_on_as_themselves(config, taken):
-    model, rows = Recurrent(config, WORDS, pad=PAD).eval(), torch.tensor([2, 0, 0, 2])
-    state, untouched = model.start(SOURCE), model.start(SOURCE)
-    for kept in (state, untouched):
-        if taken:
-            model.step(TARGET[:, :taken], kept)
-    state.select(rows)
-    chosen = model.step(TARGET[rows, taken:], state)
-    assert gap(chosen, model(SOURCE[rows], TARGET[rows])[:, taken:]) <= 1e-12
-    as_they_were = model.step(TARGET[:, taken:], untouched)
-    assert gap(chosen, as_they_were[[0, 1, 2, 2]]) > 1e-3
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_dropout_acts_in_training_only(cell):
-    model = little(cell=cell, dropout=0.5)
-    assert torch.equal(model(SOURCE, TARGET), model(SOURCE, TARGET))
-    model.train()
-    assert gap(model(SOURCE, TARGET), model(SOURCE, TARGET)) > 1e-3
+# Dropout.
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -399,46 +244,3 @@ def test_dropout_follows_both_embeddings_and_stands_before_the_output(cell):
     model.dropout.register_forward_hook(lambda module, given, out: widths.append(tuple(given[0].shape)))
     model(SOURCE, TARGET)
     assert widths == [(3, 5, 8), (3, 4, 8), (12, 8)]
-
-
-@every_kind()
-def test_the_vectors_before_the_output_matrix_are_those_of_the_logits(config):
-    model, real = Recurrent(config, WORDS, pad=PAD).eval(), TARGET != PAD
-    vectors = model.vectors(TARGET, model.start(SOURCE), real)
-    assert vectors.shape == (11, 8)
-    assert gap(model.output(vectors), model(SOURCE, TARGET)[real]) <= 1e-12
-    assert gap(model.output(vectors), model(SOURCE, TARGET).flatten(0, 1)[1:]) > 1e-3
-
-
-@every_kind()
-def test_every_parameter_learns(config):
-    model = Recurrent(config, WORDS, pad=PAD)
-    model(SOURCE, TARGET, TARGET != PAD).square().sum().backward()
-    assert all(p.grad.isfinite().all() and (p.grad != 0).any() for p in model.parameters())
-
-
-@pytest.mark.parametrize(("share", "matrices"), [("all", 1), ("embeddings", 2), ("output", 2), ("none", 3)])
-def test_shared_matrices_are_one_storage(share, matrices):
-    model = little(share=share)
-    weights = model.source_embedding.weight, model.target_embedding.weight, model.output.weight
-    source, target, output = (weight.data_ptr() for weight in weights)
-    assert (source == target) == (share in ("all", "embeddings"))
-    assert (target == output) == (share in ("all", "output"))
-    extra = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in little(share="all").parameters())
-    assert extra == (matrices - 1) * WORDS * 8
-
-
-@pytest.mark.parametrize("share", ["all", "embeddings"])
-def test_different_vocabularies_cannot_share_embeddings(share):
-    with pytest.raises(UsageError, match=rf"share = '{share}'.*11 source and 14 target"):
-        Recurrent(replace(LITTLE, share=share), 11, 14)
-    assert Recurrent(replace(LITTLE, share="output"), 11, 14)(SOURCE, TARGET).shape == (3, 4, 14)
-
-
-@pytest.mark.parametrize("share", ["all", "embeddings", "output", "none"])
-def test_a_call_with_other_parameters_leaves_the_model_as_it_was(share):
-    model = little(share=share)
-    before = model(SOURCE, TARGET)
-    others = {name: torch.randn_like(parameter) for name, parameter in model.named_parameters()}
-    assert gap(torch.func.functional_call(model, others, (SOURCE, TARGET)), before) > 1e-3
-    assert torch.equal(model(SOURCE, TARGET), before)
