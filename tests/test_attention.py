@@ -22,6 +22,8 @@ from dragoman.model.attention import (
     MultiHeadAttention,
     causal_mask,
     decoder_mask,
+    explicit_attention,
+    fused_attention,
     masked_softmax,
     padding_mask,
     unscaled_attention,
@@ -33,7 +35,7 @@ EITHER = pytest.mark.parametrize("kernel", [fused_attention, explicit_attention]
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
-@pytest.fixture(params=["fused", "explicit", "unscaled", "additive"])
+@pytest.fixture(params=[fused_attention, explicit_attention, unscaled_attention, "additive"])
 def kernel(request: pytest.FixtureRequest, seeded_double_precision: None):
     return {"fused": fused_attention, "explicit": explicit_attention, "unscaled": unscaled_attention}.get(
         request.param

@@ -66,8 +66,8 @@ def test_a_plan_depends_on_its_arguments_alone(lengths: np.ndarray, size: int, s
 @pytest.mark.parametrize("other", [(1, 1), (2, 0)], ids=["epoch", "seed"])
 def test_another_epoch_or_seed_puts_other_pairs_together(other: tuple[int, int]):
     lengths = corpus()
-    one, two = (
-        {frozenset(batch.tolist()) for batch in plan_batches(lengths, 200, *which)} for which in [(1, 0), other]
+    one, two, again = (
+        {frozenset(batch.tolist()) for batch in plan_batches(lengths, 200, *which)} for which in [(1, 0), other, (1, 0)]
     )
     assert len(one & two) < len(one) / 2
     assert one == again

@@ -14,7 +14,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfi
 from dragoman.config.presets import PRESETS
 from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
 from dragoman.model import outline, parameter_count
-from dragoman.model.attention import explicit_attention
+from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.packing import Packing
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import ACTIVATIONS, DecoderLayer, Dropout, FeedForward, Residual, Transformer
