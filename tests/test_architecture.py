@@ -65,14 +65,8 @@ def texts_of_file(path: Path) -> list[str]:
     return [html.unescape(text) for text in re.findall(r"<!-- (.*) -->", path.read_text(encoding="utf-8"))]
 
 
-def boxes(stack: Stack) -> list[Box]:
-    inside = [box for group in stack.groups for box in group.boxes]
-    return [stack.embedding, *([stack.positions] if stack.positions else []), *inside, *stack.top]
-
-
-def named(box: Box) -> bool:
-    """Not an operation."""
-    return box.module != ""
+def around_layers(stack: Stack) -> list[Box]:
+    return [stack.embedding, *([stack.positions] if stack.positions else []), *stack.top]
 
 
 # What is drawn is what is there.
@@ -85,11 +79,10 @@ def test_the_boxes_hold_every_parameter_once_under_the_names_of_the_modules(name
     for stack in stacks(model):
         for group in stack.groups:
             assert group.first + group.times <= 6
-            for box in filter(named, group.boxes):
-                prefix = "" if box.module.startswith(group.module) else f"{group.module}.{group.first}."
-                assert isinstance(model.get_submodule(f"{prefix}{box.module}"), nn.Module)
-        for box in filter(named, [stack.embedding, *([stack.positions] if stack.positions else []), *stack.top]):
-            assert isinstance(model.get_submodule(box.module), nn.Module)
+            for name in filter(None, (box.module for box in group.boxes)):  # an operation has none
+                model.get_submodule(name if name.startswith(group.module) else f"{group.module}.{group.first}.{name}")
+        for name in filter(None, (box.module for box in around_layers(stack))):
+            model.get_submodule(name)  # raises where there is none
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -97,8 +90,9 @@ def test_every_box_is_in_the_picture_with_its_name_and_number_and_nothing_overla
     model = outline(CONFIGS[name], 37_000)
     axes = draw(model)
     found = [line for text in axes.texts for line in text.get_text().splitlines()]
-    for box in [box for stack in stacks(model) for box in boxes(stack)]:
-        assert set(box.lines) <= set(found)
+    for stack in stacks(model):
+        boxes = [box for group in stack.groups for box in group.boxes] + around_layers(stack)
+        assert {line for box in boxes for line in box.lines} <= set(found)
     assert f"mine: {type(model).__name__}" in found
     assert [text for text in found if text.startswith(f"{cost(model).parameters:,} parameters, d_model")]
     axes.figure.canvas.draw()
@@ -165,7 +159,13 @@ def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends():
 def test_positions_are_drawn_where_they_act(positions: str, title: str, does: str, plus: int):
     found = texts(changed(positions=positions))
     assert (found.count(title), found.count(does), found.count("+")) == (2, 2, plus)
-    assert not [text for text in texts(changed(positions="none")) if "positions" in text or text == "+"]  # the control
+    for side in ("encoder_layers", "decoder_layers") if plus == 0 else ():  # acts on attention: not where there is none
+        assert texts(changed(positions=positions, **{side: 0})).count(title) == 1
+
+
+def test_no_positions_are_not_drawn():
+    """The control."""
+    assert not [text for text in texts(changed(positions="none")) if "positions" in text or text == "+"]
 
 
 def test_the_layers_are_counted():
@@ -173,13 +173,6 @@ def test_the_layers_are_counted():
     assert (found.count("6 ×"), found.count("1 ×")) == (1, 1)
     assert {"encoder: layers 1 to 6", "decoder: layer 1"} <= set(found)
     assert "Masked multi-head attention" not in texts(changed(decoder_layers=0))
-
-
-@pytest.mark.parametrize("positions", ["rotary", "rotary-across", "relative"])
-@pytest.mark.parametrize("side", ["encoder_layers", "decoder_layers"])
-def test_positions_that_act_on_attention_are_not_drawn_where_there_is_none(positions: str, side: str):
-    found = texts(changed(positions=positions, **{side: 0}))
-    assert found.count(f"{positions.capitalize()} positions") == 1
 
 
 @pytest.mark.parametrize(("share", "same"), [("all", 2), ("embeddings", 1), ("output", 1), ("none", 0)])

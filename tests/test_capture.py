@@ -8,7 +8,6 @@ from conftest import REAL, SOURCE, TARGET, TINY_RECURRENT, WORDS, tiny_transform
 from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
-from dragoman.inspection.layers import layer_outputs
 from dragoman.model import Model, build
 from dragoman.model.attention import explicit_attention
 from dragoman.model.capture import AttentionCapture, attention_layers
@@ -133,11 +132,3 @@ def test_a_step_of_decoding_is_a_row_of_the_whole():
             weights = capture.weights["decoder"][0]
             torch.testing.assert_close(weights[0, :, 0], whole["decoder"][0][0, :, position, : position + 1])
             torch.testing.assert_close(capture.weights["cross"][2][:, :, 0], whole["cross"][2][:, :, position])
-
-
-def test_layer_outputs_are_no_longer_collected_after_an_error():
-    model = make("sinusoidal")
-    with pytest.raises(RuntimeError), layer_outputs(model) as outputs:
-        raise RuntimeError
-    model(SOURCE, TARGET)
-    assert outputs.encoder_layers == []

@@ -72,46 +72,7 @@ def test_a_backward_cell_reads_from_the_end():
     assert gap(states, by_hand(cell, x, h, torch.tanh)) > 1e-3
 
 
-# The gated cells.
-
-
-def lstm_by_hand(x: Tensor, h: Tensor, c: Tensor, cell: nn.LSTM, order: str = "ifgo") -> tuple[Tensor, Tensor]:
-    sums = x @ cell.weight_ih_l0.T + cell.bias_ih_l0 + h @ cell.weight_hh_l0.T + cell.bias_hh_l0
-    gates = dict(zip(order, sums.chunk(4, -1), strict=True))
-    c = gates["f"].sigmoid() * c + gates["i"].sigmoid() * gates["g"].tanh()
-    return gates["o"].sigmoid() * c.tanh(), c
-
-
-def gru_by_hand(x: Tensor, h: Tensor, cell: nn.GRU, order: str = "rzn") -> Tensor:
-    of_input = dict(zip(order, (x @ cell.weight_ih_l0.T + cell.bias_ih_l0).chunk(3, -1), strict=True))
-    of_state = dict(zip(order, (h @ cell.weight_hh_l0.T + cell.bias_hh_l0).chunk(3, -1), strict=True))
-    reset, update = ((of_input[gate] + of_state[gate]).sigmoid() for gate in "rz")
-    new = (of_input["n"] + reset * of_state["n"]).tanh()
-    return (1 - update) * new + update * h
-
-
-def one_layer(cell: str) -> Recurrence:
-    return Recurrence(replace(LITTLE, cell=cell, layers=1), directions=1)
-
-
-def test_one_step_of_the_lstm_is_its_formula():
-    recurrence, x = one_layer("lstm"), torch.randn(2, 1, 8)
-    h, c = torch.randn(1, 2, 8), torch.randn(1, 2, 8)
-    states, (h_after, c_after) = recurrence(x, None, (h, c))
-    expected_h, expected_c = lstm_by_hand(x[:, 0], h[0], c[0], recurrence.cells)
-    assert gap(states[:, 0], expected_h) <= 1e-12
-    assert gap(h_after[0], expected_h) <= 1e-12
-    assert gap(c_after[0], expected_c) <= 1e-12
-    assert gap(states[:, 0], lstm_by_hand(x[:, 0], h[0], c[0], recurrence.cells, order="figo")[0]) > 1e-3
-
-
-def test_one_step_of_the_gru_is_its_formula():
-    recurrence, x, h = one_layer("gru"), torch.randn(2, 1, 8), torch.randn(1, 2, 8)
-    states, (after,) = recurrence(x, None, (h,))
-    expected = gru_by_hand(x[:, 0], h[0], recurrence.cells)
-    assert gap(states[:, 0], expected) <= 1e-12
-    assert gap(after[0], expected) <= 1e-12
-    assert gap(states[:, 0], gru_by_hand(x[:, 0], h[0], recurrence.cells, order="zrn")) > 1e-3
+# Stacks of cells.
 
 
 @pytest.mark.parametrize("cell", CELLS)
