@@ -415,7 +415,7 @@ def test_hypotheses_that_are_chosen_and_go_on_keep_their_own_keys(
 
 def test_rows_that_share_keys_get_what_they_would_get_from_copies():
     layer = MultiHeadAttention(8, EQUAL_SIZES)
-    memory, x, mask = torch.randn(2, 5, 8), torch.randn(6, 3, 8), torch.rand(2, 1, 1, 5) > 0.3
+    memory, x, mask = torch.randn(2, 5, 8), torch.randn(6, 4, 8), torch.rand(2, 1, 1, 5) > 0.3
     keys, queries, rows = Packing.full(memory[..., 0]), Packing.full(x[..., 0]), torch.arange(2).repeat_interleave(3)
     shared = layer.project(keys.pack(memory), keys)
 
