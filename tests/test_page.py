@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from conftest import tiny_transformer
+from conftest import gap, tiny_transformer
 from PIL import Image
 from torch import Tensor
 
 from dragoman.alignment.words import merge_tokens
-from dragoman.cli import main
-from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, SearchConfig, TransformerConfig
+from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
@@ -66,29 +66,31 @@ def data_of(document: str) -> dict[str, Any]:
     return json.loads(block)
 
 
+def decoded(text: str) -> Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8).float()
+
+
 def unpacked(kind: dict[str, Any], data: dict[str, Any], name: str = "weights") -> Tensor:
     sides = [len(data[kind[side]]["tokens"]) for side in ("rows", "columns")]
-    block = torch.frombuffer(bytearray(base64.b64decode(kind[name])), dtype=torch.uint8)
-    return block.view(kind["layers"], -1, *sides) / 255
+    return decoded(kind[name]).view(kind["layers"], -1, *sides) / 255
 
 
 def test_bytes_of_the_page_are_off_by_half_a_step_at_most(
     inspection: Inspection, translator: Translator, document: str
 ):
-    data = data_of(document)
+    data, half = data_of(document), 1 / 510 + 1e-6
     for kind, name in zip(data["kinds"], KINDS, strict=True):
         weights = unpacked(kind, data)
         assert kind["name"] == name
-        assert float((weights - inspection.maps(name)).abs().max()) <= 1 / 510 + 1e-6
+        assert gap(weights, inspection.maps(name)) <= half
         for layer, rollout in enumerate(unpacked(kind, data, "rollout")[:, 0], start=1):
-            assert float((rollout - inspection.weights(name, layer, None, "rollout")).abs().max()) <= 1 / 510 + 1e-6
+            assert gap(rollout, inspection.weights(name, layer, None, "rollout")) <= half
         assert data[kind["rows"]]["words"][-1]["tokens"][1] == weights.size(2)
     encoding = data["positional_encoding"]
-    levels = torch.frombuffer(bytearray(base64.b64decode(encoding["table"])), dtype=torch.uint8).float()
-    table = ((levels - 127) / 127 * encoding["largest"]).view(encoding["rows"], encoding["columns"])
+    table = (decoded(encoding["table"]) - 127) / 127 * encoding["largest"]
     expected = added_positions(translator.model, 50)
     assert expected
-    assert float((table - expected.table).abs().max()) <= encoding["largest"] / 254 + 1e-6
+    assert gap(table.view(encoding["rows"], encoding["columns"]), expected.table) <= encoding["largest"] / 254 + 1e-6
 
 
 def test_links_and_losses_of_words_are_those_of_the_model(
@@ -120,9 +122,8 @@ def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(d
 def test_every_string_is_there_in_both_languages():
     strings, code, document = json.loads(read_web_file("strings.json")), script(), read_web_file("page.html")
     english, korean = strings["en"], strings["ko"]
-    assert english.keys() == korean.keys()
-    for key, text in english.items():
-        assert set(re.findall(r"\{\d\}", text)) == set(re.findall(r"\{\d\}", korean[key])), key
+    places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
+    assert places[0] == places[1]
     used = set(re.findall(r"""\bt\("([^"]+)\"""", code)) | set(re.findall(r'data-(?:t|label)="([^"]+)"', document))
     assert used <= english.keys()
     for key in english.keys() - used:  # made of a name and what follows the point, or chosen between two
@@ -130,25 +131,13 @@ def test_every_string_is_there_in_both_languages():
         assert f"`{beginning}." in code or f'"{key}"' in code or f"t(`{beginning}" in code, key
 
 
-def of_127_tokens(tokenizer: Tokenizer) -> str:
-    text = "dog"
-    while len(tokenizer.encode(text)) < 127:
-        text += " dog" if len(tokenizer.encode(text + " dog")) <= 127 else "."
-    assert len(tokenizer.encode(text)) == 127
-    return text
-
-
 @pytest.fixture(scope="module")
 def large(tokenizer: Tokenizer) -> tuple[Inspection, str, float]:
-    """128 x 128 tokens, 6 layers, 8 heads, the paper's base model: what was seen, its page, the seconds it took."""
-    base = TransformerConfig(
-        d_model=512,
-        encoder_layers=6,
-        decoder_layers=6,
-        attention=AttentionConfig(heads=8),
-        feed_forward=FeedForwardConfig(d_ff=2048),
-    )
-    translator, text = make(tokenizer, base), of_127_tokens(tokenizer)
+    """Inspect 128 x 128 tokens with 6 layers of 8 heads, as the base model has, and return the page and its seconds."""
+    sizes = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6}
+    translator = make(tokenizer, tiny_transformer(heads=8, d_ff=2048, **sizes))
+    text = tokenizer.decode((tokenizer.encode("dog") * 127)[:127])
+    assert len(tokenizer.encode(text)) == 127
     began = time.process_time()
     found = inspect(translator, text, text)
     document = inspection_page(found, translator.model)
@@ -187,10 +176,16 @@ TABLE = """() => {
 }"""
 
 
+def table_of(tab: Any, expected: AttentionMap) -> Tensor:
+    """Return the table twin of the large map after comparing it with what is expected."""
+    rows, columns, table = tab.evaluate(TABLE)
+    assert (rows, columns) == (expected.rows, expected.columns)
+    assert gap(torch.tensor(table), expected.weights) < 0.02  # the sum of what is rounded
+    return torch.tensor(table)
+
+
 def pixels(tab: Any, selector: str) -> Tensor:
     """(height, width, 3) of what is seen of an element."""
-    import numpy as np
-
     shot = Image.open(io.BytesIO(tab.locator(selector).screenshot())).convert("RGB")
     return torch.from_numpy(np.array(shot)).float()
 
@@ -216,19 +211,12 @@ def test_mouse_and_keyboard_reach_every_cell_layer_and_head(open_page, document:
         assert cursor(tab) == (y, x)
         assert agrees(tab, expected)
     canvas.press("Control+Home")
-    for key, place in (
-        ("ArrowRight", (0, 1)),
-        ("ArrowDown", (1, 1)),
-        ("End", (1, columns - 1)),
-        ("ArrowRight", (1, columns - 1)),
-        ("ArrowLeft", (1, columns - 2)),
-        ("Control+End", (rows - 1, columns - 1)),
-        ("ArrowDown", (rows - 1, columns - 1)),
-        ("ArrowUp", (rows - 2, columns - 1)),
-        ("Home", (rows - 2, 0)),
-        ("Control+Home", (0, 0)),
-        ("ArrowUp", (0, 0)),
-    ):
+    last = (rows - 1, columns - 1)
+    keys = (
+        "ArrowRight ArrowDown End ArrowRight ArrowLeft Control+End ArrowDown ArrowUp Home Control+Home ArrowUp".split()
+    )
+    places = [(0, 1), (1, 1), (1, columns - 1), (1, columns - 1), (1, columns - 2), last, last, (rows - 2, columns - 1)]
+    for key, place in zip(keys, [*places, (rows - 2, 0), (0, 0), (0, 0)], strict=True):
         canvas.press(key)
         assert cursor(tab) == place, key
         assert agrees(tab, expected)
@@ -261,10 +249,8 @@ def test_each_tab_shows_its_kind(open_page, document: str, inspection: Inspectio
             expected = inspection.map(kind, layer + 1, 2)
             assert agrees(tab, expected)
         tab.locator("#attention-map details table").wait_for()  # it is made when the details have opened
-        rows, columns, table = tab.evaluate(TABLE)
-        assert (rows, columns) == (expected.rows, expected.columns)
-        assert float((torch.tensor(table) - expected.weights).abs().max()) < 0.02  # the sum of what is rounded
-        assert kind != "decoder" or not torch.tensor(table).triu(1).any()
+        table = table_of(tab, expected)
+        assert kind != "decoder" or not table.triu(1).any()
 
 
 AGGREGATES: dict[str, tuple[int | None, int | None, Any]] = {
@@ -290,10 +276,7 @@ def test_aggregates_and_hidden_tokens_are_as_in_the_inspection(
         tab.locator("#subwords").set_checked(by_subwords)
         for show, which in AGGREGATES.items():
             tab.locator("#show").select_option(show)
-            expected = inspection.map("cross", *which, subwords=by_subwords, hide=hide)
-            rows, columns, table = tab.evaluate(TABLE)
-            assert (rows, columns) == (expected.rows, expected.columns)
-            assert float((torch.tensor(table) - expected.weights).abs().max()) < 0.02
+            table_of(tab, inspection.map("cross", *which, subwords=by_subwords, hide=hide))
     assert ("rescaled" in tab.locator("#attention-map figcaption").inner_text()) == bool(hide)
 
 
@@ -313,34 +296,35 @@ def test_the_last_of_many_cells_can_be_reached(open_page, large: tuple[Inspectio
 def test_words_light_up_in_both_directions(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     weights = inspection.map("cross", inspection.alignment.layer, inspection.alignment.head).weights[:-1, :-1]  # type: ignore[union-attr]
-    shades = "[...document.querySelectorAll('#{} button')].map(word => Number(word.style.getPropertyValue('--weight')))"
     target, source = tab.locator("#target-words button"), tab.locator("#source-words button")
+
+    def shades(words: Any) -> Tensor:
+        script = "words => words.map(word => Number(word.style.getPropertyValue('--weight')))"
+        return torch.tensor(words.evaluate_all(script), dtype=torch.float32)
+
     assert source.all_inner_texts() == ["The", "dog", "sees", "12", "cats."]
     for row in range(weights.size(0)):
         target.nth(row).hover()
-        found = torch.tensor(tab.evaluate(shades.format("source-words")), dtype=torch.float32)
-        torch.testing.assert_close(found, weights[row])
+        torch.testing.assert_close(shades(source), weights[row])
     source.nth(1).focus()
-    found = torch.tensor(tab.evaluate(shades.format("target-words")), dtype=torch.float32)
-    torch.testing.assert_close(found, weights[:, 1])
-    assert not any(tab.evaluate(shades.format("source-words")))  # only the other side
+    torch.testing.assert_close(shades(target), weights[:, 1])
+    assert not shades(source).any()  # only the other side
     best = inspection.target.words[int(weights[:, 1].argmax())].label
     assert tab.locator("#words-readout").inner_text().startswith(f"“dog” was looked at by: {best} ")
     source.nth(1).press("ArrowRight")
     assert tab.locator("#words-readout").inner_text().startswith("“sees”")
 
 
-def test_heads_can_be_sorted_and_open_page(open_page, document: str, inspection: Inspection):
+def test_heads_can_be_sorted_and_chosen(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
-    tab.locator("#heads-table button[data-column=entropy]").click()
-    column = 2  # of the cells of a row, the name is the first
-    texts = tab.locator(f"#heads-table tbody tr > :nth-child({column})").all_inner_texts()
-    values = [float(text) for text in texts]
-    assert values == sorted(values, reverse=True)
-    assert values != sorted(values)  # the control
-    tab.locator("#heads-table button[data-column=entropy]").click()
-    again = tab.locator(f"#heads-table tbody tr > :nth-child({column})").all_inner_texts()
-    assert [float(text) for text in again] == sorted(values)
+
+    def sort() -> list[float]:
+        tab.locator("#heads-table button[data-column=entropy]").click()
+        return [float(text) for text in tab.locator("#heads-table tbody tr > :nth-child(2)").all_inner_texts()]
+
+    values = sort()
+    assert values == sorted(values, reverse=True) != sorted(values)
+    assert sort() == sorted(values)
     assert tab.locator("#heads-table th[aria-sort=ascending]").count() == 1
     tab.get_by_role("button", name="Encoder self-attention 3.2").click()
     assert "layer 3 of 3, head 2 of 2" in tab.locator("#attention-map figcaption").inner_text()
@@ -349,18 +333,12 @@ def test_heads_can_be_sorted_and_open_page(open_page, document: str, inspection:
 
 
 def test_probabilities_are_those_of_the_model(open_page, document: str, inspection: Inspection):
-    tab = open_page(document)
-    rows = tab.evaluate(
-        "[...document.querySelectorAll('#positions-table tbody tr')]"
-        ".map(row => [...row.children].map(cell => cell.textContent))"
-    )
-    assert len(rows) == len(inspection.positions)
-    for row, place in zip(rows, inspection.positions, strict=True):
-        assert row[1] == place.token
-        assert float(row[2]) == pytest.approx(place.probability, abs=0.00501)
-        assert int(row[3]) == place.rank
-        assert float(row[4]) == pytest.approx(place.entropy, abs=0.00501)
-        assert row[5].count(" · ") == 4
+    script = "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
+    rows = open_page(document).locator("#positions-table tbody tr").evaluate_all(script)
+    for (_, token, probability, rank, entropy, others, *_), place in zip(rows, inspection.positions, strict=True):
+        assert (token, int(rank), others.count(" · ")) == (place.token, place.rank, 4)
+        numbers = [float(probability), float(entropy)]
+        assert numbers == pytest.approx([place.probability, place.entropy], abs=0.00501)
 
 
 def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspection: Inspection):
@@ -395,14 +373,13 @@ def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspe
 
 def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspection: Inspection, translator: Translator):
     tab = open_page(document)
-    found = occlusion(translator.model, inspection)
+    lost = occlusion(translator.model, inspection)
     canvas = tab.locator("#occlusion-map canvas.map")
-    canvas.focus()
     canvas.press("ArrowDown")
     canvas.press("ArrowRight")
-    said = tab.locator("#occlusion-map .readout").inner_text()
-    before, after = float(found.probability[1]), float(found.without[1, 1])
-    assert said == f"“{found.target[1]}” without “{found.source[1]}”: from {before:.2f} to {after:.2f}"
+    told = tab.locator("#occlusion-map .readout").inner_text()
+    before, after = float(lost.probability[1]), float(lost.without[1, 1])
+    assert told == f"“{lost.target[1]}” without “{lost.source[1]}”: from {before:.2f} to {after:.2f}"
 
 
 def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, document: str, inspection: Inspection):
@@ -551,11 +528,8 @@ def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config:
 # The command.
 
 
-def test_the_command_writes_the_page_and_nothing_else(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["inspect", "-m", str(trained), SENTENCE, "--html", "new/page.html"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "new/page.html"
+def test_the_command_writes_the_page_and_nothing_else(dragoman, trained: Path, tmp_path: Path):
+    ran = dragoman("inspect", "-m", trained, SENTENCE, "--html", "new/page.html")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "new/page.html")
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["page.html"]
     assert data_of((tmp_path / "new/page.html").read_text(encoding="utf-8"))["source"]["text"] == SENTENCE

@@ -17,7 +17,6 @@ from conftest import tiny_transformer
 from PIL import Image
 from torch import Tensor
 
-from dragoman.cli import main
 from dragoman.config import RecurrentConfig, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
@@ -396,28 +395,19 @@ def own_translation(trained: Path) -> str:
 
 @pytest.mark.parametrize(("name", "format"), [*((name, ".svg") for name in VIEWS), ("map", ".png"), ("grid", ".pdf")])
 def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_and_sentence(
-    trained: Path,
-    own_translation: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    name: View,
-    format: str,
+    dragoman, trained: Path, own_translation: str, caplog: pytest.LogCaptureFixture, name: View, format: str
 ):
     """A letter that no typeface has would be a warning, a typeface that is not found a line in matplotlib's log."""
-    out = tmp_path / "new" / f"figure{format}"
-    flags, translation = (
-        ([], own_translation) if name in ("map", "tree") else (["--translation", TRANSLATION], TRANSLATION)
-    )
+    out, of_the_model = Path(f"new/figure{format}"), name in ("map", "tree")
+    translation = own_translation if of_the_model else TRANSLATION
+    flags = ["--view", name, "--out", out, *([] if of_the_model else ["--translation", TRANSLATION])]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        assert main(["inspect", "-m", str(trained), SENTENCE, "--view", name, "--out", str(out), *flags]) == 0
-    assert capsys.readouterr().out.splitlines() == [translation, str(out)]
+        assert dragoman("inspect", "-m", trained, SENTENCE, *flags) == (0, f"{translation}\n{out}\n", "")
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert out.read_bytes().startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[format])
     if format == ".svg":
-        texts = " ".join(" ".join(written(out)).split())
-        assert f"model toy: “{SENTENCE}” → “{translation}”" in texts
+        assert f"model toy: “{SENTENCE}” → “{translation}”" in " ".join(" ".join(written(out)).split())
 
 
 @pytest.mark.parametrize(
@@ -438,23 +428,16 @@ def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_an
         ("--kind encoder --layer 3", "layer 3: the model has layers 1 to 1"),
     ],
 )
-def test_flags_that_do_not_go_together_are_refused(
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    flags: str,
-    says: str,
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["inspect", "-m", str(trained), SENTENCE, *flags.split()]) == 2
-    assert says in capsys.readouterr().err
+def test_flags_that_do_not_go_together_are_refused(dragoman, trained: Path, tmp_path: Path, flags: str, says: str):
+    ran = dragoman("inspect", "-m", trained, SENTENCE, *flags.split())
+    assert ran.code == 2
+    assert says in ran.err
     assert not list(tmp_path.iterdir())
 
 
-def test_heads_are_measured_over_a_sample(trained: Path, corpus: tuple[str, str], tmp_path: Path):
-    out = tmp_path / "heads.svg"
-    assert main(["inspect", "-m", str(trained), "--view", "heads", "--sample", corpus[1], "--out", str(out)]) == 0
+def test_heads_are_measured_over_a_sample(dragoman, trained: Path, corpus: tuple[str, str]):
+    out = Path("heads.svg")
+    assert dragoman("inspect", "-m", trained, "--view", "heads", "--sample", corpus[1], "--out", out).code == 0
     translator, pairs = Translator.load(trained), read_corpus([corpus[1]]).pairs
     inspections = [inspect(translator, *pair) for pair in pairs]
     queries = sum(len(translator.tokenizer.encode(target)) + 1 for _, target in pairs)
@@ -479,44 +462,39 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_command_looks_at_a_text_with_its_tag(tagged: Path, capsys: pytest.CaptureFixture[str]):
-    flags = ["inspect", "-m", str(tagged), SENTENCE, "--translation", TRANSLATION, "--json"]
-    tokens = {}
-    for tag in ("formal", ""):
-        assert main([*flags, "--tag", tag]) == 0
-        tokens[tag] = json.loads(capsys.readouterr().out)["source"]["tokens"]
-    assert tokens["formal"] == ["<tag:formal>", *tokens[""]]
+def test_the_command_looks_at_a_text_with_its_tag(dragoman, tagged: Path):
+    flags = ["inspect", "-m", tagged, SENTENCE, "--translation", TRANSLATION, "--json"]
+    formal, plain = (json.loads(dragoman(*flags, "--tag", tag).out)["source"]["tokens"] for tag in ("formal", ""))
+    assert formal == ["<tag:formal>", *plain]
 
 
-def test_the_pairs_of_a_sample_keep_their_tags(tagged: Path, tmp_path: Path):
-    (tmp_path / "pairs.tsv").write_text(f"{SENTENCE}\t{TRANSLATION}\n", encoding="utf-8")
-    out, sample = tmp_path / "heads.svg", [str(tmp_path / "pairs.tsv"), "tag=formal"]
-    assert main(["inspect", "-m", str(tagged), "--view", "heads", "--out", str(out), "--sample", *sample]) == 0
+def test_the_pairs_of_a_sample_keep_their_tags(dragoman, tagged: Path):
+    Path("pairs.tsv").write_text(f"{SENTENCE}\t{TRANSLATION}\n", encoding="utf-8")
+    flags = ["--view", "heads", "--out", "heads.svg", "--sample", "pairs.tsv", "tag=formal"]
+    assert dragoman("inspect", "-m", tagged, *flags).code == 0
 
     def special(tag: str) -> set[str]:
         """What each head gives to tags and ends, as the table writes it."""
         seen = head_statistics([inspect(Translator.load(tagged), SENTENCE, TRANSLATION, tag=tag)])
         return {f"{head.special:.2f}" for head in seen if head.kind == "cross"}
 
-    assert special("formal") <= set(written(out))
-    assert not special("") <= set(written(out))
+    texts = set(written(Path("heads.svg")))
+    assert special("formal") <= texts
+    assert not special("") <= texts
 
 
-def test_a_sample_of_sentences_that_are_all_too_long_is_told(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (tmp_path / "long.tsv").write_text("Z" * 5000 + "\tQ\n", encoding="utf-8")
-    flags = ["--view", "heads", "--sample", str(tmp_path / "long.tsv"), "--out", str(tmp_path / "heads.svg")]
-    assert main(["inspect", "-m", str(trained), *flags]) == 1
-    assert "no pair is short enough" in capsys.readouterr().err
+def test_a_sample_of_sentences_that_are_all_too_long_is_told(dragoman, trained: Path):
+    Path("long.tsv").write_text("Z" * 5000 + "\tQ\n", encoding="utf-8")
+    ran = dragoman("inspect", "-m", trained, "--view", "heads", "--sample", "long.tsv", "--out", "heads.svg")
+    assert ran.code == 1
+    assert "no pair is short enough" in ran.err
 
 
-def test_json_has_everything_in_full(trained: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["inspect", "-m", str(trained), SENTENCE, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_json_has_everything_in_full(dragoman, trained: Path):
+    found = json.loads(dragoman("inspect", "-m", trained, SENTENCE, "--json").out)
     inspection = inspect(Translator.load(trained), SENTENCE)
-    for name, maps_ in (("encoder", inspection.encoder), ("decoder", inspection.decoder), ("cross", inspection.cross)):
-        assert torch.equal(torch.tensor(found[f"{name}_attention"]), maps_[:, None])
+    for kind in KINDS:
+        assert torch.equal(torch.tensor(found[f"{kind}_attention"]), inspection.maps(kind)[:, None])
     assert found["encoder_tokens"] == found["source"]["tokens"] == inspection.encoder_tokens
     assert found["decoder_tokens"] == found["decoder_input"]["tokens"] == inspection.decoder_tokens
     assert found["target"]["text"] == inspection.target.text
@@ -559,21 +537,18 @@ def test_a_figure_of_any_size_can_be_drawn(tmp_path: Path, size: int, format: st
     assert (tmp_path / f"map.{format}").stat().st_size > 1000
 
 
-def test_a_full_disk_leaves_the_old_figure(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]):
-    out = tmp_path / "map.png"
-    command = ["inspect", "-m", str(trained), "The dog", "--out", str(out)]
-    assert main(command) == 0
+def test_a_full_disk_leaves_the_old_figure(dragoman, tmp_path: Path, trained: Path):
+    command = ["inspect", "-m", trained, "The dog", "--out", "map.png"]
+    assert dragoman(*command).code == 0
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    capsys.readouterr()
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
-        assert main(command) == 1
+        assert dragoman(*command) == (1, "", "dragoman: map.png: File too large\n")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert capsys.readouterr().err == f"dragoman: {out}: File too large\n"
-    with Image.open(out) as image:
+    with Image.open("map.png") as image:
         image.load()
-    assert list(tmp_path.iterdir()) == [out]
+    assert [file.name for file in tmp_path.iterdir()] == ["map.png"]
 
 
 # One call for a figure.
