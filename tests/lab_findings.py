@@ -7,7 +7,7 @@ from dragoman.lab.experiment import Effort, Experiment, Findings
 
 
 def experiment(name: str) -> Experiment:
-    return import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+    return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
 @functools.cache

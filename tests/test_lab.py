@@ -22,7 +22,7 @@ from dragoman.cli import main
 from dragoman.errors import DragomanError
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table
 from dragoman.lab.report import Result, perform, rounded, write_figure, write_report
 
 TINY = Effort((7,), 0.02)
@@ -39,9 +39,9 @@ def run_known(effort: Effort) -> Findings:
     rows = ((1, THIRD, True, "<b>a</b>"), (2, -1e-7, False, "b, c"), (3, float("inf"), np.bool_(True), "d"))
     return Findings(
         f"{effort}, {effort.of(100)} steps",
-        Results(ok=True),
-        [Table("The table: of <numbers>", "n | share | yes? | text", rows)],
-        [Figure("line", "A caption with <angles>.", draw), Figure("other-line", "Another.", draw)],
+        CLAIMS,
+        {"The table: of <numbers>": Table("n | share | yes? | text", rows)},
+        {"line": Figure("A caption with <angles>.", draw), "other-line": Figure("Another.", draw)},
     )
 
 
@@ -54,13 +54,10 @@ def run_refused(effort: Effort) -> Findings:
 
 
 def run_undrawable(effort: Effort) -> Findings:
-    return Findings("s", Results(ok=True), figures=[Figure("broken", "c", lambda figure: 1 / 0)])
+    return Findings("s", CLAIMS, figures={"broken": Figure("c", lambda figure: 1 / 0)})
 
 
-CLAIMS = (
-    Claim("A & B were [<seen>|missed].", holds=lambda r: r.ok),
-    Claim("C was [seen|not seen].", holds=lambda r: not r.ok),
-)
+CLAIMS = {"A & B were [<seen>|missed].": True, "C was [seen|not seen].": False}
 MADE_UP: dict[str, Callable[[Effort], Findings]] = {
     "known": run_known,
     "wrong": run_wrong,
@@ -73,7 +70,7 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four more experiments, and one whose module cannot even be loaded."""
     for name, run in MADE_UP.items():
         module = ModuleType(name)
-        module.EXPERIMENT = Experiment(f"Title of {name}", "section <000>", "Claim.", CLAIMS, run)  # type: ignore[attr-defined]
+        module.run = Experiment(f"Title of {name}", "section <000>", "Claim.", run)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, f"dragoman.lab.{name}", module)
         monkeypatch.setitem(EXPERIMENTS, name, f"about {name}")
     monkeypatch.setitem(EXPERIMENTS, "not-written", "about nothing")
@@ -118,15 +115,15 @@ def test_the_docs_list_what_the_command_lists():
     assert listed(text.replace("Gray code", "grey code")) != EXPERIMENTS | COMPARISONS
 
 
-def test_a_claim_that_lacks_a_result_says_which():
-    for claim in (Claim("It is {two}.", lambda r: True), Claim("It is.", lambda r: r.two == 2)):
-        with pytest.raises(ValueError, match=r"two.*the claim 'It is.*the results are one$"):
-            claim.verdict(Results(one=1))
+@pytest.mark.parametrize("name", ["Loss", "a b", "a/b", ""])
+def test_a_figure_has_a_name_that_is_fit_for_a_file(name: str):
+    with pytest.raises(ValueError, match=f"figure '{name}'"):
+        Findings("s", {}, figures={name: Figure("c", draw)})
 
 
 def test_a_row_of_a_table_has_a_cell_for_each_column():
-    with pytest.raises(ValueError, match="table 'T': 2 cells under 1 columns"):
-        Table("T", "word, number", [("a", 1)])
+    with pytest.raises(ValueError, match="table 'word, number': 2 cells under 1 columns"):
+        Table("word, number", [("a", 1)])
 
 
 def test_every_module_has_a_name():
@@ -184,7 +181,7 @@ def test_numbers_on_a_logarithmic_axis_are_drawn_as_formulas(tmp_path: Path):
         axes.loglog([1, 1e3], [1, 1e6])
         formulas.extend(label.get_parse_math() for label in axes.get_xticklabels())
 
-    write_figure(Figure("log", "c", draw_log), tmp_path, "made-up")
+    write_figure(tmp_path, "made-up-log", Figure("c", draw_log))
     assert formulas
     assert all(formulas)
     plt = pyplot()
@@ -220,7 +217,7 @@ def test_who_stops_it_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise KeyboardInterrupt
 
     module = ModuleType("stopped")
-    module.EXPERIMENT = Experiment("t", "s", "c", (), stopped)  # type: ignore[attr-defined]
+    module.run = Experiment("t", "s", "c", stopped)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dragoman.lab.stopped", module)
     with pytest.raises(KeyboardInterrupt):
         perform("stopped", TINY, tmp_path)
@@ -461,8 +458,8 @@ def test_words_stand_out_from_what_is_behind_them(chromium: Any, page: Path, sch
     """A contrast of 4.5, as the Web Content Accessibility Guidelines ask for, and figures on white."""
     opened = look(chromium, page, scheme)
     colours = opened.page.evaluate(
-        """() => ["body", "a", ".faint", ".seen .mark", "li:not(.seen) .mark", ".failed"].map(
-            selector => getComputedStyle(document.querySelector("main " + selector) || document.body).color)"""
+        """() => ["body", "main a, a", ".faint", ".holds .mark", "li:not(.holds) .mark", ".failed"].map(
+            selector => getComputedStyle(document.querySelector(selector)).color)"""
     )
     behind = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert len(colours) == 6

@@ -99,7 +99,7 @@ def runs(scores: Mapping[str, float], losses: Mapping[str, float] = {}, kept: Ma
 def test_every_figure_draws(name: str):
     labels = comparisons.COMPARISONS[name].variants
     shown = runs({label: 10.0 + number for number, label in enumerate(labels)})
-    for one in comparisons.figures(shown):
+    for one in comparisons.figures(shown).values():
         figure = pyplot().figure(layout="constrained")
         one.draw(figure)
         figure.canvas.draw()
@@ -174,8 +174,8 @@ def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys:
 def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
     sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
     findings = load("compare-recurrence", sentences).run(Effort((1,), 0.25))
-    assert len(findings.tables[0].rows) == 1 + 2 * len(CELLS)
-    assert len(load("compare-recurrence", sentences).verdicts(findings)) == 3
+    assert len(next(iter(findings.tables.values())).rows) == 1 + 2 * len(CELLS)
+    assert len(findings.verdicts) == 3
 
 
 def test_tags_of_the_test_set_go_into_its_translations(flags: list[str], monkeypatch: pytest.MonkeyPatch):

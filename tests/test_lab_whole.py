@@ -233,7 +233,7 @@ def test_the_paper_is_quoted_as_it_stands():
 def test_the_rates_are_those_of_equation_3():
     found = [paper_rate(step, *schedule.PAPER) for step in (1, 4000, 16000)]
     assert [f"{rate:.4e}" for rate in found] == ["1.7469e-07", "6.9877e-04", "3.4939e-04"]
-    table = findings("schedule").tables[0]
+    table = findings("schedule").tables["Learning rates of equation 3"]
     by_step = {row[0]: row[1] for row in table.rows}
     assert [by_step[step] for step in (1, 4000, 16000)] == found
 

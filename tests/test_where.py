@@ -21,18 +21,17 @@ README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 EXPERIMENT = """
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Figure, Findings, Table, experiment
 
 
+@experiment("Two", "nowhere", "Two is two.")
 def run(effort):
     counts = range(1, effort.of(8) + 1)
-    table = Table("Doubles", "number | double", [(n, 2 * n) for n in counts])
+    table = Table("number | double", [(n, 2 * n) for n in counts])
     panel = Panel({"double": (counts, table.column("double"))}, "number", "double")
-    return Findings(f"seeds {effort.seeds}", Results(two=2), [table], [Figure("doubles", "Doubles.", lines(panel))])
-
-
-CLAIMS = (Claim("Two [is|is not] {two}.", lambda results: results.two == 2),)
-EXPERIMENT = Experiment("Two", "nowhere", "Two is two.", CLAIMS, run)
+    claims = {f"One, doubled, [is|is not] {table.rows[0][1]}.": table.rows[0][1] == 2}
+    figures = {"doubles": Figure("Doubles.", lines(panel))}
+    return Findings(f"seeds {effort.seeds}", claims, {"Doubles": table}, figures)
 """
 
 SCSV = """from dragoman.data.corpus import Row, read_lines

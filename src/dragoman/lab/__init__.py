@@ -1,9 +1,13 @@
 """The lab: claims about Transformers, from the paper and from common teaching, each tested by a small program.
 
-Each experiment is a module of this package with an `EXPERIMENT`, which is loaded when it is run. A claim is a condition
-on what was measured and a sentence that says whether it holds. To add an experiment, write the module and add its line
-here: experiment.py has its parts, drawing.py the usual figures, tasks.py small tasks to train on; self_focus.py is a
-short example. Comparisons train on sentence pairs, which the user names; they share comparisons.py.
+Each experiment is a module of this package whose function `run` is an `@experiment`; it is loaded when it is run. A
+claim is a sentence with two outcomes, and a condition on what was measured that chooses one. To add an experiment,
+write the module and add its line here: experiment.py has its parts, drawing.py the usual figures, tasks.py small tasks
+to train on; self_focus.py is a short example. Comparisons train on sentence pairs, which the user names; they share
+comparisons.py.
+
+Shapes: B sentences, T queries or target words, S keys or source words, H heads, K d_k, V d_v, M d_model or another size
+of vectors, N tokens, n positions, D draws of weights.
 """
 
 SECTIONS = {

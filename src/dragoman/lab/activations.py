@@ -1,7 +1,4 @@
-"""What the activation of a plain RNN does to its state and to its gradient, by the gain of the recurrent weights.
-
-Shapes: B sentences, S steps, M size of a state, D draws of weights.
-"""
+"""What the activation of a plain RNN does to its state and to its gradient, by the gain of the recurrent weights."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.long_range import draw_weights
 from dragoman.model.recurrent import ACTIVATIONS, PlainRNN
 
@@ -60,59 +57,38 @@ def course(activation: str, gain: float, seeds: list[int]) -> Course:
     return Course(torch.cat(states).median(0).values, torch.cat(gradients).median(0).values, largest)
 
 
-def results(courses: dict[tuple[str, float], Course]) -> Results:
-    """Return the numbers that the claims are about."""
-    edge = torch.tensor(BLURRED, dtype=torch.float64)
+def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
+    """Judge the claims. blurred: the input whose tanh is said to be about 1."""
+    edge = torch.tensor(blurred, dtype=torch.float64)
     ends = {gain: {name: float(courses[name, gain].states[-1]) for name in GROWING} for gain in GAINS}
     kept = {name: {gain: courses[name, gain].kept for gain in GAINS} for name in ACTIVATIONS}
     told = {name: ", ".join(f"{kept[name][gain]:.2g} (gain {gain:.3g})" for gain in GAINS) for name in kept}
     calm = [f"{gain:.3g}" for gain in GAINS if max(ends[gain].values()) < DIVERGES]
-    return Results(
-        value=float(edge.tanh()),
-        lost=1 - float(edge.tanh()),
-        slope=float(slope("tanh", edge)),
-        bound=max(course.largest for (name, _), course in courses.items() if name == "tanh"),
-        doubled=ends[2.0],
-        calm=calm,
-        calm_gains=", ".join(calm),
-        diverging=len(GAINS) - len(calm),
-        kept=kept,
-        told=told,
-    )
+    lost, steepness = 1 - float(edge.tanh()), float(slope("tanh", edge))
+    bound = max(course.largest for (name, _), course in courses.items() if name == "tanh")
+    return {
+        f"tanh({blurred}) is {float(edge.tanh()):.4f}, with a slope of {steepness:.4f}: all larger inputs [share the "
+        f"last {lost:.4f} below 1|can still be told apart].": lost < 0.02 and steepness < 0.03,
+        f"The largest number in any state of tanh is {bound:.4f}, [never beyond 1, with any gain tried|beyond "
+        "1].": bound <= 1,
+        f"With a recurrent gain of 2 the state has grown to {ends[2.0]['relu']:.1e} (ReLU) and {ends[2.0]['gelu']:.1e} "
+        "(GELU) at the last step[: it diverges|, which is no divergence].": min(ends[2.0].values()) > DIVERGES,
+        f"ReLU and GELU diverge at {len(GAINS) - len(calm)} of 5 gains[.|, and do not at gain {', '.join(calm)}: it "
+        "depends on the gain.]": not calm,
+        f"Of the last input's gradient the first one keeps {told['relu']} with ReLU: [the vanishing is removed|it is "
+        "the gain, not the activation alone, that removes the "
+        "vanishing].": min(share for name in GROWING for share in kept[name].values()) > 1e-2,
+        f"With tanh it keeps {told['tanh']}: [it vanishes with every gain tried|the gradient does not vanish with "
+        "every gain, and with large ones it explodes].": max(kept["tanh"].values()) < 1e-2,
+    }
 
 
-CLAIMS = (
-    Claim(
-        "tanh(2.5) is {value:.4f}, with a slope of {slope:.4f}: all larger inputs [share the last {lost:.4f} below "
-        "1|can still be told apart].",
-        holds=lambda r: r.lost < 0.02 and r.slope < 0.03,
-    ),
-    Claim(
-        "The largest number in any state of tanh is {bound:.4f}, [never beyond 1, with any gain tried|beyond 1].",
-        holds=lambda r: r.bound <= 1,
-    ),
-    Claim(
-        "With a recurrent gain of 2 the state has grown to {doubled[relu]:.1e} (ReLU) and {doubled[gelu]:.1e} (GELU) "
-        "at the last step[: it diverges|, which is no divergence].",
-        holds=lambda r: min(r.doubled.values()) > DIVERGES,
-    ),
-    Claim(
-        "ReLU and GELU diverge at {diverging} of 5 gains[.|, and do not at gain {calm_gains}: it depends on the gain.]",
-        holds=lambda r: not r.calm,
-    ),
-    Claim(
-        "Of the last input's gradient the first one keeps {told[relu]} with ReLU: [the vanishing is removed|it is the "
-        "gain, not the activation alone, that removes the vanishing].",
-        holds=lambda r: min(share for name in GROWING for share in r.kept[name].values()) > 1e-2,
-    ),
-    Claim(
-        "With tanh it keeps {told[tanh]}: [it vanishes with every gain tried|the gradient does not vanish with every "
-        "gain, and with large ones it explodes].",
-        holds=lambda r: max(r.kept["tanh"].values()) < 1e-2,
-    ),
+@experiment(
+    "tanh, ReLU and GELU in a recurrent state",
+    "common teaching",
+    "tanh squeezes inputs of 2.5 and more into about 1, so that they blur, and its slope makes gradients "
+    "vanish. ReLU or GELU remove the vanishing, but then the state diverges.",
 )
-
-
 def run(effort: Effort) -> Findings:
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(effort.of(16))]
     courses = {(name, gain): course(name, gain, seeds) for name in ACTIVATIONS for gain in GAINS}
@@ -122,32 +98,27 @@ def run(effort: Effort) -> Findings:
         f"A plain RNN before any training, states of {SIZE} numbers, {STEPS} steps of random input; recurrent weights "
         f"with a spread of gain / sqrt({SIZE}). Medians of {len(seeds)} draws of weights with {SENTENCES} sentences "
         "each.",
-        results(courses),
-        [
-            Table(
-                "tanh",
+        claims(courses, BLURRED),
+        {
+            "tanh": Table(
                 "input | tanh | slope | distance from 1",
                 [*zip(INPUTS, values.tolist(), slope("tanh", points).tolist(), (1 - values).tolist(), strict=True)],
             ),
-            Table(
-                f"The state and the gradient over {STEPS} steps",
+            f"The state and the gradient over {STEPS} steps": Table(
                 "activation | gain | state, first | state, last | gradient, first | gradient, last | kept",
                 [
                     (*key, *(float(norms[i]) for norms in (c.states, c.gradients) for i in (0, -1)), c.kept)
                     for key, c in courses.items()
                 ],
             ),
-        ],
-        [
-            Figure(
-                "activations",
+        },
+        {
+            "activations": Figure(
                 f"Three activations and their slopes. Grey: inputs from {BLURRED:g} on, where tanh is flat.",
                 lines(function_panel("value"), function_panel("slope"), sharey=True),
             ),
-            Figure(
-                "gain-sweep",
-                "Above: the norm of the state after each step. Below: how much the last state changes with the input "
-                "of each step. Logarithmic axes.",
+            "gain-sweep": Figure(
+                "Above: the norm of the state after each step. Below: the gradient of the last state by each input.",
                 lines(
                     *(course_panel(courses, name, "states", "norm of the state") for name in ACTIVATIONS),
                     *(course_panel(courses, name, "gradients", "gradient of the last state") for name in ACTIVATIONS),
@@ -158,7 +129,7 @@ def run(effort: Effort) -> Findings:
                 ),
                 (10.0, 6.0),
             ),
-        ],
+        },
     )
 
 
@@ -173,13 +144,3 @@ def function_panel(title: str) -> Panel:
 def course_panel(courses: dict[tuple[str, float], Course], name: str, norms: str, label: str) -> Panel:
     curves = {f"gain {gain:.3g}": (range(1, STEPS + 1), getattr(courses[name, gain], norms)) for gain in GAINS}
     return Panel(curves, "step", label, name, log="y")
-
-
-EXPERIMENT = Experiment(
-    title="tanh, ReLU and GELU in a recurrent state",
-    source="common teaching",
-    thesis="tanh squeezes inputs of 2.5 and more into about 1, so that they blur, and its slope makes gradients "
-    "vanish. ReLU or GELU remove the vanishing, but then the state diverges.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Additive against dot-product attention (section 3.2.1): time, memory, and learning by d_k.
-
-Shapes: B batch, H heads, T queries, S keys, K = d_k.
-"""
+"""Additive against dot-product attention (section 3.2.1): time, memory, and learning by d_k."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import LOSS, Panel, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import learn
 from dragoman.model.attention import Additive, Kernel, explicit_attention, fused_attention
@@ -123,63 +120,44 @@ def trial(score: str, d_k: int, seed: int, steps: int) -> Trial:
     return Trial(score, d_k, seed, last(learned.losses), learned.accuracy)
 
 
-def results(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Results:
-    """Return the numbers that the claims are about.
-
-    loss: at the end, by score and d_k.
-    """
-    return Results(
-        ms={cost.kernel: 1000 * cost.seconds for cost in (dot, additive)},
-        ratio=additive.seconds / dot.seconds,
-        kept={cost.kernel: cost.kept / 2**20 for cost in (dot, additive)},
-        loss=loss,
-    )
-
-
-CLAIMS = (
-    Claim(
-        "Additive attention [is slower|is not clearly slower]: {ms[additive]:.3g} ms against {ms[dot product]:.3g} ms "
-        "of CPU time for 128 words at d_k = 64, both as plain formulas ({ratio:.1f} times).",
-        holds=lambda r: r.ratio > 1.5,
-    ),
-    Claim(
-        "It [keeps|does not keep] more for the backward pass: {kept[additive]:.1f} MiB against {kept[dot product]:.1f} "
-        "MiB, a hidden layer of d_k numbers for each pair of words beside the one weight.",
-        holds=lambda r: r.kept[ADDITIVE] > 1.5 * r.kept[DOT],
-    ),
-    Claim(
+def claims(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Claims:
+    """Judge the claims. loss: at the end, by score and d_k."""
+    ms = {cost.kernel: 1000 * cost.seconds for cost in (dot, additive)}
+    ratio = additive.seconds / dot.seconds
+    kept = {cost.kernel: cost.kept / 2**20 for cost in (dot, additive)}
+    return {
+        f"Additive attention [is slower|is not clearly slower]: {ms[ADDITIVE]:.3g} ms against {ms[DOT]:.3g} ms of CPU "
+        f"time for 128 words at d_k = 64, both as plain formulas ({ratio:.1f} times).": ratio > 1.5,
+        f"It [keeps|does not keep] more for the backward pass: {kept[ADDITIVE]:.1f} MiB against {kept[DOT]:.1f} MiB, a "
+        "hidden layer of d_k numbers for each pair of words beside the one weight.": kept[ADDITIVE] > 1.5 * kept[DOT],
         "At d_k = 256 additive attention [learns|does not learn] clearly better than the unscaled dot product: "
-        "{loss[additive][256]:.3f} against {loss[dot product, unscaled][256]:.3f} nats per token (at d_k = 8: "
-        "{loss[additive][8]:.3f} against {loss[dot product, unscaled][8]:.3f}).",
-        holds=lambda r: r.loss[ADDITIVE][LARGE] < r.loss[UNSCALED][LARGE] - CLEARLY,
-    ),
-    Claim(
+        f"{loss[ADDITIVE][256]:.3f} against {loss[UNSCALED][256]:.3f} nats per token (at d_k = 8: "
+        f"{loss[ADDITIVE][8]:.3f} against "
+        f"{loss[UNSCALED][8]:.3f}).": loss[ADDITIVE][LARGE] < loss[UNSCALED][LARGE] - CLEARLY,
         "Against the scaled dot product additive attention [has no clear|still has an] advantage at d_k = 256, after "
-        "these steps: {loss[additive][256]:.3f} against {loss[dot product, scaled][256]:.3f} nats per token.",
-        holds=lambda r: r.loss[SCALED][LARGE] < r.loss[ADDITIVE][LARGE] + CLEARLY,
-    ),
+        f"these steps: {loss[ADDITIVE][256]:.3f} against {loss[SCALED][256]:.3f} nats per "
+        "token.": loss[SCALED][LARGE] < loss[ADDITIVE][LARGE] + CLEARLY,
+    }
+
+
+@experiment(
+    "Additive against dot-product attention",
+    "section 3.2.1",
+    "A dot product is faster and takes less memory than additive attention, whose score is a small network; as "
+    "d_k grows, additive attention is better than the dot product without scaling.",
 )
-
-
 def run(effort: Effort) -> Findings:
     repeats, steps = effort.of(20), effort.of(640)
     measured = costs(repeats)
     trials = [trial(score, d_k, seed, steps) for d_k in SIZES for score in SCORES for seed in effort.seeds]
     losses = {s: {d: [t.loss for t in trials if (t.score, t.d_k) == (s, d)] for d in SIZES} for s in SCORES}
     largest = {cost.kernel: cost for cost in measured if (cost.length, cost.d_k) == (LENGTHS[-1], SIZE)}
+    formulas = [KEPT[c.kernel](c.length, c.d_k) if c.kernel in KEPT else "" for c in measured]
     timed = Table(
-        "Time and memory of one layer's kernel",
         "kernel | words | d_k | CPU time (ms) | kept by the formula (bytes) | kept, measured (bytes)",
         [
-            (
-                c.kernel,
-                c.length,
-                c.d_k,
-                1000 * c.seconds,
-                KEPT[c.kernel](c.length, c.d_k) if c.kernel in KEPT else "",
-                c.kept,
-            )
-            for c in measured
+            (c.kernel, c.length, c.d_k, 1000 * c.seconds, formula, c.kept)
+            for c, formula in zip(measured, formulas, strict=True)
         ],
     )
     by_words = replace(timed, rows=[row for row in timed.rows if row[2] == SIZE])
@@ -190,20 +168,16 @@ def run(effort: Effort) -> Findings:
         f"queries, keys and values. Learning: {TASK.name} 2 to {MAX_WORDS} words, one layer and one head on each side, "
         "d_model 64, values of size 64, queries and keys that begin with variance 1, the same batches and learning "
         f"rate for all ({RATE:g} after {WARMUP} steps of warm-up); {steps} steps of {PAIRS} pairs, {effort}.",
-        results(largest[DOT], largest[ADDITIVE], {s: {d: fmean(of[d]) for d in of} for s, of in losses.items()}),
-        [
-            timed,
-            Table(
-                "Learning by d_k: the loss of the last tenth of the steps, and accuracy on unseen pairs",
-                "score | d_k | seed | loss (nats per token) | accuracy",
-                [tuple(vars(t).values()) for t in trials],
+        claims(largest[DOT], largest[ADDITIVE], {s: {d: fmean(of[d]) for d in of} for s, of in losses.items()}),
+        {
+            "Time and memory of one layer's kernel": timed,
+            "Learning by d_k: the loss of the last tenth of the steps, and accuracy on unseen pairs": Table(
+                "score | d_k | seed | loss (nats per token) | accuracy", [tuple(vars(t).values()) for t in trials]
             ),
-        ],
-        [
-            Figure(
-                "cost-of-additive-attention",
-                "CPU time of a forward and backward pass, and memory kept in between, both on logarithmic axes: by the "
-                f"number of words (d_k = {SIZE}) and by d_k ({LENGTH} words).",
+        },
+        {
+            "cost-of-additive-attention": Figure(
+                f"CPU time and memory, forward and backward, by words (d_k = {SIZE}) and by d_k ({LENGTH} words).",
                 lines(
                     *(
                         Panel(table.curves("kernel", x, y), x, y, log="xy", ticks=sorted(set(table.column(x))))
@@ -215,8 +189,7 @@ def run(effort: Effort) -> Findings:
                 ),
                 (9.0, 6.0),
             ),
-            Figure(
-                "additive-learning-by-size",
+            "additive-learning-by-size": Figure(
                 "Training loss at the end by the size of queries and keys: mean over seeds, from lowest to highest.",
                 lines(
                     Panel(
@@ -228,17 +201,6 @@ def run(effort: Effort) -> Findings:
                         ylim=(0, None),
                     )
                 ),
-                (6.0, 3.6),
             ),
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Additive against dot-product attention",
-    source="section 3.2.1",
-    thesis="A dot product is faster and takes less memory than additive attention, whose score is a small network; as "
-    "d_k grows, additive attention is better than the dot product without scaling.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -5,7 +5,7 @@ finished one is not trained again, comparisons share runs, and further seeds add
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import LengthGroup, by_length, evaluate
 from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics
 from dragoman.lab.drawing import LOSS, Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Sentences, Table
+from dragoman.lab.experiment import Claims, Effort, Experiment, Figure, Findings, Sentences, Table
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
@@ -102,19 +102,28 @@ def alike(one: float, other: float) -> bool:
     return abs(one - other) < CLEARLY and max(one, other) >= LEARNED
 
 
-def results(runs: Runs) -> Results:
-    """Return what claims are decided by: means over seeds, by the label of the variant, which may be a number."""
-    by_label = {int(label) if label.isdigit() else label: same for label, same in runs.items()}
-    score = {label: bleu(same) for label, same in by_label.items()}
-    lengths = {label: bleu_by_length(same) for label, same in by_label.items()}
-    return Results(
-        score=score,
-        loss={label: fmean(run.dev_loss for run in same) for label, same in by_label.items()},
-        size={label: same[0].parameters for label, same in by_label.items()},
-        kept={label: by_group[-1] / max(by_group[0], CLEARLY) for label, by_group in lengths.items()},  # if long
-        best=max(score, key=score.__getitem__),
-        highest=max(score.values()),
-    )
+@dataclass(frozen=True)
+class Scores:
+    """What claims are decided by, by the label of the variant: means over seeds."""
+
+    bleu: Mapping[str, float]
+    loss: Mapping[str, float]  # on the dev sentences
+    size: Mapping[str, int]  # parameters
+    kept: Mapping[str, float]  # share of the BLEU of the shortest sentences that the longest ones have
+
+    @classmethod
+    def of(cls, runs: Runs) -> "Scores":
+        lengths = {label: bleu_by_length(same) for label, same in runs.items()}
+        return cls(
+            bleu={label: bleu(same) for label, same in runs.items()},
+            loss={label: fmean(run.dev_loss for run in same) for label, same in runs.items()},
+            size={label: same[0].parameters for label, same in runs.items()},
+            kept={label: by_group[-1] / max(by_group[0], CLEARLY) for label, by_group in lengths.items()},
+        )
+
+    @property
+    def highest(self) -> float:
+        return max(self.bleu.values())
 
 
 @dataclass(frozen=True)
@@ -125,11 +134,11 @@ class Comparison:
     source: str
     thesis: str
     variants: Mapping[str, Variant]  # by their label in tables and figures
-    claims: tuple[Claim, ...]
+    claims: Callable[[Scores], Claims]
     besides: str = ""  # how all variants differ from the preset, in words
 
     def on(self, sentences: Sentences) -> Experiment:
-        return Experiment(self.title, self.source, self.thesis, self.claims, partial(self.run, sentences))
+        return Experiment(self.title, self.source, self.thesis, partial(self.run, sentences))
 
     def run(self, sentences: Sentences, effort: Effort) -> Findings:
         """Train every variant with every seed, and return what came out."""
@@ -143,7 +152,7 @@ class Comparison:
             f"average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; {steps:,} steps "
             f"of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than another from "
             f"{CLEARLY:g} BLEU on.",
-            results(runs),
+            self.claims(Scores.of(runs)),
             tables(runs, effort.seeds),
             figures(runs),
         )
@@ -158,11 +167,10 @@ def ranges(runs: Runs) -> list[str]:
     return [f"{group.shortest} to {group.longest}" for group in next(iter(runs.values()))[0].groups]
 
 
-def tables(runs: Runs, seeds: Sequence[int]) -> list[Table]:
+def tables(runs: Runs, seeds: Sequence[int]) -> dict[str, Table]:
     """Return a table of all runs, and one of BLEU by the length of the source."""
-    return [
-        Table(
-            "Each run: dev loss in nats per token, scores on the test sentences, minutes of training",
+    return {
+        "Each run: dev loss in nats per token, scores on the test sentences, minutes of training": Table(
             "variant | seed | parameters | dev loss | BLEU | chrF2 | minutes",
             [
                 (label, seed, run.parameters, run.dev_loss, run.bleu, run.chrf, run.minutes)
@@ -170,41 +178,35 @@ def tables(runs: Runs, seeds: Sequence[int]) -> list[Table]:
                 for seed, run in zip(seeds, same, strict=True)
             ],
         ),
-        Table(
-            "BLEU by the length of the source in characters, mean over seeds",
-            " | ".join(["variant", *ranges(runs)]),
-            [(label, *bleu_by_length(same)) for label, same in runs.items()],
+        "BLEU by the length of the source in characters, mean over seeds": Table(
+            " | ".join(["variant", *ranges(runs)]), [(label, *bleu_by_length(same)) for label, same in runs.items()]
         ),
-    ]
+    }
 
 
-def figures(runs: Runs) -> list[Figure]:
+def figures(runs: Runs) -> dict[str, Figure]:
     """Return the figures of BLEU, BLEU by length, and training loss."""
     groups = dict(enumerate(ranges(runs)))
     lengths = {label: (list(groups), bleu_by_length(same)) for label, same in runs.items()}
     losses = {label: tuple(zip(*same[0].losses, strict=True)) or ((), ()) for label, same in runs.items()}
-    return [
-        Figure(
-            "bleu",
+    return {
+        "bleu": Figure(
             "BLEU on the test sentences: a mark for each seed, a bar at their mean.",
             partial(draw_scores, runs=runs),
             (8.0, 0.8 + 0.4 * len(runs)),
         ),
-        Figure(
-            "by-length",
-            "BLEU by the length of the source, mean over seeds: the test sentences in groups of about equal size, from "
-            "the shortest to the longest.",
+        "by-length": Figure(
+            "BLEU by the length of the source: means over seeds, in groups of about equally many test sentences.",
             lines(
                 Panel(lengths, "length of the source (characters)", "BLEU", ticks=groups, ylim=(0, None)),
                 legend="above",  # inside, it would hide some line
             ),
         ),
-        Figure(
-            "losses",
+        "losses": Figure(
             "Training loss by step, with label smoothing where there is some; the first seed.",
             lines(Panel(losses, "step", f"training {LOSS}"), legend="above"),
         ),
-    ]
+    }
 
 
 def draw_scores(figure: Any, runs: Runs) -> None:
@@ -241,104 +243,101 @@ def with_attention(cell: str) -> str:
     return f"{cell} with attention"
 
 
-RECURRENCE = (
-    Claim(
-        "Attention over the source [makes|does not make] every recurrent model clearly better: from {score[RNN]:.1f} "
-        "to {score[RNN with attention]:.1f} BLEU (RNN), {score[GRU]:.1f} to {score[GRU with attention]:.1f} (GRU), "
-        "{score[LSTM]:.1f} to {score[LSTM with attention]:.1f} (LSTM).",
-        holds=lambda r: min(r.score[with_attention(cell)] - r.score[cell] for cell in CELLS) > CLEARLY,
-    ),
-    Claim(
+def claim_recurrence(scores: Scores) -> Claims:
+    score, kept = scores.bleu, scores.kept
+    pairs = [(cell, with_attention(cell)) for cell in CELLS]
+    gains = ", ".join(f"{score[cell]:.1f} to {score[attending]:.1f} ({cell})" for cell, attending in pairs)
+    left = ", ".join(f"{kept[cell]:.0%} against {kept[attending]:.0%} ({cell})" for cell, attending in pairs)
+    best = max(score[attending] for _, attending in pairs)
+    return {
+        f"Attention over the source [makes|does not make] every recurrent model clearly better: from {gains} "
+        "BLEU.": min(score[other] - score[cell] for cell, other in pairs) > CLEARLY,
         "From the shortest to the longest quarter of the sentences [every|not every] recurrent model loses more "
-        "without attention than with it: what is left of its BLEU is {kept[RNN]:.0%} against "
-        "{kept[RNN with attention]:.0%} (RNN), {kept[GRU]:.0%} against {kept[GRU with attention]:.0%} (GRU), "
-        "{kept[LSTM]:.0%} against {kept[LSTM with attention]:.0%} (LSTM); {kept[Transformer]:.0%} for the Transformer.",
-        holds=lambda r: all(r.kept[cell] < r.kept[with_attention(cell)] for cell in CELLS) and r.highest >= LEARNED,
-    ),
-    Claim(
+        f"without attention than with it: what is left of its BLEU is {left}; {kept[TRANSFORMER]:.0%} for the "
+        "Transformer.": all(kept[cell] < kept[other] for cell, other in pairs) and scores.highest >= LEARNED,
         "The Transformer is [clearly|not clearly] ahead of every recurrent model after the same steps: "
-        "{score[Transformer]:.1f} BLEU.",
-        holds=lambda r: r.score[TRANSFORMER] - max(r.score[with_attention(cell)] for cell in CELLS) > CLEARLY,
-    ),
-)
+        f"{score[TRANSFORMER]:.1f} BLEU.": score[TRANSFORMER] - best > CLEARLY,
+    }
+
+
 ACROSS = "rotary-across"
-POSITIONS = (
-    Claim(
-        "Sinusoids [are|are not] clearly better than no positions: {score[sinusoidal]:.1f} against {score[none]:.1f} "
-        "BLEU.",
-        holds=lambda r: r.score["sinusoidal"] - r.score["none"] > CLEARLY,
-    ),
-    Claim(
-        "Learned and sinusoidal positions [are|were not found to be] nearly equal: {score[learned]:.1f} and "
-        "{score[sinusoidal]:.1f} BLEU.",
-        holds=lambda r: alike(r.score["sinusoidal"], r.score["learned"]),
-    ),
-    Claim(
+
+
+def claim_positions(scores: Scores) -> Claims:
+    score = scores.bleu
+    others = max(bleu for name, bleu in score.items() if name != ACROSS)
+    return {
+        f"Sinusoids [are|are not] clearly better than no positions: {score['sinusoidal']:.1f} against "
+        f"{score['none']:.1f} BLEU.": score["sinusoidal"] - score["none"] > CLEARLY,
+        f"Learned and sinusoidal positions [are|were not found to be] nearly equal: {score['learned']:.1f} and "
+        f"{score['sinusoidal']:.1f} BLEU.": alike(score["sinusoidal"], score["learned"]),
         "Distances in attention over the source, too, [are|are not] clearly ahead of every other scheme after these "
-        "steps: {score[rotary-across]:.1f} BLEU against {score[rotary]:.1f} (rotary) and {score[relative]:.1f} "
-        "(relative).",
-        holds=lambda r: r.score[ACROSS] - max(v for name, v in r.score.items() if name != ACROSS) > CLEARLY,
-    ),
-)
+        f"steps: {score[ACROSS]:.1f} BLEU against {score['rotary']:.1f} (rotary) and {score['relative']:.1f} "
+        "(relative).": score[ACROSS] - others > CLEARLY,
+    }
+
+
 STEADY = replace(TRAINING, schedule="constant", learning_rate=0.002, warmup=200)
-NORMS = (
-    Claim(
-        "Post-norm [needs|does not need] the warm-up: {score[post-norm, none]:.1f} BLEU without it, "
-        "{score[post-norm, warm-up]:.1f} with it.",
-        holds=lambda r: r.score["post-norm, warm-up"] - r.score["post-norm, none"] > CLEARLY,
-    ),
-    Claim(
-        "Pre-norm [does|does not do] without it: {score[pre-norm, none]:.1f} BLEU, {score[pre-norm, warm-up]:.1f} with "
-        "it.",
-        holds=lambda r: (
-            r.score["pre-norm, warm-up"] - r.score["pre-norm, none"] < CLEARLY and r.score["pre-norm, none"] >= LEARNED
-        ),
-    ),
-)
-HEADS = (
-    Claim(
-        "One head is [clearly|not clearly] worse than the best number, {best}: {score[1]:.1f} against {highest:.1f} "
-        "BLEU.",
-        holds=lambda r: r.highest - r.score[1] > CLEARLY,
-    ),
-    Claim(
-        "With 16 heads quality [drops|does not clearly drop]: {score[16]:.1f} BLEU.",
-        holds=lambda r: r.highest - r.score[16] > CLEARLY,
-    ),
-)
+
+
+def claim_norms(scores: Scores) -> Claims:
+    (warm_pre, cold_pre), (warm_post, cold_post) = (
+        [scores.bleu[f"{where}-norm, {warmup}"] for warmup in ("warm-up", "none")] for where in ("pre", "post")
+    )
+    return {
+        f"Post-norm [needs|does not need] the warm-up: {cold_post:.1f} BLEU without it, {warm_post:.1f} with "
+        "it.": warm_post - cold_post > CLEARLY,
+        f"Pre-norm [does|does not do] without it: {cold_pre:.1f} BLEU, {warm_pre:.1f} with it.": warm_pre - cold_pre
+        < CLEARLY
+        and cold_pre >= LEARNED,
+    }
+
+
+def claim_heads(scores: Scores) -> Claims:
+    score, highest = scores.bleu, scores.highest
+    return {
+        f"One head is [clearly|not clearly] worse than the best number, {max(score, key=score.__getitem__)}: "
+        f"{score['1']:.1f} against {highest:.1f} BLEU.": highest - score["1"] > CLEARLY,
+        f"With 16 heads quality [drops|does not clearly drop]: {score['16']:.1f} BLEU.": highest - score["16"]
+        > CLEARLY,
+    }
+
+
 SMALL, LARGE = 32, 128  # d_k with 4 heads and with one
 DOT, UNSCALED, ADDITIVE = (f"{score}, d_k {SMALL}" for score in ("scaled", "unscaled", "additive"))
 DOT_LARGE, UNSCALED_LARGE = (f"{score}, d_k {LARGE}" for score in ("scaled", "unscaled"))
-SCORES = (
-    Claim(
+
+
+def claim_scores(scores: Scores) -> Claims:
+    score = scores.bleu
+    return {
         "Without the division by the root of d_k, learning is [clearly|not clearly] worse at d_k = 128: "
-        "{score[unscaled, d_k 128]:.1f} against {score[scaled, d_k 128]:.1f} BLEU (at d_k = 32: "
-        "{score[unscaled, d_k 32]:.1f} against {score[scaled, d_k 32]:.1f}).",
-        holds=lambda r: r.score[DOT_LARGE] - r.score[UNSCALED_LARGE] > CLEARLY,
-    ),
-    Claim(
-        "Additive and scaled dot-product attention [are|were not found to be] alike in quality: "
-        "{score[additive, d_k 32]:.1f} and {score[scaled, d_k 32]:.1f} BLEU.",
-        holds=lambda r: alike(r.score[DOT], r.score[ADDITIVE]),
-    ),
-)
-SMOOTHING = (
-    Claim(
-        "Label smoothing [improves|does not clearly improve] BLEU: {score[0.1]:.1f} against {score[0]:.1f}.",
-        holds=lambda r: r.score["0.1"] - r.score[0] > CLEARLY,
-    ),
-    Claim(
-        "It [hurts|does not hurt] the loss on dev sentences: {loss[0.1]:.3f} against {loss[0]:.3f} nats per token.",
-        holds=lambda r: r.loss["0.1"] > r.loss[0],
-    ),
-)
-TYING = (
-    Claim(
+        f"{score[UNSCALED_LARGE]:.1f} against {score[DOT_LARGE]:.1f} BLEU (at d_k = 32: {score[UNSCALED]:.1f} against "
+        f"{score[DOT]:.1f}).": score[DOT_LARGE] - score[UNSCALED_LARGE] > CLEARLY,
+        f"Additive and scaled dot-product attention [are|were not found to be] alike in quality: {score[ADDITIVE]:.1f} "
+        f"and {score[DOT]:.1f} BLEU.": alike(score[DOT], score[ADDITIVE]),
+    }
+
+
+def claim_smoothing(scores: Scores) -> Claims:
+    score, loss = scores.bleu, scores.loss
+    return {
+        f"Label smoothing [improves|does not clearly improve] BLEU: {score['0.1']:.1f} against "
+        f"{score['0']:.1f}.": score["0.1"] - score["0"] > CLEARLY,
+        f"It [hurts|does not hurt] the loss on dev sentences: {loss['0.1']:.3f} against {loss['0']:.3f} nats per "
+        "token.": loss["0.1"] > loss["0"],
+    }
+
+
+def claim_tying(scores: Scores) -> Claims:
+    score, size = scores.bleu, scores.size
+    better = score["all"] > max(score["none"], LEARNED)
+    return {
         "One matrix for both embeddings and the output [costs no quality|was not found to cost nothing]: "
-        "{score[all]:.1f} BLEU with {size[all]:,} parameters against {score[none]:.1f} with three and {size[none]:,}.",
-        holds=lambda r: alike(r.score["all"], r.score["none"]) or r.score["all"] > max(r.score["none"], LEARNED),
-    ),
-)
+        f"{score['all']:.1f} BLEU with {size['all']:,} parameters against {score['none']:.1f} with three and "
+        f"{size['none']:,}.": better or alike(score["all"], score["none"])
+    }
+
 
 # All of them.
 
@@ -358,7 +357,7 @@ COMPARISONS = {
             **{with_attention(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
             **{label: Variant(f"{m.cell}-none", replace(m, attention="none")) for label, m in CELLS.items()},
         },
-        RECURRENCE,
+        claim_recurrence,
     ),
     "compare-positions": Comparison(
         "Positions",
@@ -372,7 +371,7 @@ COMPARISONS = {
                 for name in ("rotary", "relative", "sinusoidal", "learned", "none")
             },
         },
-        POSITIONS,
+        claim_positions,
     ),
     "compare-norms": Comparison(
         "The norm before or after a layer, with and without warm-up",
@@ -385,7 +384,7 @@ COMPARISONS = {
             for where in ("pre", "post")
             for warmup in (STEADY.warmup, 1)
         },
-        NORMS,
+        claim_norms,
         f", all with a constant learning rate of {STEADY.learning_rate:g} (after the warm-up)",
     ),
     "compare-heads": Comparison(
@@ -394,7 +393,7 @@ COMPARISONS = {
         "One head is worse than the best setting, and with too many heads quality drops off.",
         {"1": ONE_HEAD, "2": with_heads("heads-2", 2), "4": BASE}
         | {"8": with_heads("heads-8", 8), "16": with_heads("heads-16", 16)},
-        HEADS,
+        claim_heads,
     ),
     "compare-scores": Comparison(
         "Scaled, unscaled and additive attention",
@@ -407,14 +406,14 @@ COMPARISONS = {
             DOT_LARGE: ONE_HEAD,
             UNSCALED_LARGE: with_heads("unscaled-1", 1, "unscaled"),
         },
-        SCORES,
+        claim_scores,
     ),
     "compare-smoothing": Comparison(
         "Label smoothing",
         "section 5.4",
         "Label smoothing hurts perplexity but improves accuracy and BLEU.",
         {"0.1": BASE, "0": Variant("smoothing-0", training=replace(TRAINING, label_smoothing=0.0))},
-        SMOOTHING,
+        claim_smoothing,
     ),
     "compare-tying": Comparison(
         "One matrix for embeddings and output",
@@ -425,6 +424,6 @@ COMPARISONS = {
             "output": Variant("share-output", replace(MODEL, share="output")),
             "none": Variant("share-none", replace(MODEL, share="none")),
         },
-        TYING,
+        claim_tying,
     ),
 }

@@ -1,7 +1,4 @@
-"""Table 1: operations, steps in a row and the longest path of one layer, counted, and the time that it takes.
-
-Shapes: n positions, d numbers each.
-"""
+"""Table 1: operations, steps in a row and the longest path of one layer, counted, and the time that it takes."""
 
 import math
 import time
@@ -15,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.parallel import longest_chain
 from dragoman.lab.restricted import layers_for, neighbours
 from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.packing import Packing
@@ -112,17 +110,7 @@ def count_operations(kind: Kind, length: int, size: int) -> int:
 
 def chain(kind: Kind, length: int, size: int = 8) -> int:
     """Count the most operations of one layer that wait for each other: what no parallel machine can shorten."""
-    start = kind.build(size)(torch.randn(1, length, size, requires_grad=True)).grad_fn
-    longest: dict[Any, int] = {}
-    waiting: list[Any] = [start]
-    while waiting:
-        node = waiting[-1]
-        before = [other for other, _ in node.next_functions if other is not None]
-        missing = [other for other in before if other not in longest]
-        waiting += missing
-        if not missing:
-            longest[waiting.pop()] = 1 + max((longest[other] for other in before), default=0)
-    return longest[start]
+    return longest_chain(kind.build(size)(torch.randn(1, length, size, requires_grad=True)), lambda node: 1)
 
 
 def growth(kind: Kind) -> float:
@@ -147,67 +135,47 @@ def times(rounds: int) -> dict[str, list[float]]:
     return fastest
 
 
-def results(
-    ratios: dict[Kind, list[float]],
-    steps: dict[Kind, float],
+def claims(
+    ratios: dict[Kind, list[float]],  # counted operations by the formulas' ones, at several sizes
+    steps: dict[Kind, float],  # in a row, for each further word
     crossings: dict[int, int],
     seconds: dict[str, list[float]],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    ratios: counted operations by the formulas' ones, at several sizes; steps: in a row, for each further word.
-    """
+) -> Claims:
+    """Judge the claims."""
     factor = {name: row[-1] / row[-2] for name, row in seconds.items()}  # over the last doubling of the length
     pairs = zip(TIMED, seconds[SELF.name], seconds[RECURRENT.name], strict=True)
     slower_from = min((n for n, attention, recurrence in pairs if attention > recurrence), default=None)
-    return Results(
-        constant=all(max(row) == min(row) for row in ratios.values()),
-        multiples=", ".join(f"{row[0]:g} × {kind.formula}" for kind, row in ratios.items()),
-        waits=steps[RECURRENT],
-        others=max(by for kind, by in steps.items() if kind is not RECURRENT),
-        equal=all(size == n for size, n in crossings.items()),
-        crossings=", ".join(f"{n} for d = {size}" for size, n in crossings.items()),
-        factor=factor,
-        slower_from=slower_from,
-        where=f"more time than the recurrent layer from n = {slower_from} on"
-        if slower_from
-        else "less time everywhere",
-        crossing=crossing_length(TIMED_SIZE),
-    )
-
-
-CLAIMS = (
-    Claim(
+    constant = all(max(row) == min(row) for row in ratios.values())
+    multiples = ", ".join(f"{row[0]:g} × {kind.formula}" for kind, row in ratios.items())
+    waits = steps[RECURRENT]
+    others = max(by for kind, by in steps.items() if kind is not RECURRENT)
+    equal = all(size == n for size, n in crossings.items())
+    told = ", ".join(f"{n} for d = {size}" for size, n in crossings.items())
+    later = f"more time than the recurrent layer from n = {slower_from} on"
+    return {
         "At several sizes n and d the counted operations are [always|not always] the same multiple of the formulas: "
-        "{multiples}.",
-        holds=lambda r: r.constant,
-    ),
-    Claim(
-        "Only the recurrent layer [has|does not alone have] to wait for each word: a further word adds {waits:g} steps "
-        "in a row to it and {others:g} to any other.",
-        holds=lambda r: r.waits > 0 == r.others,
-    ),
-    Claim(
+        f"{multiples}.": constant,
+        f"Only the recurrent layer [has|does not alone have] to wait for each word: a further word adds {waits:g} "
+        f"steps in a row to it and {others:g} to any other.": waits > 0 == others,
         "By the formulas self-attention has as many operations as recurrence [at n = d|not at n = d]: at n = "
-        "{crossings}.",
-        holds=lambda r: r.equal,
-    ),
-    Claim(
-        "From n = 512 to 1024 the time of self-attention grows by a factor of {factor[self-attention]:.1f}, recurrent "
-        "by {factor[recurrent]:.1f}, convolution by {factor[convolution]:.1f}, restricted self-attention by "
-        "{factor[restricted self-attention]:.1f}: its square [shows|does not stand out at these lengths].",
-        holds=lambda r: (
-            r.factor[SELF.name] > 1.25 * max(r.factor[kind.name] for kind in (RECURRENT, CONVOLUTION, RESTRICTED))
-        ),
-    ),
-    Claim(
+        f"{told}.": equal,
+        f"From n = 512 to 1024 the time of self-attention grows by a factor of {factor['self-attention']:.1f}, "
+        f"recurrent by {factor['recurrent']:.1f}, convolution by {factor['convolution']:.1f}, restricted "
+        f"self-attention by {factor['restricted self-attention']:.1f}: its square [shows|does not stand out at these "
+        "lengths].": factor[SELF.name] > 1.25 * max(factor[kind.name] for kind in (RECURRENT, CONVOLUTION, RESTRICTED)),
         "At d = 64 the times [cross where the operations do|do not cross where the operations do]: self-attention "
-        "takes {where}; the operations cross at n = {crossing}.",
-        holds=lambda r: r.slower_from is not None and TIMED_SIZE / 2 <= r.slower_from <= TIMED_SIZE * 2,
-    ),
+        f"takes {later if slower_from else 'less time everywhere'}; the operations cross at n = "
+        f"{crossing_length(TIMED_SIZE)}.": slower_from is not None and TIMED_SIZE / 2 <= slower_from <= TIMED_SIZE * 2,
+    }
+
+
+@experiment(
+    "Table 1: what a layer of each kind costs",
+    "section 4 and Table 1",
+    "A self-attention layer takes O(n² d) operations, O(1) steps in a row and a path of O(1) between any two "
+    "words; a recurrent one O(n d²), O(n), O(n); a convolution O(k n d²), O(1), O(log_k n). Self-attention has fewer "
+    "operations than recurrence when n is smaller than d.",
 )
-
-
 def run(effort: Effort) -> Findings:
     torch.manual_seed(effort.seeds[0])
     sizes = [(n, d) for n in (16, 64, 100) for d in (32, 64)]
@@ -226,37 +194,30 @@ def run(effort: Effort) -> Findings:
         f"{RADIUS} positions on each side (r = {WINDOW}). Operations are counted in the layers while they run; steps "
         f"in a row are the longest chain in their graphs; times are the fastest of {effort.of(20)} rounds at d = "
         f"{TIMED_SIZE}.",
-        results(ratios, grown, crossings, seconds),
-        [
-            Table(
-                "Table 1, formulas and counts",
+        claims(ratios, grown, crossings, seconds),
+        {
+            "Table 1, formulas and counts": Table(
                 "layer | operations | counted, as a multiple | steps in a row per word | path, n = 64 | n = 1024",
                 [(k.name, k.formula, ratios[k][0], grown[k], k.path(64), k.path(1024)) for k in KINDS],
             ),
-            Table(
-                f"Milliseconds of one layer, d = {TIMED_SIZE}",
-                " | ".join(["n", *timed]),
-                [*zip(TIMED, *(ms for _, ms in timed.values()), strict=True)],
+            f"Milliseconds of one layer, d = {TIMED_SIZE}": Table(
+                " | ".join(["n", *timed]), [*zip(TIMED, *(ms for _, ms in timed.values()), strict=True)]
             ),
-        ],
-        [
-            Figure(
-                "operations",
-                "Operations of one layer by the formulas, d = 512: self-attention has fewer than recurrence up to "
-                "n = d, the dotted line.",
+        },
+        {
+            "operations": Figure(
+                "Operations of one layer by the formulas, d = 512. The dotted line is n = d.",
                 lines(panel(operations, "operations (without a constant)", 512)),
             ),
-            Figure(
-                "path",
+            "path": Figure(
                 "The longest path from a word to a later one, by length; convolutions look back, with growing gaps.",
                 lines(panel(paths, "longest path (layers or steps)")),
             ),
-            Figure(
-                "times",
+            "times": Figure(
                 f"Measured milliseconds of one layer by length, d = {TIMED_SIZE} (dotted line: n = d).",
                 lines(panel(timed, "time (ms)", TIMED_SIZE)),
             ),
-        ],
+        },
     )
 
 
@@ -267,14 +228,3 @@ def panel(curves: Any, label: str, size: int | None = None) -> Panel:
         curves, "length n (positions)", label, log="xy", ticks=ticks,
         also=lambda axes: [axes.axvline(n, color="0.4", linestyle=":", linewidth=1) for n in equal],
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    title="Table 1: what a layer of each kind costs",
-    source="section 4 and Table 1",
-    thesis="A self-attention layer takes O(n² d) operations, O(1) steps in a row and a path of O(1) between any two "
-    "words; a recurrent one O(n d²), O(n), O(n); a convolution O(k n d²), O(1), O(log_k n). Self-attention has fewer "
-    "operations than recurrence when n is smaller than d.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -108,10 +108,8 @@ def learning_panel(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Pa
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     """Return the training loss of each model by step; runs: one for each seed, by name."""
     return Figure(
-        "losses",
         "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",
         lines(learning_panel(runs)),
-        (7.0, 4.0),
     )
 
 

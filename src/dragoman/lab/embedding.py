@@ -1,7 +1,4 @@
-"""Words as one-hot vectors times a matrix, or as rows that are looked up in it; and the factor sqrt(d_model).
-
-Shapes: N tokens, V words, M d_model.
-"""
+"""Words as one-hot vectors times a matrix, or as rows that are looked up in it; and the factor sqrt(d_model)."""
 
 import math
 import time
@@ -15,7 +12,7 @@ from torch import Tensor
 from dragoman.config import TransformerConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.embedding import word_embedding
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import Transformer
@@ -92,57 +89,38 @@ def measure_scaling(d_model: int, seed: int) -> Scaling:
     return Scaling(float((words * rows).sum() / rows.square().sum()), *norms)
 
 
-def results(
-    gaps: list[tuple[float, float]],
-    hot: int,
+def claims(
+    gaps: list[tuple[float, float]],  # of results and gradients
+    hot: int,  # how many numbers stand for all words
     dense: int,
     one_hot_distances: Tensor,
     embedded_distances: Tensor,
     scaling: Scaling,
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    gaps: of results and gradients; hot, dense: how many numbers stand for all words.
-    """
+) -> Claims:
+    """Judge the claims."""
     forward, gradients = (max(side) for side in zip(*gaps, strict=True))
     hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
-    return Results(
-        forward=forward,
-        gradients=gradients,
-        hot=hot,
-        dense=dense,
-        ratio=hot / dense,
-        hot_range=hot_range,
-        row_range=row_range,
-        scaling=scaling,
-    )
-
-
-CLAIMS = (
-    Claim(
+    return {
         "One-hot vectors times a matrix and a look-up of its rows [are the same|differ], for as many words as tokens "
-        "and for more: results differ by at most {forward:.1g}, gradients by at most {gradients:.1g}.",
-        holds=lambda r: r.forward == 0 and r.gradients < 1e-5,
-    ),
-    Claim(
-        "An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: {hot:,} numbers "
-        "stand for 10,000 words as one-hot vectors, {dense:,} as rows, {ratio:.1f} times fewer.",
-        holds=lambda r: r.dense < r.hot,
-    ),
-    Claim(
-        "One-hot vectors of different words are [all|not all] equally far apart: {hot_range[0]:.4f} to "
-        "{hot_range[1]:.4f}. Rows of an embedding, here as drawn at the start, lie {row_range[0]:.4f} to "
-        "{row_range[1]:.4f} apart and can move.",
-        holds=lambda r: r.hot_range[1] - r.hot_range[0] < 1e-6 < r.row_range[1] - r.row_range[0],
-    ),
-    Claim(
-        "The Transformer multiplies its embeddings by {scaling.factor:.3f}, which is [the root|not the root] of 512, "
-        "before it adds positions: a word has norm {scaling.word:.1f}, its position {scaling.position:.1f}.",
-        holds=lambda r: math.isclose(r.scaling.factor, math.sqrt(D_MODEL), rel_tol=1e-4),
-    ),
+        f"and for more: results differ by at most {forward:.1g}, gradients by at most "
+        f"{gradients:.1g}.": forward == 0 and gradients < 1e-5,
+        f"An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: {hot:,} numbers "
+        f"stand for 10,000 words as one-hot vectors, {dense:,} as rows, {hot / dense:.1f} times fewer.": dense < hot,
+        f"One-hot vectors of different words are [all|not all] equally far apart: {hot_range[0]:.4f} to "
+        f"{hot_range[1]:.4f}. Rows of an embedding, here as drawn at the start, lie {row_range[0]:.4f} to "
+        f"{row_range[1]:.4f} apart and can move.": hot_range[1] - hot_range[0] < 1e-6 < row_range[1] - row_range[0],
+        f"The Transformer multiplies its embeddings by {scaling.factor:.3f}, which is [the root|not the root] of 512, "
+        f"before it adds positions: a word has norm {scaling.word:.1f}, its position "
+        f"{scaling.position:.1f}.": math.isclose(scaling.factor, math.sqrt(D_MODEL), rel_tol=1e-4),
+    }
+
+
+@experiment(
+    "One-hot vectors or a look-up",
+    "section 3.4",
+    "A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
+    "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
 )
-
-
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
     torch.manual_seed(seed)
@@ -160,40 +138,31 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"{WORDS:,} words, d_model {D_MODEL}; {TOKENS} tokens are turned into vectors with the matrix that a "
         f"Transformer begins with; seed {seed}. Times are the shortest of five on one machine.",
-        results(gaps, *stored_numbers(WORDS, D_MODEL), *apart, scaled),
-        [
-            Table(
-                "The same vectors in two ways",
+        claims(gaps, *stored_numbers(WORDS, D_MODEL), *apart, scaled),
+        {
+            "The same vectors in two ways": Table(
                 "words | tokens | largest difference | of gradients | product (ms) | look-up (ms)",
                 [(words, TOKENS, *gap, *both) for words, gap, both in zip(VOCABULARIES, gaps, measured, strict=True)],
             ),
-            Table(
-                "Numbers that stand for all words",
+            "Numbers that stand for all words": Table(
                 f"words | as one-hot vectors | as rows of {D_MODEL}",
                 [(words, *stored_numbers(words, D_MODEL)) for words in (D_MODEL, 1_000, WORDS, 37_000)],
             ),
-            Table(
-                "The factor in front of an embedding",
+            "The factor in front of an embedding": Table(
                 "d_model | sqrt(d_model) | measured | norm of a row | times the factor | of a position",
                 [(D_MODEL, math.sqrt(D_MODEL), *vars(scaled).values())],
             ),
-        ],
-        [
-            Figure(
-                "one-hot-product",
-                "Four tokens as one-hot vectors (left) times a matrix with a row for each of seven words (middle) are "
-                "four rows of that matrix (right).",
+        },
+        {
+            "one-hot-product": Figure(
+                "Four one-hot vectors (left) times a matrix (middle) are four rows of that matrix (right).",
                 heat_maps(*product_maps([2, 5, 0, 2], matrix)),
-                (9.0, 3.4),
             ),
-            Figure(
-                "numbers-stored",
-                f"How many numbers stand for all words of a dictionary, by its size. Below {D_MODEL} words one-hot "
-                "vectors would be the shorter ones.",
+            "numbers-stored": Figure(
+                f"Numbers for all words of a dictionary. Below {D_MODEL} words one-hot vectors would be shorter.",
                 lines(Panel(curves, "words in the dictionary", "numbers for all words", log="xy")),
-                (6.0, 4.0),
             ),
-        ],
+        },
     )
 
 
@@ -205,13 +174,3 @@ def product_maps(ids: list[int], matrix: Tensor) -> list[HeatMap]:
         HeatMap(matrix, "the matrix", words, numbers, ".1f", "number", "word", most, signed=True),
         HeatMap(hot @ matrix, "their product", tokens, numbers, ".1f", "number", "token", most, signed=True),
     ]
-
-
-EXPERIMENT = Experiment(
-    title="One-hot vectors or a look-up",
-    source="section 3.4",
-    thesis="A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
-    "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
-    claims=CLAIMS,
-    run=run,
-)

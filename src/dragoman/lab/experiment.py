@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-ALTERNATIVES = re.compile(r"\[((?:[^][|]|\[[^][|]*\])*)\|((?:[^][|]|\[[^][|]*\])*)\]")  # which may hold [0], too
+ALTERNATIVES = re.compile(r"\[([^][|]*)\|([^][|]*)\]")
 Cell = str | int | float | bool
 
 
@@ -50,14 +50,13 @@ class Sentences:
 class Table:
     """Hold numbers, not text, wherever something was measured: the page rounds them, the CSV file does not."""
 
-    title: str  # the name of the CSV file is made from it
     header: str  # the names of the columns, with " | " between them
     rows: Sequence[Sequence[Cell]]
 
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"table '{self.title}': {len(row)} cells under {len(self.columns)} columns: {row}")
+                raise ValueError(f"table '{self.header}': {len(row)} cells under {len(self.columns)} columns: {row}")
 
     @property
     def columns(self) -> list[str]:
@@ -80,14 +79,13 @@ class Table:
 class Figure:
     """A picture. `draw` is given an empty matplotlib figure with constrained layout; drawing.py has the usual kinds."""
 
-    name: str  # of its file, without a suffix: letters, digits and hyphens
     caption: str
     draw: Callable[[Any], None]
     size: tuple[float, float] = (8.0, 4.0)  # inches
 
 
-class Results(SimpleNamespace):
-    """What a run measured, by name: what its claims are decided by, and the numbers that their sentences tell."""
+# Sentences, and whether they hold: "Post-norm [needs|does not need] the warm-up: 3.1 BLEU without it, 9.8 with it."
+Claims = Mapping[str, bool]
 
 
 @dataclass(frozen=True)
@@ -99,37 +97,26 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A sentence that a run confirms or contradicts, and the condition that decides which.
-
-    "Post-norm [needs|does not need] the warm-up: {lost:.1f} BLEU." has what is said when the claim holds before the bar
-    and what is said when it does not behind it; numbers come from the results, as str.format writes them.
-    """
-
-    sentence: str
-    holds: Callable[[Any], bool]
-
-    def text(self, holds: bool) -> str:
-        return ALTERNATIVES.sub(lambda match: match[1 if holds else 2], self.sentence)
-
-    def verdict(self, results: Results) -> Verdict:
-        """Decide the claim. Raise ValueError where it needs a result that the run did not give."""
-        try:
-            holds = bool(self.holds(results))
-            return Verdict(holds, self.text(holds).format_map(vars(results)))
-        except (AttributeError, LookupError) as missing:
-            given = ", ".join(vars(results))
-            raise ValueError(f"{missing}: the claim '{self.sentence}' needs it, the results are {given}") from missing
-
-
-@dataclass(frozen=True)
 class Findings:
     """What a run of an experiment found."""
 
     setting: str  # what was set up, in sentences: sizes, seeds, steps
-    results: Results
-    tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = ()
+    claims: Claims
+    tables: Mapping[str, Table] = field(default_factory=dict)  # by their titles, from which CSV files get their names
+    figures: Mapping[str, Figure] = field(default_factory=dict)  # by the names of their files, without a suffix
+
+    def __post_init__(self) -> None:
+        for name in self.figures:
+            if not re.fullmatch("[a-z0-9-]+", name):
+                raise ValueError(f"figure '{name}': a name has lower-case letters, digits and hyphens only")
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Return each claim as the sentence that is true."""
+        return [
+            Verdict(bool(holds), ALTERNATIVES.sub(r"\1" if holds else r"\2", sentence))
+            for sentence, holds in self.claims.items()
+        ]
 
 
 @dataclass(frozen=True)
@@ -137,9 +124,9 @@ class Experiment:
     title: str
     source: str  # where the thesis stands: "section 3.2.1", or "common teaching"
     thesis: str  # what is said there, or often heard, in sentences
-    claims: tuple[Claim, ...]  # what of it can be measured
     run: Callable[[Effort], Findings]
 
-    def verdicts(self, findings: Findings) -> list[Verdict]:
-        """Decide each claim by what a run found."""
-        return [claim.verdict(findings.results) for claim in self.claims]
+
+def experiment(title: str, source: str, thesis: str) -> Callable[[Callable[[Effort], Findings]], Experiment]:
+    """Make an experiment of the function that runs it."""
+    return partial(Experiment, title, source, thesis)

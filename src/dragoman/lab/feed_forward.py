@@ -1,7 +1,4 @@
-"""The feed-forward network: the same two matrices at each position, and what stands between them.
-
-Shapes: B sentences, n positions, M d_model.
-"""
+"""The feed-forward network: the same two matrices at each position, and what stands between them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,9 +11,8 @@ from torch import Tensor
 
 from dragoman.config import FeedForwardConfig
 from dragoman.lab.drawing import LOSS, Panel, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.tasks import learn, reversing, small
-from dragoman.model import build
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.tasks import learn_with_seeds, reversing, small
 from dragoman.model.transformer import FeedForward
 from dragoman.training.optimizer import paper_rate
 
@@ -77,75 +73,43 @@ class Trial:
 def train_with_activation(activation: Activation, factor: float, steps: int, seeds: tuple[int, ...]) -> Trial:
     """Train with an activation and the paper's learning rate times `factor`, once for each seed."""
     config = replace(CONFIG, feed_forward=replace(CONFIG.feed_forward, activation=activation))
-
-    def rate(step: int) -> float:
-        return factor * paper_rate(step, CONFIG.d_model, WARMUP)
-
-    runs = []
-    for seed in seeds:
-        torch.manual_seed(seed)
-        runs.append(learn(build(config, TASK.vocabulary), TASK, steps=steps, seed=seed, rate=rate))
+    runs = learn_with_seeds(
+        config, TASK, steps=steps, seeds=seeds, rate=lambda step: factor * paper_rate(step, CONFIG.d_model, WARMUP)
+    )
     return Trial(activation, factor, np.array([run.losses for run in runs]), tuple(run.accuracy for run in runs))
 
 
-def results(trials: list[Trial], count: int, change: tuple[float, float], gap: float, gelu_gap: float) -> Results:
-    """Return the numbers that the claims are about.
-
-    count: parameters of a network; change: at the changed position and elsewhere; gaps: from equal formulas.
+def claims(trials: list[Trial], count: int, change: tuple[float, float], gap: float, gelu_gap: float) -> Claims:
+    """Judge the claims. count: parameters of a network; change: at the changed position and elsewhere; gaps: from equal
+    formulas.
     """
-    low, high = FACTORS
-    by = {(trial.activation, trial.factor): trial for trial in trials}
-    rough = {a: [roughness(by[a, factor].losses) for factor in FACTORS] for a in ACTIVATIONS}
-    return Results(
-        count=count,
-        expected=parameters(D_MODEL, D_FF),
-        here=change[0],
-        elsewhere=change[1],
-        gap=gap,
-        gelu=gelu(1),
-        gelu_gap=gelu_gap,
-        low={a: by[a, low].mean for a in ACTIVATIONS},
-        high={a: by[a, high].mean for a in ACTIVATIONS},
-        rough=rough,
-        smoother=all(gelu < 0.95 * relu for gelu, relu in zip(rough["gelu"], rough["relu"], strict=True)),
-    )
+    low, high = ({t.activation: t.mean for t in trials if t.factor == factor} for factor in FACTORS)
+    rough = {a: [roughness(t.losses) for t in trials if t.activation == a] for a in ACTIVATIONS}
+    expected = parameters(D_MODEL, D_FF)
+    smoother = all(gelu < 0.95 * relu for gelu, relu in zip(rough["gelu"], rough["relu"], strict=True))
+    return {
+        f"The network has {count:,} parameters (2 × 512 × 2048 + 2048 + 512 = {expected:,}); another input at one "
+        f"position changes [the output there alone|other outputs, too]: by {change[0]:.2g} there, by {change[1]:g} at "
+        "the others.": count == expected and change[0] > 0 == change[1],
+        f"As two convolutions of width one it [gives|does not give] the same, to within {gap:.1g}.": gap < 1e-4,
+        f"GELU(1) is {gelu(1):.4f}, ReLU(1) is 1; GELU [is|is not] x times the normal distribution function, to within "
+        f"{gelu_gap:.1g}.": gelu_gap < 1e-6,
+        f"At the paper's rate {low['relu']:.1%} of unseen words are right with ReLU, {low['gelu']:.1%} with GELU: "
+        "[both learn the task|not both learn the task in these steps].": min(low.values()) > 0.9,
+        f"At twice the rate {high['relu']:.1%} are right with ReLU and {high['gelu']:.1%} with GELU: the higher rate "
+        "[costs GELU less|does not cost GELU less].": low["gelu"] - high["gelu"] < low["relu"] - high["relu"] - 0.02,
+        f"From step to step the loss changes by {rough['gelu'][0]:.1%} of itself with GELU and {rough['relu'][0]:.1%} "
+        f"with ReLU at the paper's rate, by {rough['gelu'][1]:.1%} and {rough['relu'][1]:.1%} at twice that: with GELU "
+        "it [jumps less|does not clearly jump less].": smoother,
+    }
 
 
-CLAIMS = (
-    Claim(
-        "The network has {count:,} parameters (2 × 512 × 2048 + 2048 + 512 = {expected:,}); another input at one "
-        "position changes [the output there alone|other outputs, too]: by {here:.2g} there, by {elsewhere:g} at the "
-        "others.",
-        holds=lambda r: r.count == r.expected and r.here > 0 == r.elsewhere,
-    ),
-    Claim(
-        "As two convolutions of width one it [gives|does not give] the same, to within {gap:.1g}.",
-        holds=lambda r: r.gap < 1e-4,
-    ),
-    Claim(
-        "GELU(1) is {gelu:.4f}, ReLU(1) is 1; GELU [is|is not] x times the normal distribution function, to within "
-        "{gelu_gap:.1g}.",
-        holds=lambda r: r.gelu_gap < 1e-6,
-    ),
-    Claim(
-        "At the paper's rate {low[relu]:.1%} of unseen words are right with ReLU, {low[gelu]:.1%} with GELU: [both "
-        "learn the task|not both learn the task in these steps].",
-        holds=lambda r: min(r.low.values()) > 0.9,
-    ),
-    Claim(
-        "At twice the rate {high[relu]:.1%} are right with ReLU and {high[gelu]:.1%} with GELU: the higher rate [costs "
-        "GELU less|does not cost GELU less].",
-        holds=lambda r: r.low["gelu"] - r.high["gelu"] < r.low["relu"] - r.high["relu"] - 0.02,
-    ),
-    Claim(
-        "From step to step the loss changes by {rough[gelu][0]:.1%} of itself with GELU and {rough[relu][0]:.1%} "
-        "with ReLU at the paper's rate, by {rough[gelu][1]:.1%} and {rough[relu][1]:.1%} at twice that: with GELU "
-        "it [jumps less|does not clearly jump less].",
-        holds=lambda r: r.smoother,
-    ),
+@experiment(
+    "The feed-forward network, ReLU and GELU",
+    "section 3.3",
+    "Each position goes through the same two matrices, 512 to 2048 and back, on its own; this is the same as "
+    "two convolutions of width one. GELU in place of ReLU makes training more stable.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = max(effort.of(1000), 4)
     trials = [train_with_activation(a, factor, steps, effort.seeds) for factor in FACTORS for a in ACTIVATIONS]
@@ -161,28 +125,24 @@ def run(effort: Effort) -> Findings:
         f"One network of d_model {D_MODEL} and d_ff {D_FF} with random weights. Then reversing up to 6 words, d_model "
         f"{CONFIG.d_model}, one layer on each side, {steps} steps of 64 sentences, warm-up {WARMUP}, {effort}, at 1 "
         f"and {FACTORS[1]:g} times the rate of equation 3.",
-        results(trials, sum(p.numel() for p in layer.parameters()), changed, gap, gelu_gap),
-        [
-            Table("Activations", "x | ReLU | GELU", [(value, max(value, 0.0), gelu(value)) for value in SHOWN]),
-            Table(
-                "Learning to reverse",
+        claims(trials, sum(p.numel() for p in layer.parameters()), changed, gap, gelu_gap),
+        {
+            "Activations": Table("x | ReLU | GELU", [(value, max(value, 0.0), gelu(value)) for value in SHOWN]),
+            "Learning to reverse": Table(
                 "activation | factor on the rate | accuracy | standard deviation | step-to-step change of the loss",
                 [(t.activation, t.factor, t.mean, float(np.std(t.accuracies)), roughness(t.losses)) for t in trials],
             ),
-        ],
-        [
-            Figure(
-                "activations",
+        },
+        {
+            "activations": Figure(
                 "ReLU and GELU: both let large inputs through; GELU bends smoothly.",
                 lines(Panel(curves, "x", "activation")),
             ),
-            Figure(
-                "losses",
-                "The loss while learning to reverse, with ReLU and GELU, at one and at two times the paper's rate; "
-                "mean of all seeds, shaded from the lowest to the highest.",
+            "losses": Figure(
+                "Loss at one and two times the paper's rate: mean of all seeds, shaded from lowest to highest.",
                 lines(*(losses_panel(trials, factor) for factor in FACTORS), sharey=True, legend="each"),
             ),
-        ],
+        },
     )
 
 
@@ -191,13 +151,3 @@ def losses_panel(trials: list[Trial], factor: float) -> Panel:
         str(t.activation): spread(range(1, 1 + t.losses.shape[1]), t.losses) for t in trials if t.factor == factor
     }
     return Panel(curves, "step", LOSS, f"{factor:g} × the rate of equation 3", band=True)
-
-
-EXPERIMENT = Experiment(
-    title="The feed-forward network, ReLU and GELU",
-    source="section 3.3",
-    thesis="Each position goes through the same two matrices, 512 to 2048 and back, on its own; this is the same as "
-    "two convolutions of width one. GELU in place of ReLU makes training more stable.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""One head or many of equal total size (section 3.2.2, Table 3 A): what they cost, how they learn, how they differ.
-
-Shapes: B sentences, H heads, T queries, S keys.
-"""
+"""One head or many of equal total size (section 3.2.2, Table 3 A): what they cost, how they learn, how they differ."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,7 +14,7 @@ from dragoman.config.presets import BASE
 from dragoman.inspection.heads import diversity
 from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.drawing import learning_panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, batch_of, learn, reversing
 from dragoman.model.attention import MultiHeadAttention
@@ -94,50 +91,33 @@ def trial(heads: int, seed: int, steps: int) -> Trial:
     return Trial(heads, seed, learned, before, layers_of(model) if heads == INSIDE else [])
 
 
-def results(
+def claims(
     parameters: dict[int, int], losses: dict[int, float], before: float, after: float, distances: Sequence[float]
-) -> Results:
-    """parameters of a layer and last losses: by number of heads; before, after: diversity; distances: by layer."""
+) -> Claims:
+    """Judge the claims. parameters, losses: by number of heads; before, after: diversity; distances: by layer."""
     best = min((heads for heads in losses if heads > 1), key=losses.__getitem__)
     change = after - before
     learned = "as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
     sizes, ends = (min(parameters.values()), max(parameters.values())), (distances[0], distances[-1])
-    return Results(
-        sizes=sizes,
-        losses=losses,
-        best=best,
-        least=losses[best],
-        before=before,
-        after=after,
-        learned=learned,
-        ends=ends,
-    )
+    return {
+        f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads are "
+        "a split, not an addition.": sizes[0] == sizes[1],
+        f"Several heads [learn|do not learn] this task clearly better than one: {losses[best]:.3f} nats per token with "
+        f"{best} heads, {losses[1]:.3f} with one, {losses[32]:.3f} with 32.": losses[best] < losses[1] - CLEARLY,
+        f"Heads [look|hardly look] at different positions: two of a layer put {after:.0%} of their weight on different "
+        f"keys after training, {learned} before, when matrices are random ({before:.0%}).": after > 0.25,
+        f"From the first layer to the last the mean distance of attention [falls|does not clearly fall]: {ends[0]:.2f} "
+        f"to {ends[1]:.2f} tokens. This is one small model on one task; it proves nothing about "
+        "others.": ends[0] > ends[1] + 0.1,
+    }
 
 
-CLAIMS = (
-    Claim(
-        "A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads are "
-        "a split, not an addition.",
-        holds=lambda r: r.sizes[0] == r.sizes[1],
-    ),
-    Claim(
-        "Several heads [learn|do not learn] this task clearly better than one: {least:.3f} nats per token with {best} "
-        "heads, {losses[1]:.3f} with one, {losses[32]:.3f} with 32.",
-        holds=lambda r: r.least < r.losses[1] - CLEARLY,
-    ),
-    Claim(
-        "Heads [look|hardly look] at different positions: two of a layer put {after:.0%} of their weight on different "
-        "keys after training, {learned} before, when matrices are random ({before:.0%}).",
-        holds=lambda r: r.after > 0.25,
-    ),
-    Claim(
-        "From the first layer to the last the mean distance of attention [falls|does not clearly fall]: {ends[0]:.2f} "
-        "to {ends[1]:.2f} tokens. This is one small model on one task; it proves nothing about others.",
-        holds=lambda r: r.ends[0] > r.ends[1] + 0.1,
-    ),
+@experiment(
+    "One head or many",
+    "section 3.2.2, Table 3 A",
+    "Several heads of smaller size cost as much as one large head and look at different places at once, as an "
+    "ensemble or many filters do; lower layers are sometimes said to look far, upper layers near.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = effort.of(640)
     trials = [trial(heads, seed, steps) for heads in HEADS for seed in effort.seeds]
@@ -148,30 +128,33 @@ def run(effort: Effort) -> Findings:
         f"each side, d_model 64, heads of size 64 / heads; the same batches of {PAIRS} pairs and learning rate "
         f"({RATE:g} after {WARMUP} steps of warm-up); {steps} steps, {effort}. Looked into: the encoder of the model "
         f"with {INSIDE} heads, on {PAIRS} sentences of {MAX_WORDS} words and EOS.",
-        results(
+        claims(
             {heads: parameters_of_layer(512, AttentionConfig(heads=heads)) for heads in HEADS},
             {heads: fmean(last(one.losses) for one in same) for heads, same in learned.items()},
             mean_diversity(t.before for t in inside),
             mean_diversity(t.after for t in inside),
             [fmean(fmean(t.after[n].distance) for t in inside) for n in range(LAYERS)],
         ),
-        [sizes_table(), trials_table(trials), inside_table(inside)],
-        [
-            Figure(
-                "learning-by-heads",
-                "Training loss by step, mean over 20 steps and over seeds, for models that differ in the number of "
-                "heads alone.",
+        {
+            "Equal sizes at d_model 512; beside them Table 3 A of the paper (65 million parameters in all "
+            "rows)": sizes_table(),
+            "Learning by the number of heads: the loss of the last tenth of the steps, and accuracy on unseen "
+            "pairs": Table(
+                "heads | seed | loss (nats per token) | accuracy",
+                [(t.heads, t.seed, last(t.learned.losses), t.learned.accuracy) for t in trials],
+            ),
+            f"The heads of the encoder of the model with {INSIDE} heads": inside_table(inside),
+        },
+        {
+            "learning-by-heads": Figure(
+                "Training loss by step, means over 20 steps and all seeds, of models with different numbers of heads.",
                 lines(learning_panel({f"{h} head{'s' * (h > 1)}": same for h, same in learned.items()})),
-                (7.0, 4.0),
             ),
-            Figure(
-                "heads-inside",
-                "Each head of the encoder as a mark: how far it looks and how widely, before and after training. The "
-                f"cross is where equal weights for all {LENGTH} positions would be.",
+            "heads-inside": Figure(
+                f"How far and how widely each head looks. Cross: equal weights for all {LENGTH} positions.",
                 lambda figure: draw_inside(figure, inside),
-                (9.0, 4.0),
             ),
-        ],
+        },
     )
 
 
@@ -182,7 +165,6 @@ def mean_diversity(trials: Iterable[Sequence[Layer]]) -> float:
 def sizes_table() -> Table:
     layer = parameters_of_layer
     return Table(
-        "Equal sizes at d_model 512; beside them Table 3 A of the paper (65 million parameters in all rows)",
         "heads | d_k = d_v | parameters of a layer | with biases | parameters of the base model | "
         "perplexity in the paper | BLEU in the paper",
         [
@@ -193,18 +175,9 @@ def sizes_table() -> Table:
     )  # fmt: skip
 
 
-def trials_table(trials: Sequence[Trial]) -> Table:
-    return Table(
-        "Learning by the number of heads: the loss of the last tenth of the steps, and accuracy on unseen pairs",
-        "heads | seed | loss (nats per token) | accuracy",
-        [(t.heads, t.seed, last(t.learned.losses), t.learned.accuracy) for t in trials],
-    )
-
-
 def inside_table(trials: Sequence[Trial]) -> Table:
     """Return a table of what each head does before and after training, one row for each seed, layer and head."""
     return Table(
-        f"The heads of the encoder of the model with {INSIDE} heads",
         "seed | when | layer | head | entropy (nats) | distance (tokens) | diversity of the layer",
         [
             (t.seed, when, number, head, *values, layer.diversity)
@@ -229,13 +202,3 @@ def draw_inside(figure: Any, trials: Sequence[Trial]) -> None:
         axes.set(title=f"{when} training", xlabel="mean distance (tokens)", ylabel="entropy (nats)")
         axes.grid(color="0.9", linewidth=0.6)
     grid[0].legend(frameon=False)
-
-
-EXPERIMENT = Experiment(
-    title="One head or many",
-    source="section 3.2.2, Table 3 A",
-    thesis="Several heads of smaller size cost as much as one large head and look at different places at once, as an "
-    "ensemble or many filters do; lower layers are sometimes said to look far, upper layers near.",
-    claims=CLAIMS,
-    run=run,
-)

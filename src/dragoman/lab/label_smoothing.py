@@ -3,6 +3,7 @@
 V is the number of words.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,11 @@ from torch import Tensor
 
 from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.tasks import Pair, batch_of, copying, small, words
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.tasks import Pair, batch_of, copying, minimise, small, words
 from dragoman.model.transformer import Transformer
 from dragoman.training.loss import output_loss
-from dragoman.training.optimizer import adam, paper_rate
+from dragoman.training.optimizer import paper_rate
 
 SMOOTHINGS = (0.0, 0.1, 0.2)  # rows D of Table 3 and the base model
 PAPER = 0.1
@@ -69,20 +70,15 @@ def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
     """Train a model on the same noisy sentences again and again."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
-    pairs, optimizer = noisy(TASK.pairs(CORPUS, seed), seed), adam(model)
-    random, rounds = np.random.default_rng(seed), CORPUS // BATCH
-    for step in range(steps):
-        if step % rounds == 0:
-            order = random.permutation(CORPUS)
-        chosen = [pairs[i] for i in order[step % rounds * BATCH :][:BATCH]]
-        batch = batch_of(chosen)
+    pairs, random = noisy(TASK.pairs(CORPUS, seed), seed), np.random.default_rng(seed)
+    order = (chosen for _ in itertools.count() for chosen in random.permutation(CORPUS).reshape(-1, BATCH))
+
+    def loss() -> Tensor:
+        batch = batch_of([pairs[i] for i in next(order)])
         vectors = model.vectors(batch.target, model.start(batch.source), batch.real)
-        loss = output_loss(vectors, model.output.weight, None, batch.labels[batch.real], smoothing) / batch.tokens
-        optimizer.zero_grad()
-        loss.backward()
-        for group in optimizer.param_groups:
-            group["lr"] = paper_rate(step + 1, CONFIG.d_model, WARMUP) / 4
-        optimizer.step()
+        return output_loss(vectors, model.output.weight, None, batch.labels[batch.real], smoothing) / batch.tokens
+
+    minimise(model, loss, steps, lambda step: paper_rate(step, CONFIG.d_model, WARMUP) / 4)
     return model.eval()
 
 
@@ -126,50 +122,32 @@ class Trial:
         return cls(smoothing, *means, float(np.std([t.accuracy for t in tests])))  # type: ignore[call-arg]
 
 
-def results(loss: float, right: float, other: float, plain: Trial, smooth: Trial) -> Results:
-    """Return the numbers that the claims are about.
-
-    loss, right, other: after descent, with the probabilities of the right word and of each other one.
+def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial) -> Claims:
+    """Judge the claims. loss, right, other: after descent, with the probabilities of the right word and of each other
+    one.
     """
     least, (wanted, rest) = floor(WORDS, PAPER), smoothed(WORDS, PAPER)
-    return Results(
-        loss=loss,
-        right=right,
-        other=other,
-        least=least,
-        wanted=wanted,
-        rest=rest,
-        off=max(abs(loss - least) * 100, abs(right - wanted), abs(other - rest)),
-        plain=plain,
-        smooth=smooth,
-    )
+    off = max(abs(loss - least) * 100, abs(right - wanted), abs(other - rest))
+    return {
+        f"Among 5 words the smoothed labels are {wanted:.2f} and {rest:.2f}; the gradient ends at {right:.4f} and "
+        f"{other:.4f} with a loss of {loss:.4f}, [the entropy of the labels: no model gets below {least:.4f}|not at "
+        f"{least:.4f}].": off < 1e-4,
+        f"The word that the model prefers has a probability of {smooth.highest:.3f} on average with smoothing 0.1 and "
+        f"{plain.highest:.3f} without: it learned to be [less|no less] sure.": smooth.highest < plain.highest,
+        f"Perplexity on unseen words is {smooth.perplexity:.3f} with smoothing and {plain.perplexity:.3f} without: "
+        "smoothing [hurts it|does not hurt it when the words to learn from are "
+        "noisy].": smooth.perplexity > plain.perplexity,
+        f"Of the unseen words {smooth.accuracy:.2%} are right with smoothing and {plain.accuracy:.2%} without: "
+        "smoothing [helps|does not help by more than a fifth of a percent].": smooth.accuracy > plain.accuracy + 0.002,
+    }
 
 
-CLAIMS = (
-    Claim(
-        "Among 5 words the smoothed labels are {wanted:.2f} and {rest:.2f}; the gradient ends at {right:.4f} and "
-        "{other:.4f} with a loss of {loss:.4f}, [the entropy of the labels: no model gets below {least:.4f}|not at "
-        "{least:.4f}].",
-        holds=lambda r: r.off < 1e-4,
-    ),
-    Claim(
-        "The word that the model prefers has a probability of {smooth.highest:.3f} on average with smoothing 0.1 and "
-        "{plain.highest:.3f} without: it learned to be [less|no less] sure.",
-        holds=lambda r: r.smooth.highest < r.plain.highest,
-    ),
-    Claim(
-        "Perplexity on unseen words is {smooth.perplexity:.3f} with smoothing and {plain.perplexity:.3f} without: "
-        "smoothing [hurts it|does not hurt it when the words to learn from are noisy].",
-        holds=lambda r: r.smooth.perplexity > r.plain.perplexity,
-    ),
-    Claim(
-        "Of the unseen words {smooth.accuracy:.2%} are right with smoothing and {plain.accuracy:.2%} without: "
-        "smoothing [helps|does not help by more than a fifth of a percent].",
-        holds=lambda r: r.smooth.accuracy > r.plain.accuracy + 0.002,
-    ),
+@experiment(
+    "Label smoothing",
+    "section 5.4 and Table 3, rows D",
+    "Smoothing the labels by 0.1 hurts perplexity, as the model learns to be less sure, but improves accuracy "
+    "and BLEU.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = effort.of(800)
     loss, (right, other, *_) = descend(WORDS, PAPER)
@@ -179,10 +157,9 @@ def run(effort: Effort) -> Findings:
         f"The worked example: {WORDS} words, smoothing {PAPER}. Then copying 3 to 10 of 27 words: {CORPUS} sentences, "
         f"of which {NOISE:.0%} of the target words are wrong, {steps} steps of {BATCH} sentences, d_model "
         f"{CONFIG.d_model}, one layer on each side, {effort}; tested on {UNSEEN} sentences that are new and right.",
-        results(loss, right, other, *trials[:2]),
-        [
-            Table(
-                "The best loss that can be reached",
+        claims(loss, right, other, *trials[:2]),
+        {
+            "The best loss that can be reached": Table(
                 "words | smoothing | right word | each other word | lowest loss (nats) | loss by descent",
                 [
                     (count, part, *smoothed(count, part), floor(count, part), descend(count, part)[0])
@@ -190,27 +167,22 @@ def run(effort: Effort) -> Findings:
                     for part in SMOOTHINGS[1:]
                 ],
             ),
-            Table(
-                "Learned with and without smoothing",
+            "Learned with and without smoothing": Table(
                 "smoothing | probability of the preferred word | probability of the right word | perplexity | accuracy "
                 "| standard deviation of the accuracy",
                 [tuple(vars(trial).values()) for trial in trials],
             ),
-        ],
-        [
-            Figure(
-                "floor",
-                f"The loss by the probability of the right word, the others sharing the rest, among {WORDS} words. "
-                "With smoothing the lowest loss is not where the model is sure; dots mark it.",
+        },
+        {
+            "floor": Figure(
+                f"The loss by the probability of the right one of {WORDS} words, others alike. Dots: the minima.",
                 lines(floor_panel()),
             ),
-            Figure(
-                "sureness",
-                "How sure the trained models are: the share of unseen words whose preferred word has at most this "
-                "probability. The dotted lines are the smoothed labels.",
+            "sureness": Figure(
+                "Share of unseen words whose preferred word has at most this probability. Dotted: the smoothed labels.",
                 lines(sureness_panel(tests)),
             ),
-        ],
+        },
     )
 
 
@@ -240,13 +212,3 @@ def sureness_panel(tests: dict[float, list[Test]]) -> Panel:
         axes.set_xlim(0, 1.01)
 
     return Panel(curves, "probability of the preferred word", "share of words", also=labels)
-
-
-EXPERIMENT = Experiment(
-    title="Label smoothing",
-    source="section 5.4 and Table 3, rows D",
-    thesis="Smoothing the labels by 0.1 hurts perplexity, as the model learns to be less sure, but improves accuracy "
-    "and BLEU.",
-    claims=CLAIMS,
-    run=run,
-)

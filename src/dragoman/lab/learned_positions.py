@@ -1,7 +1,4 @@
-"""Sinusoidal, learned, rotary and relative positions, and none: learning, and longer input than in training.
-
-Shapes: T positions, M d_model.
-"""
+"""Sinusoidal, learned, rotary and relative positions, and none: learning, and longer input than in training."""
 
 from dataclasses import replace
 from statistics import mean
@@ -10,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dragoman.lab.drawing import Panel, lines, losses_figure
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned as Trained
 from dragoman.lab.tasks import accuracy, copying, learn, small, summary
 from dragoman.model.positions import POSITIONS, Learned, Positions
@@ -66,66 +63,45 @@ def refusal(scheme: str, length: int, positions: int) -> str:
     return ""
 
 
-def results(
-    reached: dict[str, float],
+def claims(
+    reached: dict[str, float],  # accuracy at the lengths of training, by scheme, as all of these
     longer: dict[str, dict[int, float]],
-    added: dict[str, tuple[float, float]],
-    refused: dict[str, str],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    reached: accuracy at the lengths of training; longer: by length; added: differences of two sequences, and of two
-    positions; refused: errors at a sentence longer than the table; all by scheme.
-    """
+    added: dict[str, tuple[float, float]],  # differences of two sequences, and of two positions
+    refused: dict[str, str],  # errors at a sentence longer than the table
+) -> Claims:
+    """Judge the claims. longer: accuracy by length."""
     best = max(longer, key=lambda name: longer[name][LENGTHS[-1]])
-    return Results(
-        reached=reached,
-        least=min(share for name, share in reached.items() if name != "none"),
-        longer=longer,
-        best=best,
-        most=longer[best][LENGTHS[-1]],
-        added=added,
-        only_learned=[name for name, error in refused.items() if error] == ["learned"],
-        errors="; ".join(f"{name}: {error}" for name, error in refused.items() if error) or "none refuses",
-    )
-
-
-CLAIMS = (
-    Claim(
-        "Without positions {reached[none]:.1%} of the tokens are copied right, with them {least:.1%} or more: [order "
-        "has to be told|positions make no difference here].",
-        holds=lambda r: r.reached["none"] < r.least - 0.05,
-    ),
-    Claim(
-        "At the lengths of training, sinusoidal positions reach {reached[sinusoidal]:.1%} and learned ones "
-        "{reached[learned]:.1%}: [nearly the same|not the same].",
-        holds=lambda r: abs(r.reached["sinusoidal"] - r.reached["learned"]) <= 0.02,
-    ),
-    Claim(
+    least = min(share for name, share in reached.items() if name != "none")
+    only_learned = [name for name, error in refused.items() if error] == ["learned"]
+    errors = "; ".join(f"{name}: {error}" for name, error in refused.items() if error) or "none refuses"
+    return {
+        f"Without positions {reached['none']:.1%} of the tokens are copied right, with them {least:.1%} or more: "
+        "[order has to be told|positions make no difference here].": reached["none"] < least - 0.05,
+        f"At the lengths of training, sinusoidal positions reach {reached['sinusoidal']:.1%} and learned ones "
+        f"{reached['learned']:.1%}: [nearly the same|not the "
+        "same].": abs(reached["sinusoidal"] - reached["learned"]) <= 0.02,
         "Sinusoidal positions take input twice as long as in training, and accuracy [stays|does not stay]: "
-        "{longer[sinusoidal][8]:.1%} at 8 words, {longer[sinusoidal][16]:.1%} at 16.",
-        holds=lambda r: r.longer["sinusoidal"][16] >= 0.9 * r.longer["sinusoidal"][8],
-    ),
-    Claim(
-        "At 16 words, sinusoidal positions reach {longer[sinusoidal][16]:.1%} and learned ones, whose later rows were "
-        "never trained, {longer[learned][16]:.1%}: the formula is [ahead|not ahead] by more than 5 points. {best} "
-        "positions keep most: {most:.1%}.",
-        holds=lambda r: r.longer["sinusoidal"][16] >= r.longer["learned"][16] + 0.05,
-    ),
-    Claim(
-        "What is added at a position [differs|does not differ] between two sequences: by {added[sinusoidal][0]:.1g} "
-        "with the formula, {added[learned][0]:.1g} with learned positions. Between two positions of one sequence it "
-        "does, by up to {added[learned][1]:.2g} for learned ones.",
-        holds=lambda r: r.added["learned"][0] > 1e-9,
-    ),
-    Claim(
+        f"{longer['sinusoidal'][8]:.1%} at 8 words, {longer['sinusoidal'][16]:.1%} at "
+        "16.": longer["sinusoidal"][16] >= 0.9 * longer["sinusoidal"][8],
+        f"At 16 words, sinusoidal positions reach {longer['sinusoidal'][16]:.1%} and learned ones, whose later rows "
+        f"were never trained, {longer['learned'][16]:.1%}: the formula is [ahead|not ahead] by more than 5 points. "
+        f"{best} positions keep most: "
+        f"{longer[best][LENGTHS[-1]]:.1%}.": longer["sinusoidal"][16] >= longer["learned"][16] + 0.05,
+        f"What is added at a position [differs|does not differ] between two sequences: by {added['sinusoidal'][0]:.1g} "
+        f"with the formula, {added['learned'][0]:.1g} with learned positions. Between two positions of one sequence it "
+        f"does, by up to {added['learned'][1]:.2g} for learned ones.": added["learned"][0] > 1e-9,
         "[Only learned positions refuse|Not learned positions alone refuse] a sentence longer than their table "
-        "({errors}).",
-        holds=lambda r: r.only_learned,
-    ),
+        f"({errors}).": only_learned,
+    }
+
+
+@experiment(
+    "Sinusoidal or learned positions",
+    "section 3.5 and Table 3, row E",
+    "Learned positions do as well as sinusoids, which may work for longer input than any in training; without "
+    "positions order is lost. The formula is sometimes called static, the same for all sequences, and a learned table "
+    "not.",
 )
-
-
 def run(effort: Effort) -> Findings:
     trained = {scheme: [train(scheme, effort, seed) for seed in effort.seeds] for scheme in SCHEMES}
     runs = {scheme: [learned for learned, _ in each] for scheme, each in trained.items()}
@@ -144,25 +120,21 @@ def run(effort: Effort) -> Findings:
         f"layers of d_model {CONFIG.d_model}, pre-norm, {effort.of(STEPS)} steps of {PAIRS} pairs, {effort}. Accuracy: "
         f"tokens that are right given the ones before them. The learned table has {CONFIG.max_length} rows, of which "
         f"training uses the first {MAX_WORDS + 1}.",
-        results({scheme: row[0] for scheme, row in rows.items()}, by_length, static, refused),
-        [
-            Table(
-                "At the lengths of training",
+        claims({scheme: row[0] for scheme, row in rows.items()}, by_length, static, refused),
+        {
+            "At the lengths of training": Table(
                 "positions | accuracy | lowest seed | highest seed | last loss (nats)",
                 [(name, *row, mean(mean(run.losses[-20:]) for run in runs[name])) for name, row in rows.items()],
             ),
-            Table(
-                "Accuracy by the length of the input",
+            "Accuracy by the length of the input": Table(
                 "positions | words | accuracy | lowest seed | highest seed",
                 [(name, length, *row) for name, each in longer.items() for length, row in each.items()],
             ),
-            Table(
-                "Two sequences of 512 random words: what is added at the same place",
+            "Two sequences of 512 random words: what is added at the same place": Table(
                 "positions | largest difference between the sequences | between the first and the last place",
                 [(name, *both) for name, both in static.items()],
             ),
-            Table(
-                f"A table of {positions} places, and what a sentence does with it",
+            f"A table of {positions} places, and what a sentence does with it": Table(
                 "words | places that learn | is refused",
                 [
                     (
@@ -173,10 +145,9 @@ def run(effort: Effort) -> Findings:
                     for n in (3, positions, positions + 1)
                 ],
             ),
-        ],
-        [
-            Figure(
-                "longer-input",
+        },
+        {
+            "longer-input": Figure(
                 f"Accuracy on input of a given length after training on 1 to {MAX_WORDS} words (grey).",
                 lines(
                     Panel(
@@ -189,19 +160,7 @@ def run(effort: Effort) -> Findings:
                         ),
                     )
                 ),
-                (7.0, 4.0),
             ),
-            losses_figure(runs),
-        ],
+            "losses": losses_figure(runs),
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Sinusoidal or learned positions",
-    source="section 3.5 and Table 3, row E",
-    thesis="Learned positions do as well as sinusoids, which may work for longer input than any in training; without "
-    "positions order is lost. The formula is sometimes called static, the same for all sequences, and a learned table "
-    "not.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -11,7 +11,7 @@ from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import BeamSearch, OutputSpec, length_penalty
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Pair, Task, copying, learn, small, words
 from dragoman.model import Model, build
 
@@ -107,55 +107,41 @@ def measure_search(models: dict[int, Model], sources: list[Ids], beams: int, alp
     return Searched(beams, alpha, float(np.mean(lengths)), float(np.mean(totals)), lengths)
 
 
-def results(
-    by_alpha: list[Searched], by_beams: list[Searched], reference: float, agreed: int, tried: int, gap: float
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    reference: mean length; agreed, tried, gap: of `exhaustive_gap`.
-    """
+def claims(
+    penalty: list[float],  # by LENGTHS
+    by_alpha: list[Searched],
+    by_beams: list[Searched],
+    reference: float,  # mean length
+    exhaustive: tuple[int, int, float],  # of `exhaustive_gap`
+) -> Claims:
+    """Judge the claims."""
+    agreed, tried, gap = exhaustive
     lengths = [row.length for row in by_alpha]
-    return Results(
-        penalty=[length_penalty(length, PAPER) for length in LENGTHS],
-        reference=reference,
-        without=lengths[0],
-        lengths=", ".join(f"{row.length:.2f} at alpha {row.alpha:g}" for row in by_alpha[1:]),
-        grows=all(a <= b for a, b in itertools.pairwise(lengths)) and lengths[0] < lengths[-1],
-        nearest=min(by_alpha, key=lambda row: abs(row.length - reference)).alpha,
-        greedy=by_beams[0],
-        widest=by_beams[-1],
-        agreed=agreed,
-        tried=tried,
-        gap=gap,
-    )
+    told = ", ".join(f"{row.length:.2f} at alpha {row.alpha:g}" for row in by_alpha[1:])
+    grows = all(a <= b for a, b in itertools.pairwise(lengths)) and lengths[0] < lengths[-1]
+    greedy, widest = by_beams[0], by_beams[-1]
+    nearest = min(by_alpha, key=lambda row: abs(row.length - reference)).alpha
+    return {
+        f"Longer outputs are [divided by more|not divided by more]: ((5 + n) / 6)^0.6 is {penalty[0]:.4f} at 5 tokens, "
+        f"{penalty[1]:.4f} at 10 and {penalty[2]:.4f} at 20.": penalty[0] < penalty[1] < penalty[2],
+        f"References have {reference:.2f} words on average; a beam of 4 gives {lengths[0]:.2f} without a penalty and "
+        f"{told}: [too short without, longer with it|alpha does not lengthen what is too short]; alpha {nearest:g} "
+        "comes nearest.": grows and lengths[0] < reference,
+        f"Without a penalty a beam of {widest.beams} finds outputs of log-probability {widest.log_p:.3f} and "
+        f"{widest.length:.2f} words, greedy search {greedy.log_p:.3f} and {greedy.length:.2f}: what is more probable "
+        "is [shorter|not shorter here].": widest.log_p > greedy.log_p and widest.length < greedy.length,
+        f"A beam as wide as there are outputs [always finds|does not always find] the best of them: in {agreed} of "
+        f"{tried} searches; scores differ by at most {gap:.1g}.": agreed == tried and gap < 1e-4,
+    }
 
 
-CLAIMS = (
-    Claim(
-        "Longer outputs are [divided by more|not divided by more]: ((5 + n) / 6)^0.6 is {penalty[0]:.4f} at 5 tokens, "
-        "{penalty[1]:.4f} at 10 and {penalty[2]:.4f} at 20.",
-        holds=lambda r: r.penalty[0] < r.penalty[1] < r.penalty[2],
-    ),
-    Claim(
-        "References have {reference:.2f} words on average; a beam of 4 gives {without:.2f} without a penalty and "
-        "{lengths}: [too short without, longer with it|alpha does not lengthen what is too short]; alpha {nearest:g} "
-        "comes nearest.",
-        holds=lambda r: r.grows and r.without < r.reference,
-    ),
-    Claim(
-        "Without a penalty a beam of {widest.beams} finds outputs of log-probability {widest.log_p:.3f} and "
-        "{widest.length:.2f} words, greedy search {greedy.log_p:.3f} and {greedy.length:.2f}: what is more probable is "
-        "[shorter|not shorter here].",
-        holds=lambda r: r.widest.log_p > r.greedy.log_p and r.widest.length < r.greedy.length,
-    ),
-    Claim(
-        "A beam as wide as there are outputs [always finds|does not always find] the best of them: in {agreed} of "
-        "{tried} searches; scores differ by at most {gap:.1g}.",
-        holds=lambda r: r.agreed == r.tried and r.gap < 1e-4,
-    ),
+@experiment(
+    "Beam search and the length penalty",
+    "section 6.1; Wu et al. 2016, equation 14",
+    "Log-probabilities fall with every token, so that a search for the most probable output prefers short ones; "
+    "dividing by ((5 + n) / 6)^0.6 makes up for it. A beam of 4 is used; a beam that keeps everything is an exhaustive "
+    "search.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps, task = effort.of(800), chatting()
     models: dict[int, Model] = {}
@@ -169,7 +155,7 @@ def run(effort: Effort) -> Findings:
     reference = float(np.mean([len(target) for _, target in pairs]))
     by_alpha = [measure_search(models, sources, 4, alpha) for alpha in ALPHAS]
     by_beams = [measure_search(models, sources, beams, 0.0) for beams in BEAMS]
-    agreed, tried, gap = exhaustive_gap(effort.of(200), effort.seeds[0])
+    exhaustive = agreed, tried, gap = exhaustive_gap(effort.of(200), effort.seeds[0])
     columns = "words per output | standard deviation | log-probability (nats)"
     lengths = range(1, 51)
     penalties = {f"alpha {alpha:g}": (lengths, [length_penalty(n, alpha) for n in lengths]) for alpha in ALPHAS}
@@ -178,36 +164,30 @@ def run(effort: Effort) -> Findings:
         f"long target is likely and no single long one is; {steps} steps of 64 sentences, d_model {CONFIG.d_model}, "
         f"one layer on each side, {effort}; {len(pairs)} sentences are searched. For the exhaustive search {TRIED} "
         f"words and outputs of at most {MAX_LENGTH} tokens: {OUTPUTS}.",
-        results(by_alpha, by_beams, reference, agreed, tried, gap),
-        [
-            Table(
-                "The length penalty",
+        claims([length_penalty(n, PAPER) for n in LENGTHS], by_alpha, by_beams, reference, exhaustive),
+        {
+            "The length penalty": Table(
                 " | ".join(["tokens", *penalties]),
                 [(n, *(length_penalty(n, alpha) for alpha in ALPHAS)) for n in (1, 2, *LENGTHS, 50)],
             ),
-            Table("Beam 4, by penalty", f"alpha | {columns}", [(row.alpha, *cells(row)) for row in by_alpha]),
-            Table("No penalty, by beam", f"beams | {columns}", [(row.beams, *cells(row)) for row in by_beams]),
-            Table(
-                "The widest beam and all outputs",
-                "searches | same best output | largest difference of scores",
-                [(tried, agreed, gap)],
+            "Beam 4, by penalty": Table(f"alpha | {columns}", [(row.alpha, *cells(row)) for row in by_alpha]),
+            "No penalty, by beam": Table(f"beams | {columns}", [(row.beams, *cells(row)) for row in by_beams]),
+            "The widest beam and all outputs": Table(
+                "searches | same best output | largest difference of scores", [(tried, agreed, gap)]
             ),
-        ],
-        [
-            Figure(
-                "penalty",
+        },
+        {
+            "penalty": Figure(
                 "What log-probabilities are divided by, by the length of the output.",
                 lines(Panel(penalties, "tokens of the output", "length penalty")),
             ),
-            Figure(
-                "length",
-                "The mean length of outputs: on the left by alpha with a beam of 4, on the right by the width of the "
-                "beam without a penalty. The dotted line is the mean length of the references.",
+            "length": Figure(
+                "Mean length of outputs by alpha (left, beam 4) and by beam (right, no penalty). Dotted: references.",
                 lines(
                     length_panel("alpha", by_alpha, reference), length_panel("beams", by_beams, reference), sharey=True
                 ),
             ),
-        ],
+        },
     )
 
 
@@ -226,14 +206,3 @@ def length_panel(x: str, rows: list[Searched], reference: float) -> Panel:
         ticks=values,
         also=lambda axes: axes.axhline(reference, color="0.4", linestyle=":", linewidth=1),
     )
-
-
-EXPERIMENT = Experiment(
-    title="Beam search and the length penalty",
-    source="section 6.1; Wu et al. 2016, equation 14",
-    thesis="Log-probabilities fall with every token, so that a search for the most probable output prefers short ones; "
-    "dividing by ((5 + n) / 6)^0.6 makes up for it. A beam of 4 is used; a beam that keeps everything is an exhaustive "
-    "search.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""How much a far word still counts: the gradient of one output by each input.
-
-Shapes: B sentences, D draws of weights, S words, M size of a vector and of a state.
-"""
+"""How much a far word still counts: the gradient of one output by each input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, RecurrentConfig
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.recurrent import PlainRNN, Recurrence
@@ -31,9 +28,21 @@ def draw_weights(cell: PlainRNN, gain: float) -> None:
     nn.init.normal_(cell.recurrent.weight, std=gain * cell.recurrent.in_features**-0.5)
 
 
+class Reader(nn.Module):
+    """A recurrent layer over whole sentences; two directions have half the numbers each."""
+
+    def __init__(self, cell: Literal["rnn", "lstm", "gru"], size: int, directions: int = 1):
+        super().__init__()
+        self.layer = Recurrence(RecurrentConfig(cell=cell, d_model=size, dropout=0.0), directions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (B, S, M) for x (B, S, M)."""
+        return self.layer(x, None, self.layer.zero_state(x))[0]
+
+
 def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: float | None = None) -> Layer:
-    """Return a recurrent layer; two directions have half the numbers each. forget: bias of an LSTM's forget gate."""
-    layer = Recurrence(RecurrentConfig(cell=cell, d_model=SIZE, dropout=0.0), directions)
+    """Return a recurrent layer with weights as they are studied. forget: bias of an LSTM's forget gate."""
+    layer = Reader(cell, SIZE, directions)
     for module in layer.modules():
         if isinstance(module, PlainRNN):
             draw_weights(module, gain=1.0)
@@ -41,7 +50,7 @@ def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: flo
             biases = dict(module.named_parameters())
             for name, value in (("bias_ih_l0", forget), ("bias_hh_l0", 0.0)):
                 nn.init.constant_(biases[name].detach()[SIZE : 2 * SIZE], value)
-    return lambda x: layer(x, None, layer.zero_state(x))[0]
+    return layer
 
 
 class SelfAttention(nn.Module):
@@ -98,41 +107,33 @@ class Sides:
     right: float  # of the last word
 
 
-def results(kept: dict[str, float], middle: dict[str, Sides]) -> Results:
-    """Return the numbers that the claims are about.
-
-    kept: what is left of the gradient over the whole sentence, as a share of the last word's own, by layer.
+def claims(kept: dict[str, float], middle: dict[str, Sides]) -> Claims:
+    """Judge the claims. kept: what is left of the gradient over the whole sentence, as a share of the last word's own,
+    by layer.
     """
     best = max((LSTM, OPEN, GRU), key=kept.__getitem__)
-    return Results(kept=kept, best=best, most=kept[best], blind=middle[PLAIN].right == 0, both=middle[BOTH])
-
-
-CLAIMS = (
-    Claim(
-        "Over 49 words {kept[plain RNN]:.1e} of the gradient is left in a plain RNN: the first word [has practically "
-        "no say|can still be learned from].",
-        holds=lambda r: r.kept[PLAIN] < 1e-6,
-    ),
-    Claim(
-        "In self-attention {kept[self-attention]:.2g} of it is left: [any two words are one step apart, however "
-        "far|it, too, loses the far word].",
-        holds=lambda r: r.kept[ATTENTION] > 1e-2,
-    ),
-    Claim(
-        "Of the gated cells, {best} keeps the most, {most:.1e}: [more than the plain RNN and less than "
+    return {
+        f"Over 49 words {kept[PLAIN]:.1e} of the gradient is left in a plain RNN: the first word [has practically no "
+        "say|can still be learned from].": kept[PLAIN] < 1e-6,
+        f"In self-attention {kept[ATTENTION]:.2g} of it is left: [any two words are one step apart, however far|it, "
+        "too, loses the far word].": kept[ATTENTION] > 1e-2,
+        f"Of the gated cells, {best} keeps the most, {kept[best]:.1e}: [more than the plain RNN and less than "
         "self-attention|not between these two]. As PyTorch initialises it, an LSTM forgets about half of its cell at "
-        "each word and keeps {kept[LSTM]:.1e}.",
-        holds=lambda r: r.kept[PLAIN] < r.most < r.kept[ATTENTION],
-    ),
-    Claim(
+        f"each word and keeps {kept[LSTM]:.1e}.": kept[PLAIN] < kept[best] < kept[ATTENTION],
         "Reading in one direction [leaves the word in the middle blind to all words after it; reading in both, it sees "
-        "both sides, and still fades|and in both does not differ as claimed]: in both, {both.left:.1e} of the gradient "
-        "is left at the first word and {both.right:.1e} at the last.",
-        holds=lambda r: r.blind and 0 < r.both.left < 1e-2 and 0 < r.both.right < 1e-2,
-    ),
+        f"both sides, and still fades|and in both does not differ as claimed]: in both, {middle[BOTH].left:.1e} of the "
+        f"gradient is left at the first word and {middle[BOTH].right:.1e} at the "
+        "last.": (middle[PLAIN].right == 0) and 0 < middle[BOTH].left < 1e-2 and 0 < middle[BOTH].right < 1e-2,
+    }
+
+
+@experiment(
+    "A far word's gradient",
+    "section 4",
+    "In an RNN a word reaches another one only through as many steps as lie between them, and its gradient "
+    "shrinks with each; LSTM and GRU relieve this, reading in both directions does not cure it. Self-attention joins "
+    "any two words in one step.",
 )
-
-
 def run(effort: Effort) -> Findings:
     last = {name: draw_gradients(make, LAST, effort).flip(1) for name, make in LAYERS.items()}  # by distance
     middle = {name: draw_gradients(make, MIDDLE, effort) for name, make in LAYERS.items()}  # by position
@@ -149,30 +150,24 @@ def run(effort: Effort) -> Findings:
         "words. Measured: how much the output at one position, summed up, changes with each input; medians of "
         f"{len(last[PLAIN])} draws of weights with {SENTENCES} sentences each. Plain RNNs start with recurrent weights "
         "that keep the size of a state (gain 1), LSTM and GRU as PyTorch initialises them.",
-        results(kept, shares),
-        [
-            Table(
-                "Gradient of the last output by distance",
+        claims(kept, shares),
+        {
+            "Gradient of the last output by distance": Table(
                 " | ".join(["layer", *(f"{d} words away" for d in SHOWN), "left of it at the first word"]),
                 [(name, *(float(curve[d]) for d in SHOWN), kept[name]) for name, curve in curves.items()],
             ),
-            Table(
-                f"Gradient of the output at place {MIDDLE}",
+            f"Gradient of the output at place {MIDDLE}": Table(
                 "layer | first word | own word | last word",
                 [(name, *(float(curve[i]) for i in (0, MIDDLE, LAST))) for name, curve in sides.items()],
             ),
-        ],
-        [
-            Figure(
-                "gradient-by-distance",
-                "How much the last output changes with each word before it, on a logarithmic axis. Lines are medians, "
-                "bands hold 80 % of the draws of weights.",
+        },
+        {
+            "gradient-by-distance": Figure(
+                "How much the last output changes with each word before it: medians, and bands of 80 % of the draws.",
                 lines(Panel(bands, "distance from the last word (words)", "norm of the gradient", log="y", band=True)),
             ),
-            Figure(
-                "gradient-from-the-middle",
-                f"How much the output at position {MIDDLE} changes with each word. A line ends where the gradient is "
-                "exactly zero: what reads in one direction never sees the words after it.",
+            "gradient-from-the-middle": Figure(
+                f"How much output {MIDDLE} changes with each word. A line ends where the gradient is exactly zero.",
                 lines(
                     Panel(
                         reach,
@@ -183,16 +178,5 @@ def run(effort: Effort) -> Findings:
                     )
                 ),
             ),
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="A far word's gradient",
-    source="section 4",
-    thesis="In an RNN a word reaches another one only through as many steps as lie between them, and its gradient "
-    "shrinks with each; LSTM and GRU relieve this, reading in both directions does not cure it. Self-attention joins "
-    "any two words in one step.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Masks: what they look like, why they act before the softmax, and which rows and columns they need.
-
-Shapes: B sentences, T queries or target words, S keys or source words, M d_model.
-"""
+"""Masks: what they look like, why they act before the softmax, and which rows and columns they need."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import small
 from dragoman.model.attention import causal_mask, decoder_mask, fused_attention, masked_softmax, padding_mask
 from dragoman.model.packing import Packing
@@ -161,70 +158,44 @@ def masked_last(scores: Sequence[float]) -> tuple[Tensor, Tensor]:
     return torch.tensor(scores, dtype=torch.float64), torch.tensor([True, True, False])
 
 
-CLAIMS = (
-    Claim(
-        "Multiplied by 1e-9, padding [gets no weight|still gets weight], {leaks[0]:.4f} and {leaks[1]:.4f} in the two "
-        "examples; with minus infinity added before the softmax it gets none.",
-        holds=lambda r: max(r.leaks) < 0.001,
-    ),
-    Claim(
-        "Other vectors in the padding change the outputs of real words by {masked:g} with the mask and by "
-        "{unmasked:.2g} without: [only the mask keeps it out|the mask is not what keeps it out].",
-        holds=lambda r: r.masked == 0 < r.unmasked,
-    ),
-    Claim(
-        "Under the look-ahead mask the derivative of an output by a later word is [exactly|up to] {ahead:g}, and by "
-        "itself or an earlier one at least {behind:.2g}.",
-        holds=lambda r: r.ahead == 0,
-    ),
-    Claim(
-        "Masking columns alone and ignoring the labels of padding [gives|does not give] the same vectors of real "
-        "words, loss and gradients as masking rows, too (off by at most {gap:.1e}); were those labels counted, the "
-        "losses would differ by at least {counted:.2g}.",
-        holds=lambda r: r.gap < 1e-10 < r.counted,
-    ),
-    Claim(
-        "For a query that may look nowhere (padding on the left, rows that are masked, too) [the plain softmax gives "
-        "NaN, and the model's kernel finite outputs and gradients|the plain softmax and the model's kernel do not "
-        "differ as claimed].",
-        holds=lambda r: r.finite[OURS] and not r.finite[PLAIN],
-    ),
-    Claim(
-        "Integer and bool masks [do not give|give] exactly the same: it is [needed|not needed] to turn masks into "
-        "integers. What must be known is whether True means may or may not attend: PyTorch uses both.",
-        holds=lambda r: r.integers != 0,
-    ),
-)
-
-
-def results(
+def claims(
     leaks: Sequence[float],
     unmoved: tuple[float, float],
-    reach: Tensor,
+    reach: Tensor,  # (S, S): of inputs (columns) on outputs (rows) under look-ahead
     worst: Sequence[float],
     counted: float,
     finite: dict[str, bool],
     integers: float,
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    unmoved: with and without the mask; reach (S, S): of inputs (columns) on outputs (rows) under look-ahead.
-    """
+) -> Claims:
+    """Judge the claims. unmoved: with and without the mask."""
     ahead, behind = float(reach.triu(1).max()), float(reach[reach.tril() > 0].min())
     masked, unmasked = unmoved
-    return Results(
-        leaks=leaks,
-        masked=masked,
-        unmasked=unmasked,
-        ahead=ahead,
-        behind=behind,
-        gap=max(worst),
-        counted=counted,
-        finite=finite,
-        integers=integers,
-    )
+    return {
+        f"Multiplied by 1e-9, padding [gets no weight|still gets weight], {leaks[0]:.4f} and {leaks[1]:.4f} in the two "
+        "examples; with minus infinity added before the softmax it gets none.": max(leaks) < 0.001,
+        f"Other vectors in the padding change the outputs of real words by {masked:g} with the mask and by "
+        f"{unmasked:.2g} without: [only the mask keeps it out|the mask is not what keeps it "
+        "out].": masked == 0 < unmasked,
+        f"Under the look-ahead mask the derivative of an output by a later word is [exactly|up to] {ahead:g}, and by "
+        f"itself or an earlier one at least {behind:.2g}.": ahead == 0,
+        "Masking columns alone and ignoring the labels of padding [gives|does not give] the same vectors of real "
+        f"words, loss and gradients as masking rows, too (off by at most {max(worst):.1e}); were those labels counted, "
+        f"the losses would differ by at least {counted:.2g}.": max(worst) < 1e-10 < counted,
+        "For a query that may look nowhere (padding on the left, rows that are masked, too) [the plain softmax gives "
+        "NaN, and the model's kernel finite outputs and gradients|the plain softmax and the model's kernel do not "
+        "differ as claimed].": finite[OURS] and not finite[PLAIN],
+        "Integer and bool masks [do not give|give] exactly the same: it is [needed|not needed] to turn masks into "
+        "integers. What must be known is whether True means may or may not attend: PyTorch uses both.": integers != 0,
+    }
 
 
+@experiment(
+    "Masks, and why 1e-9 leaks",
+    "section 3.2.3",
+    "Padding and later words are hidden by a mask that sets their scores to minus infinity before the softmax; "
+    "some multiply them by 1e-9 instead. Masking columns is enough where the labels of padding are ignored. Masks must "
+    "be integers, it is sometimes said.",
+)
 def run(effort: Effort) -> Findings:
     shown = pictures()
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(1 + effort.of(20))]
@@ -240,10 +211,9 @@ def run(effort: Effort) -> Findings:
     return Findings(
         "A source of 5 words and a target of 4, both padded to 8; True = may attend. Rows and columns: two encoder "
         f"layers with a label for each word, {len(seeds)} draws of weights, 64-bit numbers.",
-        results(padding, unmoved_by, influence(causal_mask(8)), worst, counted, finite, by_rule[INTEGERS]),
-        [
-            Table(
-                "Weights of three keys, the last one padding",
+        claims(padding, unmoved_by, influence(causal_mask(8)), worst, counted, finite, by_rule[INTEGERS]),
+        {
+            "Weights of three keys, the last one padding": Table(
                 "scores | form | 1 | 2 | padding",
                 [
                     (str(scores), form, *weights.tolist())
@@ -251,40 +221,32 @@ def run(effort: Effort) -> Findings:
                     for form, weights in (("padding times 1e-9", wrong), ("padding minus infinity", right))
                 ],
             ),
-            Table(
-                "Masking columns, or rows and columns: largest difference over the draws",
+            "Masking columns, or rows and columns: largest difference over the draws": Table(
                 "vectors of real words | loss | gradients | loss where labels of padding count (at least)",
                 [(*worst, counted)],
             ),
-            Table("A query that may look nowhere", "softmax | finite", [*finite.items()]),
-            Table("Forms of one mask", "form | largest difference", [*by_rule.items()]),
-        ],
-        [
-            Figure(
-                "masks",
-                "The four masks, one row for each query and one column for each key: dark and 1 = may attend. The "
-                "decoder's is that of the ids 1 2 3 4 0 0 0 0.",
+            "A query that may look nowhere": Table("softmax | finite", [*finite.items()]),
+            "Forms of one mask": Table("form | largest difference", [*by_rule.items()]),
+        },
+        {
+            "masks": Figure(
+                "The four masks, a row per query, a column per key; 1 = may attend. Decoder: 1 2 3 4 0 0 0 0.",
                 heat_maps(*(heat_map(name, mask.int(), "d", 1.3) for name, mask in shown.items())),
                 (10.0, 3.2),
             ),
-            Figure(
-                "who-reaches-whom",
-                "How much the output of a query changes with each key and its value (norm of the derivative), measured "
-                "under the four masks: where a mask is 0 it is exactly zero (grey).",
+            "who-reaches-whom": Figure(
+                "Derivative of each query's output by each key and its value, under the masks. Grey: exactly zero.",
                 heat_maps(
                     *(heat_map(name, reach.where(reach > 0, math.nan), "", most) for name, reach in reached.items()),
                     colorbar="norm of the derivative",
                 ),
                 (11.0, 3.2),
             ),
-            Figure(
-                "leak-of-1e-9",
-                "The weight of one padded key beside two real ones whose scores differ by 1, by the larger score of "
-                "the two: multiplied by 1e-9 its score is 0 whatever it was, and 0 is much beside negative scores.",
+            "leak-of-1e-9": Figure(
+                "The weight of a padded key beside two real ones whose scores differ by 1, by the larger of the two.",
                 lines(leak_panel()),
-                (6.0, 3.4),
             ),
-        ],
+        },
     )
 
 
@@ -299,14 +261,3 @@ def leak_panel() -> Panel:
     ways = {"score times 1e-9": multiplied, "minus infinity": masked_softmax}
     curves = {name: (larger, weigh(scores, mask)[:, -1]) for name, weigh in ways.items()}
     return Panel(curves, "larger score of the two real keys", "weight of the padding", ylim=(-0.05, 1.05))
-
-
-EXPERIMENT = Experiment(
-    title="Masks, and why 1e-9 leaks",
-    source="section 3.2.3",
-    thesis="Padding and later words are hidden by a mask that sets their scores to minus infinity before the softmax; "
-    "some multiply them by 1e-9 instead. Masking columns is enough where the labels of padding are ignored. Masks must "
-    "be integers, it is sometimes said.",
-    claims=CLAIMS,
-    run=run,
-)

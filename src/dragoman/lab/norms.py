@@ -1,7 +1,4 @@
-"""Layer norm and batch norm: padding, the size of the batch, and a Transformer that is trained with either.
-
-Shapes: B sentences, L tokens each, N tokens, M d_model.
-"""
+"""Layer norm and batch norm: padding, the size of the batch, and a Transformer that is trained with either."""
 
 from collections.abc import Sequence
 
@@ -10,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, losses_figure
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary
 from dragoman.model.transformer import Transformer
 
@@ -99,64 +96,45 @@ def rate(step: int) -> float:
     return PEAK * min(1.0, step / WARMUP)
 
 
-def results(
-    by_padding: dict[str, float],
+def claims(
+    by_padding: dict[str, float],  # largest changes
     by_batch: dict[str, float],
-    counted: dict[str, tuple[int, float]],
-    company: dict[str, tuple[float, float, float]],
-    reached: dict[tuple[str, int], float],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    by_padding, by_batch: largest changes; counted: of `statistics`; company: of `losses`; reached: accuracy.
-    """
-    large, few = BATCHES
-    return Results(
-        padding=by_padding,
-        batch=by_batch,
-        counted=counted,
-        company=company,
-        spread={kind: max(three) - min(three) for kind, three in company.items()},
-        small={kind: reached[kind, few] for kind in (LAYER, BATCH)},
-        large={kind: reached[kind, large] for kind in (LAYER, BATCH)},
-    )
-
-
-CLAIMS = (
-    Claim(
+    counted: dict[str, tuple[int, float]],  # of `statistics`
+    company: dict[str, tuple[float, float, float]],  # of `losses`
+    reached: dict[tuple[str, int], float],  # accuracy
+) -> Claims:
+    """Judge the claims."""
+    many, few = BATCHES
+    spread = {kind: max(three) - min(three) for kind, three in company.items()}
+    told = {kind: "{:.4f}, {:.4f} and {:.4f}".format(*three) for kind, three in company.items()}
+    return {
         "10 rows of padding [change a batch norm alone|do not change a batch norm alone]: what a batch norm makes of "
-        "the real tokens changes by up to {padding[batch norm]:.2f}, what a layer norm makes of them by "
-        "{padding[layer norm]:.2g}.",
-        holds=lambda r: r.padding[LAYER] == 0 < r.padding[BATCH],
-    ),
-    Claim(
+        f"the real tokens changes by up to {by_padding[BATCH]:.2f}, what a layer norm makes of them by "
+        f"{by_padding[LAYER]:.2g}.": by_padding[LAYER] == 0 < by_padding[BATCH],
         "For a sentence alone and among eight, layer norm [gives|does not alone give] the same outputs: they differ by "
-        "up to {batch[batch norm]:.2f} with batch norm, by {batch[layer norm]:.2g} with layer norm.",
-        holds=lambda r: r.batch[LAYER] == 0 < r.batch[BATCH],
-    ),
-    Claim(
+        f"up to {by_batch[BATCH]:.2f} with batch norm, by {by_batch[LAYER]:.2g} with layer "
+        "norm.": by_batch[LAYER] == 0 < by_batch[BATCH],
         "For 4 sentences of 7 tokens, layer norm uses one mean and one standard deviation per [sentence|token], "
-        "[{counted[sentence][0]}|{counted[token][0]}] of each: so computed, its output is met to "
-        "{counted[token][1]:.1g} by token and to {counted[sentence][1]:.1g} by sentence.",
-        holds=lambda r: r.counted["sentence"][1] < 1e-4 < r.counted["token"][1],
-    ),
-    Claim(
+        f"[{counted['sentence'][0]}|{counted['token'][0]}] of each: so computed, its output is met to "
+        f"{counted['token'][1]:.1g} by token and to {counted['sentence'][1]:.1g} by "
+        "sentence.": counted["sentence"][1] < 1e-4 < counted["token"][1],
         "The loss of the same pairs [depends on the company of a sentence with batch norm alone|does not depend on the "
         "company of a sentence with batch norm alone]: in use, in training all at once, and in training one by one it "
-        "is {company[layer norm][0]:.4f}, {company[layer norm][1]:.4f} and {company[layer norm][2]:.4f} with layer "
-        "norm, {company[batch norm][0]:.4f}, {company[batch norm][1]:.4f} and {company[batch norm][2]:.4f} with batch "
-        "norm.",
-        holds=lambda r: r.spread[LAYER] < 1e-4 < 1e-2 < r.spread[BATCH],
-    ),
-    Claim(
+        f"is {told[LAYER]} with layer norm, {told[BATCH]} with batch "
+        "norm.": spread[LAYER] < 1e-4 < 1e-2 < spread[BATCH],
         "With small batches batch norm [falls|does not fall] behind: with 4 pairs at a time, layer norm reaches "
-        "{small[layer norm]:.1%} and batch norm {small[batch norm]:.1%}, with 64 {large[layer norm]:.1%} and "
-        "{large[batch norm]:.1%}.",
-        holds=lambda r: r.small[LAYER] > r.small[BATCH] + 0.02,
-    ),
+        f"{reached[LAYER, few]:.1%} and batch norm {reached[BATCH, few]:.1%}, with 64 {reached[LAYER, many]:.1%} and "
+        f"{reached[BATCH, many]:.1%}.": reached[LAYER, few] > reached[BATCH, few] + 0.02,
+    }
+
+
+@experiment(
+    "Layer norm and batch norm",
+    "section 3.1",
+    "Padding distorts the statistics of a batch norm, which depends on the size of the batch and differs "
+    "between training and use; a layer norm has none of this, with one mean and one standard deviation per sentence, "
+    "as is sometimes taught.",
 )
-
-
 def run(effort: Effort) -> Findings:
     first, kinds = effort.seeds[0], (LAYER, BATCH)
     x = vectors(SENTENCES, TOKENS, first)
@@ -178,54 +156,45 @@ def run(effort: Effort) -> Findings:
         f"Norms of random vectors of {SIZE} numbers; and a Transformer ({CONFIG.encoder_layers} and "
         f"{CONFIG.decoder_layers} layer of d_model {CONFIG.d_model}, post-norm) that learns to copy 1 to 6 words in "
         f"{effort.of(STEPS)} steps, {effort}. Its layers never see padding, so batch norm is spared that harm there.",
-        results(
+        claims(
             {kind: changes[ten] for kind, changes in by_padding.items()},
             by_batch,
             counted,
             company,
             {key: row[0] for key, row in rows.items()},
         ),
-        [
-            Table(
-                f"Largest change of {SENTENCES * TOKENS} real tokens when padding joins the batch",
+        {
+            f"Largest change of {SENTENCES * TOKENS} real tokens when padding joins the batch": Table(
                 f"rows of padding | {LAYER} | {BATCH}",
                 [*zip(PADDING, by_padding[LAYER], by_padding[BATCH], strict=True)],
             ),
-            Table("A sentence alone and among eight", "norm | largest difference", [*by_batch.items()]),
-            Table(
-                f"{SENTENCES} sentences of {TOKENS} tokens: what a mean is taken of",
+            "A sentence alone and among eight": Table("norm | largest difference", [*by_batch.items()]),
+            f"{SENTENCES} sentences of {TOKENS} tokens: what a mean is taken of": Table(
                 "of each | means | standard deviations | largest difference from layer norm",
                 [(name, count, count, gap) for name, (count, gap) in counted.items()],
             ),
-            Table(
-                "The same 64 pairs and weights: loss (nats)",
+            "The same 64 pairs and weights: loss (nats)": Table(
                 "norm | in use | in training, all at once | in training, one by one",
                 [(kind, *three) for kind, three in company.items()],
             ),
-            Table(
-                "Learning to copy",
+            "Learning to copy": Table(
                 "norm | pairs in a batch | accuracy | lowest seed | highest seed",
                 [(*key, *row) for key, row in rows.items()],
             ),
-        ],
-        [
-            Figure(
-                "means",
-                "Which numbers of a batch share a mean and a standard deviation: the rows of a layer norm, the columns "
-                "of a batch norm.",
+        },
+        {
+            "means": Figure(
+                "Numbers that share a mean and a standard deviation: rows of a layer norm, columns of a batch norm.",
                 heat_maps(
                     stripes("layer norm: one mean per token", False), stripes("batch norm: one per feature", True)
                 ),
-                (8.0, 3.2),
             ),
-            Figure(
-                "padding",
+            "padding": Figure(
                 "How far outputs of real tokens move when rows of zeros join the batch.",
                 lines(Panel(changes, label, "largest change of a real token's numbers")),
-                (6.5, 4.0),
             ),
-            losses_figure({f"{kind}, {size} pairs a batch": each for (kind, size), each in runs.items()}),
-        ],
+            "losses": losses_figure({f"{kind}, {size} pairs a batch": each for (kind, size), each in runs.items()}),
+        },
     )
 
 
@@ -233,14 +202,3 @@ def stripes(title: str, columns: bool) -> HeatMap:
     """Show which cells of a batch (tokens by features) share a mean."""
     shares = torch.arange(8.0).expand(6, 8) if columns else torch.arange(6.0)[:, None].expand(6, 8)
     return HeatMap(shares % 2, title, x="feature", y="token of the batch", most=2)
-
-
-EXPERIMENT = Experiment(
-    title="Layer norm and batch norm",
-    source="section 3.1",
-    thesis="Padding distorts the statistics of a batch norm, which depends on the size of the batch and differs "
-    "between training and use; a layer norm has none of this, with one mean and one standard deviation per sentence, "
-    "as is sometimes taught.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Without positions, self-attention does not know the order of words: a permuted sentence gives permuted vectors.
-
-Shapes: S words, M d_model.
-"""
+"""Without positions, self-attention does not know the order of words: a permuted sentence gives permuted vectors."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.inspection.plots.training import COLOURS
 from dragoman.lab.drawing import HeatMap, heat_maps
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import small
 from dragoman.model.positions import Relative
 from dragoman.model.transformer import Transformer
@@ -88,31 +85,27 @@ def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Or
     return Order(max(gaps), min(gaps), max(bags))
 
 
-def results(orders: dict[str, Order]) -> Results:
-    """Return the numbers that the claims are about."""
+def claims(orders: dict[str, Order]) -> Claims:
+    """Judge the claims."""
     least = min(orders[name].smallest for name in SCHEMES if name != "none")
-    return Results(none=orders["none"], least=least, back=orders[LOOKING_BACK])
-
-
-CLAIMS = (
-    Claim(
+    back = orders[LOOKING_BACK]
+    return {
         "Without positions a permuted sentence gives [the same vectors, permuted: it is a bag of words|other vectors] "
-        "(largest difference {none.largest:.1e}).",
-        holds=lambda r: max(r.none.largest, r.none.bags) < 1e-4,
-    ),
-    Claim(
+        f"(largest difference {orders['none'].largest:.1e}).": max(orders["none"].largest, orders["none"].bags) < 1e-4,
         "With positions of [every|not every] kind order makes a difference: in the sentence that changes least, a "
-        "number of its vectors still changes by {least:.2g}.",
-        holds=lambda r: r.least > 1e-2,
-    ),
-    Claim(
+        f"number of its vectors still changes by {least:.2g}.": least > 1e-2,
         "What is seldom said: the look-ahead mask alone [tells|does not tell] a decoder the order, also without "
-        "positions (the difference is at least {back.smallest:.2g}).",
-        holds=lambda r: r.back.smallest > 1e-2,
-    ),
+        f"positions (the difference is at least {back.smallest:.2g}).": back.smallest > 1e-2,
+    }
+
+
+@experiment(
+    "Without positions a sentence is a bag of words",
+    "section 3.5",
+    "Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
+    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). "
+    "So positions must be added.",
 )
-
-
 def run(effort: Effort) -> Findings:
     orders: dict[str, Order] = {name: measure(name, effort) for name in SCHEMES}
     orders[LOOKING_BACK] = measure("none", effort, looking_back=True)
@@ -120,32 +113,24 @@ def run(effort: Effort) -> Findings:
         f"Fresh Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of {LENGTH} "
         f"words in random order for each seed; {effort}. Relative scores are drawn at random: untrained they are zero, "
         "and know no order.",
-        results(orders),
-        [
-            Table(
-                "How much the vectors of a permuted sentence differ from the permuted vectors of the sentence",
+        claims(orders),
+        {
+            "How much the vectors of a permuted sentence differ from the permuted vectors of the sentence": Table(
                 "positions | largest difference | smallest, over sentences | difference of the means of "
                 "철수는 영희를 좋아한다 and 영희는 철수를 좋아한다",
                 [(name, *vars(order).values()) for name, order in orders.items()],
             )
-        ],
-        [
-            Figure(
-                "order-of-words",
-                "The largest number of f(P x) - P f(x), over random sentences x and orders P, on a logarithmic axis: "
-                "without positions nothing but rounding is left.",
+        },
+        {
+            "order-of-words": Figure(
+                "The largest number of f(P x) - P f(x): without positions nothing but rounding is left.",
                 lambda figure: draw_gaps(figure, orders),
-                (8.0, 3.4),
             ),
-            Figure(
-                "who-likes-whom",
-                "Cosine of the vectors of 철수는 영희를 좋아한다 (rows) and 영희는 철수를 좋아한다 (columns) after two "
-                "layers: without positions each word has the same vector in both sentences, though they say the "
-                "opposite; with sinusoidal positions it does not.",
+            "who-likes-whom": Figure(
+                "Cosines of the words of the two sentences: without positions each word has one vector in both.",
                 heat_maps(cosines("none", effort.seeds[0]), cosines("sinusoidal", effort.seeds[0])),
-                (9.0, 3.6),
             ),
-        ],
+        },
     )
 
 
@@ -165,14 +150,3 @@ def cosines(positions: Scheme, seed: int) -> HeatMap:
     model = transformer(positions, seed)
     one, other = (nn.functional.normalize(encode(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
     return HeatMap(one @ other.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)
-
-
-EXPERIMENT = Experiment(
-    title="Without positions a sentence is a bag of words",
-    source="section 3.5",
-    thesis="Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
-    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). "
-    "So positions must be added.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""All words at once, or one after the other: steps in a row and time by length, forward and backward.
-
-Shapes: B sentences, S words, M size of a vector.
-"""
+"""All words at once, or one after the other: steps in a row and time by length, forward and backward."""
 
 import math
 from collections.abc import Callable
@@ -11,11 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
-from dragoman.config import RecurrentConfig
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.long_range import SelfAttention
-from dragoman.model.recurrent import Recurrence
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.long_range import Reader, SelfAttention
 
 SIZE, HEADS, SENTENCES = 256, 4, 8
 LENGTHS = (8, 16, 32, 64, 128, 256)
@@ -24,42 +19,35 @@ MATMULS = ("AddmmBackward0", "MmBackward0", "BmmBackward0", "ScaledDotProduct") 
 ATTENTION, PLAIN, LSTM = "self-attention", "plain RNN", "LSTM"
 
 
-class Reader(nn.Module):
-    """A recurrent layer over whole sentences (B, S, M) -> (B, S, M)."""
-
-    def __init__(self, config: RecurrentConfig):
-        super().__init__()
-        self.layer = Recurrence(config, directions=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, None, self.layer.zero_state(x))[0]
-
-
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     ATTENTION: lambda: SelfAttention(SIZE, HEADS),
-    PLAIN: lambda: Reader(RecurrentConfig(cell="rnn", d_model=SIZE, dropout=0.0)),
-    LSTM: lambda: Reader(RecurrentConfig(cell="lstm", d_model=SIZE, dropout=0.0)),
+    PLAIN: lambda: Reader("rnn", SIZE),
+    LSTM: lambda: Reader("lstm", SIZE),
 }
 
 
 def matmuls_in_a_row(output: Tensor) -> int:
     """Return the length of the longest chain of matmuls, each of which needs the one before it, up to `output`.
 
-    Counted in the graph that autograd keeps. A fused attention kernel counts as the two matmuls that it does.
+    A fused attention kernel counts as the two matmuls that it does.
+    """
+    return longest_chain(output, lambda node: 2 if node.name().startswith(MATMULS[-1]) else int(node.name() in MATMULS))
+
+
+def longest_chain(output: Tensor, steps: Callable[[Any], int]) -> int:
+    """Return the most steps that wait for one another up to `output`, in the graph that autograd keeps.
+
+    steps: how many a node of the graph counts as.
     """
     longest: dict[Any, int] = {}
-    waiting = [output.grad_fn]
+    waiting: list[Any] = [output.grad_fn]
     while waiting:  # no recursion: the graph of an RNN is as deep as its sentence is long
         node = waiting[-1]
-        before = [other for other, _ in node.next_functions if other is not None]  # type: ignore[union-attr]
+        before = [other for other, _ in node.next_functions if other is not None]
         missing = [other for other in before if other not in longest]
-        if missing:
-            waiting += missing
-            continue
-        waiting.pop()
-        name = node.name()  # type: ignore[union-attr]
-        own = 2 if name.startswith(MATMULS[-1]) else int(name in MATMULS)
-        longest[node] = own + max((longest[other] for other in before), default=0)
+        waiting += missing
+        if not missing:
+            longest[waiting.pop()] = steps(node) + max((longest[other] for other in before), default=0)
     return longest[output.grad_fn]
 
 
@@ -75,46 +63,38 @@ def growth(times: dict[int, float]) -> float:
     return math.log(times[longest] / times[shortest]) / math.log(longest / shortest)
 
 
-def results(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]]) -> Results:
-    """steps and times: by layer and length."""
+def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]]) -> Claims:
+    """Judge the claims. steps and times: by layer and length."""
     first, last = min(times[PLAIN]), max(times[PLAIN])
     ratios = {name: {n: times[name][n] / times[ATTENTION][n] for n in times[name]} for name in (PLAIN, LSTM)}
-    return Results(
-        first=first,
-        last=last,
-        start={name: of[first] for name, of in steps.items()},
-        end={name: of[last] for name, of in steps.items()},
-        least={name: min(of.values()) for name, of in ratios.items()},
-        most={name: max(of.values()) for name, of in ratios.items()},
-        short=ratios[PLAIN][first],
-        long=ratios[PLAIN][last],
-        power={name: growth(of) for name, of in times.items()},
-    )
-
-
-CLAIMS = (
-    Claim(
-        "From {first} to {last} words, the matrix products in a row go from {start[self-attention]} to "
-        "{end[self-attention]} in self-attention and from {start[plain RNN]} to {end[plain RNN]} in a plain RNN: [no "
-        "more in the one, one more for each word in the other|not what the claim says].",
-        holds=lambda r: r.start[ATTENTION] == r.end[ATTENTION] and r.end[PLAIN] - r.start[PLAIN] == r.last - r.first,
-    ),
-    Claim(
+    start = {name: of[first] for name, of in steps.items()}
+    end = {name: of[last] for name, of in steps.items()}
+    least = {name: min(of.values()) for name, of in ratios.items()}
+    most = {name: max(of.values()) for name, of in ratios.items()}
+    short = ratios[PLAIN][first]
+    long = ratios[PLAIN][last]
+    power = {name: growth(of) for name, of in times.items()}
+    return {
+        f"From {first} to {last} words, the matrix products in a row go from {start[ATTENTION]} to {end[ATTENTION]} in "
+        f"self-attention and from {start[PLAIN]} to {end[PLAIN]} in a plain RNN: [no more in the one, one more for "
+        "each word in the other|not what the claim "
+        "says].": start[ATTENTION] == end[ATTENTION] and end[PLAIN] - start[PLAIN] == last - first,
         "Self-attention is [faster at every length|not faster everywhere] than a recurrent layer of the same width: "
-        "the plain RNN takes {least[plain RNN]:.2g} to {most[plain RNN]:.2g} times as long, the LSTM {least[LSTM]:.2g} "
-        "to {most[LSTM]:.2g} times.",
-        holds=lambda r: r.least[PLAIN] > 1,
-    ),
-    Claim(
-        "That ratio [grows|does not grow here] with the length: it goes from {short:.2g} at {first} words to "
-        "{long:.2g} at {last}. Time grows with the length to the power of {power[plain RNN]:.2f} (plain RNN), "
-        "{power[LSTM]:.2f} (LSTM) and {power[self-attention]:.2f} (self-attention), which compares every word with "
-        "every other one.",
-        holds=lambda r: r.long > r.short,
-    ),
+        f"the plain RNN takes {least[PLAIN]:.2g} to {most[PLAIN]:.2g} times as long, the LSTM {least[LSTM]:.2g} to "
+        f"{most[LSTM]:.2g} times.": least[PLAIN] > 1,
+        f"That ratio [grows|does not grow here] with the length: it goes from {short:.2g} at {first} words to "
+        f"{long:.2g} at {last}. Time grows with the length to the power of {power[PLAIN]:.2f} (plain RNN), "
+        f"{power[LSTM]:.2f} (LSTM) and {power[ATTENTION]:.2f} (self-attention), which compares every word with every "
+        "other one.": long > short,
+    }
+
+
+@experiment(
+    "One step for all words, or one a word",
+    "section 4 and Table 1",
+    "In matrix form attention answers all queries at once, while an RNN has to wait for each word: on parallel "
+    "hardware it is much faster, the more so the longer the sentence is.",
 )
-
-
 def run(effort: Effort) -> Findings:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(effort.seeds[0])
@@ -124,7 +104,6 @@ def run(effort: Effort) -> Findings:
     steps = {name: {n: matmuls_in_a_row(layers[name](x)) for n, x in inputs.items()} for name in (ATTENTION, PLAIN)}
     where = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
     timed = Table(
-        "Time by length",
         "layer | length (words) | time (ms) | times self-attention",
         [(name, n, 1000 * s, s / times[ATTENTION][n]) for name, of in times.items() for n, s in of.items()],
     )
@@ -133,39 +112,26 @@ def run(effort: Effort) -> Findings:
         f"One layer of each kind, vectors of {SIZE} numbers, {SENTENCES} sentences at once, forward and backward on "
         f"this machine ({where}): the shortest pass of {effort.part:g} s of passes. Products in a row are counted in "
         "the graph of the computation; the LSTM runs in PyTorch's own kernel, which hides them.",
-        results(steps, times),
-        [
-            timed,
-            Table(
-                "Matrix products in a row",
+        claims(steps, times),
+        {
+            "Time by length": timed,
+            "Matrix products in a row": Table(
                 " | ".join(["layer", *(f"{n} words" for n in LENGTHS)]),
                 [(name, *of.values()) for name, of in steps.items()],
             ),
-        ],
-        [
-            Figure(
-                "time-by-length",
-                "Left: time of one layer, forward and backward. Right: how many matrix products have to wait for one "
-                "another. Logarithmic axes.",
+        },
+        {
+            "time-by-length": Figure(
+                "Left: time of one layer, forward and backward. Right: matrix products that wait for one another.",
                 lines(
                     panel(timed.curves("layer", "length (words)", "time (ms)"), "time, forward and backward (ms)"),
                     panel(counted, "matrix products in a row"),
                 ),
                 (10.0, 4.0),
             )
-        ],
+        },
     )
 
 
 def panel(curves: Any, label: str) -> Panel:
     return Panel(curves, "length (words)", label, log="xy", ticks=LENGTHS)
-
-
-EXPERIMENT = Experiment(
-    title="One step for all words, or one a word",
-    source="section 4 and Table 1",
-    thesis="In matrix form attention answers all queries at once, while an RNN has to wait for each word: on parallel "
-    "hardware it is much faster, the more so the longer the sentence is.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Ways to number the words of a sentence, and which conditions each of them meets.
-
-Shapes: T positions, M numbers for each.
-"""
+"""Ways to number the words of a sentence, and which conditions each of them meets."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +9,7 @@ from torch import Tensor
 
 from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.positions import Learned, sinusoids
 
 SIZE = 16  # of the schemes that have a vector for a position
@@ -147,51 +144,38 @@ def conditions_met() -> dict[str, tuple[bool, ...]]:
     return {name: tuple(met(make()) for met in CONDITIONS.values()) for name, make in SCHEMES.items()}
 
 
-def results(
+def claims(
     met: dict[str, tuple[bool, ...]], corners: dict[str, Tensor], code: list[float], wave: list[float]
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    corners: two bits in two orders, and the line; code, wave: gaps of neighbours, of binary code and sinusoids.
+) -> Claims:
+    """Judge the claims. corners: two bits in two orders, and the line; code, wave: gaps of neighbours, of binary code
+    and sinusoids.
     """
+    missed = {name: [c for c, cell in zip(CONDITIONS, cells, strict=True) if not cell] for name, cells in met.items()}
+    misses = "; ".join(f"{name}: {', '.join(conditions)}" for name, conditions in missed.items() if conditions)
+    winners = [name for name, conditions in missed.items() if not conditions]
+    steps = {name: ", ".join(f"{gap:.4g}" for gap in gaps(corner)) for name, corner in corners.items()}
+    uneven = {name: max(gaps(corner)) - min(gaps(corner)) > EXACT for name, corner in corners.items()}
+    (code_least, code_most), (wave_least, wave_most) = ((min(each), max(each)) for each in (code, wave))
+    return {
+        "Sinusoids [alone meet|are not alone in meeting] all five conditions, which are met by "
+        f"{', '.join(winners) or 'none'}. The others miss, {misses or 'nothing'}.": winners == [SINUSOIDS],
+        f"In the order (0,0) (0,1) (1,1) (1,0), which is Gray's, the gaps are {steps['Gray']}: [uneven, as is said|not "
+        f"1 and root 2]. In counting order they are {steps['counting']}. The line has {steps['line']}. In Gray's order "
+        f"the first and the last of the four are {gaps(corners['Gray'], 3)[0]:.4g} "
+        "apart.": uneven["Gray"] and not uneven["line"],
+        f"From one position to the next the binary code moves by {code_least:.4f} to {code_most:.4f}, the sinusoids by "
+        f"{wave_least:.4f} to {wave_most:.4f}: waves [take the jumps out|do not take the jumps out] of binary "
+        "digits.": wave_most - wave_least <= EXACT < code_most - code_least,
+    }
 
-    def missed(cells: tuple[bool, ...]) -> str:
-        return ", ".join(name for name, cell in zip(CONDITIONS, cells, strict=True) if not cell)
 
-    steps = {name: gaps(corner) for name, corner in corners.items()}
-    winners = [name for name, cells in met.items() if all(cells)]
-    return Results(
-        alone=winners == [SINUSOIDS],
-        winners=", ".join(winners) or "none",
-        missed="; ".join(f"{name}: {missed(cells)}" for name, cells in met.items() if not all(cells)) or "nothing",
-        uneven={name: max(each) - min(each) > EXACT for name, each in steps.items()},
-        steps={name: ", ".join(f"{gap:.4g}" for gap in each) for name, each in steps.items()},
-        apart=gaps(corners["Gray"], 3)[0],
-        code=(min(code), max(code)),
-        wave=(min(wave), max(wave)),
-    )
-
-
-CLAIMS = (
-    Claim(
-        "Sinusoids [alone meet|are not alone in meeting] all five conditions, which are met by {winners}. The others "
-        "miss, {missed}.",
-        holds=lambda r: r.alone,
-    ),
-    Claim(
-        "In the order (0,0) (0,1) (1,1) (1,0), which is Gray's, the gaps are {steps[Gray]}: [uneven, as is said|not 1 "
-        "and root 2]. In counting order they are {steps[counting]}. The line has {steps[line]}. In Gray's order the "
-        "first and the last of the four are {apart:.4g} apart.",
-        holds=lambda r: r.uneven["Gray"] and not r.uneven["line"],
-    ),
-    Claim(
-        "From one position to the next the binary code moves by {code[0]:.4f} to {code[1]:.4f}, the sinusoids by "
-        "{wave[0]:.4f} to {wave[1]:.4f}: waves [take the jumps out|do not take the jumps out] of binary digits.",
-        holds=lambda r: r.wave[1] - r.wave[0] <= EXACT < r.code[1] - r.code[0],
-    ),
+@experiment(
+    "Ways to number positions",
+    "common teaching; section 3.5",
+    "A code for positions should be unique, keep the distance of two positions over all lengths, work for any "
+    "length, always be the same, and be bounded. Integers, fractions and binary codes fail somewhere (the four corners "
+    "of two bits are said to be 1 or root 2 apart), sines and cosines meet all of it.",
 )
-
-
 def run(effort: Effort) -> Findings:
     met, wide = conditions_met(), waves(512, 512)
     corners = {"counting": binary(4, 2), "Gray": gray(4, 2), "line": line(4)}
@@ -199,57 +183,51 @@ def run(effort: Effort) -> Findings:
         f"Codes for positions, vectors of {SIZE} numbers where a scheme has vectors; each condition is tested on "
         f"sentences of {', '.join(map(str, LENGTHS))} words, any length on {LONG:,}. A learned table has {TABLE_SIZE} "
         "positions here.",
-        results(met, corners, gaps(binary(50)), gaps(waves(50))),
-        [
-            Table(
-                "Which scheme meets which condition, found by testing it",
-                " | ".join(["scheme", *CONDITIONS]),
-                [(name, *cells) for name, cells in met.items()],
+        claims(met, corners, gaps(binary(50)), gaps(waves(50))),
+        {
+            "Which scheme meets which condition, found by testing it": Table(
+                " | ".join(["scheme", *CONDITIONS]), [(name, *cells) for name, cells in met.items()]
             ),
-            Table(
-                "Seven places as binary numbers, and how far the next one is",
+            "Seven places as binary numbers, and how far the next one is": Table(
                 "place | bit 2 | bit 1 | bit 0 | to the next",
                 [
                     (position, *map(int, row.tolist()), gap)
                     for position, (row, gap) in enumerate(zip(binary(7, 3), gaps(binary(8, 3)), strict=True))
                 ],
             ),
-            Table(
-                "The four codes of two bits, and the line",
+            "The four codes of two bits, and the line": Table(
                 "order | 0 to 1 | 1 to 2 | 2 to 3 | 0 to 3",
                 [(name, *gaps(code), gaps(code, 3)[0]) for name, code in corners.items()],
             ),
-            Table(
-                "Sinusoids of 512 numbers",
+            "Sinusoids of 512 numbers": Table(
                 "offset | smallest distance | largest distance",
                 [(apart, min(gaps(wide, apart)), max(gaps(wide, apart))) for apart in (1, 5)],
             ),
-        ],
-        [
-            Figure(
-                "codes",
-                "Seven positions in three schemes. Binary digits switch at once, waves turn over slowly: the left "
-                "columns of binary numbers and the right ones of sinusoids have the longest periods.",
-                heat_maps(*(code_map(name, code) for name, code in
-                            (("binary numbers", binary(7, 3)), ("Gray code", gray(7, 3)), (SINUSOIDS, waves(7, 6))))),
-                (9.0, 3.6),
+        },
+        {
+            "codes": Figure(
+                "Seven positions in three schemes. Binary digits switch at once, waves turn over slowly.",
+                heat_maps(
+                    *(
+                        code_map(name, code)
+                        for name, code in (
+                            ("binary numbers", binary(7, 3)),
+                            ("Gray code", gray(7, 3)),
+                            (SINUSOIDS, waves(7, 6)),
+                        )
+                    )
+                ),
             ),
-            Figure(
-                "plane",
-                "Four positions as two bits, in counting order and in Gray's order (shifted a little), and on a line "
-                "with equal steps. The numbers are the positions.",
+            "plane": Figure(
+                "Four positions as two bits, in counting order and in Gray's (shifted a little), and on a line.",
                 draw_plane,
-                (6.5, 4.0),
             ),
-            Figure(
-                "gaps",
-                "The distance from each position to the next one (left) and to the one three later (right). Gray's "
-                "order has even steps of one position only, sinusoids of any number.",
+            "gaps": Figure(
+                "Distance from each position to the next one (left) and to the one three later (right).",
                 lines(gap_panel(1), gap_panel(3), sharey=True, legend="above"),
-                (9.0, 3.8),
             ),
-        ],
-    )  # fmt: skip
+        },
+    )
 
 
 def code_map(name: str, code: Tensor) -> HeatMap:
@@ -277,14 +255,3 @@ def draw_plane(figure: Any) -> None:
             )
     axes.set(xlim=(-0.2, 1.9), ylim=(-0.6, 1.3), xlabel="first number", ylabel="second number (the line has none)")
     axes.legend(frameon=False, fontsize=8, loc="center right")
-
-
-EXPERIMENT = Experiment(
-    title="Ways to number positions",
-    source="common teaching; section 3.5",
-    thesis="A code for positions should be unique, keep the distance of two positions over all lengths, work for any "
-    "length, always be the same, and be bounded. Integers, fractions and binary codes fail somewhere (the four corners "
-    "of two bits are said to be 1 or root 2 apart), sines and cosines meet all of it.",
-    claims=CLAIMS,
-    run=run,
-)

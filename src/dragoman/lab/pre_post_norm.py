@@ -11,7 +11,7 @@ from dragoman.config import FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.drawing import by_layer, lines, losses_figure
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.residuals import gradients, networks
 from dragoman.lab.tasks import copying, learn, small, summary
 from dragoman.model.transformer import Transformer
@@ -52,66 +52,43 @@ def warm_up(steps: int) -> Callable[[int], float]:
     return lambda step: PEAK * min(1.0, step / steps)
 
 
-def results(
-    encoder: dict[str, list[float]],
+def claims(
+    encoder: dict[str, list[float]],  # gradients by layer
     decoder: dict[str, list[float]],
-    ends: dict[str, tuple[float, bool]],
-    reached: dict[tuple[str, bool], float],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    encoder, decoder: gradients by layer; ends: of `at_the_end`; reached: accuracy, with and without warm-up.
-    """
-    return Results(
-        bottom={"encoder": {k: v[0] for k, v in encoder.items()}, "decoder": {k: v[0] for k, v in decoder.items()}},
-        top={"encoder": {k: v[-1] for k, v in encoder.items()}, "decoder": {k: v[-1] for k, v in decoder.items()}},
-        ends=ends,
-        follows={kind: "a" if norm else "no" for kind, (_, norm) in ends.items()},
-        warm={kind: reached[kind, True] for kind in (PRE, POST)},
-        cold={kind: reached[kind, False] for kind in (PRE, POST)},
-        worst={kind: min(reached[kind, warm] for warm in (True, False)) for kind in (PRE, POST)},
-    )
-
-
-def gradients_claim(side: str) -> Claim:
-    """Return the claim about the gradients of one side, 'encoder' or 'decoder'."""
-    return Claim(
-        "At the start, over the layers of the SIDE, gradients go from {bottom[SIDE][post-norm]:.3f} at the bottom to "
-        "{top[SIDE][post-norm]:.3f} at the top with post-norm, and from {bottom[SIDE][pre-norm]:.3f} to "
-        "{top[SIDE][pre-norm]:.3f} with pre-norm: [they rise in the one and fall in the other|not a rise in the one "
-        "and "
-        "a fall in the other].".replace("SIDE", side),
-        holds=lambda r: r.top[side][POST] > r.bottom[side][POST] and r.top[side][PRE] < r.bottom[side][PRE],
-    )
-
-
-CLAIMS = (
-    gradients_claim("encoder"),
-    gradients_claim("decoder"),
-    Claim(
+    ends: dict[str, tuple[float, bool]],  # of `at_the_end`
+    reached: dict[tuple[str, bool], float],  # accuracy, with and without warm-up
+) -> Claims:
+    """Judge the claims."""
+    follows = {kind: "a" if norm else "no" for kind, (_, norm) in ends.items()}
+    worst = {kind: min(reached[kind, warm] for warm in (True, False)) for kind in (PRE, POST)}
+    gradients = {
+        f"At the start, over the layers of the {side}, gradients go from {by[POST][0]:.3f} at the bottom to "
+        f"{by[POST][-1]:.3f} at the top with post-norm, and from {by[PRE][0]:.3f} to {by[PRE][-1]:.3f} with pre-norm: "
+        "[they rise in the one and fall in the other|not a rise in the one and a fall in the "
+        "other].": by[POST][-1] > by[POST][0] and by[PRE][-1] < by[PRE][0]
+        for side, by in (("encoder", encoder), ("decoder", decoder))
+    }
+    (post_misses, post_has_norm), (pre_misses, pre_has_norm) = ends[POST], ends[PRE]
+    return gradients | {
         "A norm at the end [belongs|does not belong] to pre-norm alone: the standard deviation of a row after the last "
-        "layer misses 1 by up to {ends[post-norm][0]:.1g} with post-norm, and {follows[post-norm]} norm follows; by up "
-        "to {ends[pre-norm][0]:.1g} with pre-norm, and {follows[pre-norm]} norm follows.",
-        holds=lambda r: r.ends[POST][0] < 0.01 < r.ends[PRE][0] and r.ends[PRE][1] and not r.ends[POST][1],
-    ),
-    Claim(
-        "Without warm-up, pre-norm [learns|does not learn] as well as with it: {cold[pre-norm]:.1%} against "
-        "{warm[pre-norm]:.1%} right.",
-        holds=lambda r: r.cold[PRE] >= r.warm[PRE] - 0.05,
-    ),
-    Claim(
-        "Post-norm [needs|does not need] the warm-up here: {cold[post-norm]:.1%} right without it, "
-        "{warm[post-norm]:.1%} with it.",
-        holds=lambda r: r.cold[POST] < r.warm[POST] - 0.05,
-    ),
-    Claim(
-        "Pre-norm is [the more stable one|not the more stable one]: at its worst it gets {worst[pre-norm]:.1%} right, "
-        "post-norm {worst[post-norm]:.1%}.",
-        holds=lambda r: r.worst[PRE] > r.worst[POST] + 0.05,
-    ),
+        f"layer misses 1 by up to {post_misses:.1g} with post-norm, and {follows[POST]} norm follows; by up to "
+        f"{pre_misses:.1g} with pre-norm, and {follows[PRE]} norm "
+        "follows.": post_misses < 0.01 < pre_misses and pre_has_norm and not post_has_norm,
+        f"Without warm-up, pre-norm [learns|does not learn] as well as with it: {reached[PRE, False]:.1%} against "
+        f"{reached[PRE, True]:.1%} right.": reached[PRE, False] >= reached[PRE, True] - 0.05,
+        f"Post-norm [needs|does not need] the warm-up here: {reached[POST, False]:.1%} right without it, "
+        f"{reached[POST, True]:.1%} with it.": reached[POST, False] < reached[POST, True] - 0.05,
+        f"Pre-norm is [the more stable one|not the more stable one]: at its worst it gets {worst[PRE]:.1%} right, "
+        f"post-norm {worst[POST]:.1%}.": worst[PRE] > worst[POST] + 0.05,
+    }
+
+
+@experiment(
+    "Norm before or after the layer",
+    "section 3.1; Xiong et al. 2020",
+    "With the norm before each layer (pre-norm) training is more stable and needs no warm-up; with the norm "
+    "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
 )
-
-
 def run(effort: Effort) -> Findings:
     each_start = {kind: [at_start(kind, seed) for seed in effort.seeds] for kind in (POST, PRE)}
     encoder, decoder = (
@@ -138,46 +115,31 @@ def run(effort: Effort) -> Findings:
         f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} and {TRAINED.decoder_layers} layers of d_model "
         f"{TRAINED.d_model}, {steps} steps of {PAIRS} pairs at a rate of {PEAK}, reached at once or after a warm-up of "
         f"{warmup} steps; {effort}.",
-        results(encoder, decoder, ends, {key: row[0] for key, row in rows.items()}),
-        [
-            Table(
-                "Norm of the gradient of the second feed-forward matrix at the start",
+        claims(encoder, decoder, ends, {key: row[0] for key, row in rows.items()}),
+        {
+            "Norm of the gradient of the second feed-forward matrix at the start": Table(
                 " | ".join(["layer", *(f"{side}, {kind}" for side in ("encoder", "decoder") for kind in (POST, PRE))]),
                 [(i, *row) for i, row in enumerate(zip(*encoder.values(), *decoder.values(), strict=True), start=1)],
             ),
-            Table(
-                "After the last encoder layer, at the start",
+            "After the last encoder layer, at the start": Table(
                 "norm | standard deviations miss 1 by up to | a norm follows",
                 [(kind, *end) for kind, end in ends.items()],
             ),
-            Table(
-                "Learning to copy",
-                "norm | warm-up | accuracy | lowest seed | highest seed",
-                [(*key, *row) for key, row in rows.items()],
+            "Learning to copy": Table(
+                "norm | warm-up | accuracy | lowest seed | highest seed", [(*key, *row) for key, row in rows.items()]
             ),
-        ],
-        [
-            Figure(
-                "gradients",
-                f"{LAYERS} layers as drawn at the start: norm of the gradient of the second feed-forward matrix, by "
-                "layer; encoder on the left, decoder on the right.",
+        },
+        {
+            "gradients": Figure(
+                "Gradients of the second feed-forward matrices at the start, by layer: encoder, decoder.",
                 lines(
                     by_layer("gradient, encoder", encoder, log="y"),
                     by_layer("gradient, decoder", decoder, log="y"),
                     legend="above",
                 ),
-                (9.0, 4.0),
             ),
-            losses_figure({f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}),
-        ],
+            "losses": losses_figure(
+                {f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}
+            ),
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Norm before or after the layer",
-    source="section 3.1; Xiong et al. 2020",
-    thesis="With the norm before each layer (pre-norm) training is more stable and needs no warm-up; with the norm "
-    "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
-    claims=CLAIMS,
-    run=run,
-)

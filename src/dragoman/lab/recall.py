@@ -9,7 +9,7 @@ import torch
 from dragoman.config import ModelConfig, RecurrentConfig
 from dragoman.data.tokenizer import SPECIAL
 from dragoman.lab.drawing import Panel, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Task, exact, learn, recalling, small
 from dragoman.model import build
 
@@ -53,57 +53,37 @@ def measure(config: ModelConfig, distance: int, seed: int, effort: Effort) -> fl
     return exact(model, task.pairs(effort.of(SENTENCES), seed=seed + 1_000))
 
 
-def results(shares: dict[str, list[float]]) -> Results:
-    """Return the numbers that the claims are about.
-
-    shares: recalled at each distance, by kind of model.
-    """
+def claims(shares: dict[str, list[float]]) -> Claims:
+    """Judge the claims. shares: recalled at each distance, by kind of model."""
     near, far = ({name: by_distance[i] for name, by_distance in shares.items()} for i in (0, -1))
     overall = {name: mean(by_distance) for name, by_distance in shares.items()}
     gains = {name: far[with_attention(name)] - far[name] for name in (PLAIN, LSTM, GRU)}
     gated = max((LSTM, GRU), key=overall.__getitem__)
-    return Results(
-        near=near,
-        far=far,
-        overall=overall,
-        gated=gated,
-        by_gates=overall[gated],
-        least_gain=min(gains.values()),
-        gains=", ".join(f"{gain:+.0%} ({name})" for name, gain in gains.items()),
-    )
-
-
-CLAIMS = (
-    Claim(
-        "Over 30 words the Transformer recalls {far[Transformer]:.0%} and a plain RNN {far[plain RNN]:.0%} (chance: "
-        "10%): [the one still knows the word, the other guesses|this is not the gap that is claimed].",
-        holds=lambda r: r.far[TRANSFORMER] >= 0.95 and r.far[PLAIN] <= CHANCE + 0.1,
-    ),
-    Claim(
-        "Over 2 words the same kind of RNN recalls {near[plain RNN]:.0%}: distance is [what it fails at|not what "
-        "decides].",
-        holds=lambda r: r.near[PLAIN] - r.far[PLAIN] >= 0.2,
-    ),
-    Claim(
+    told = ", ".join(f"{gain:+.0%} ({name})" for name, gain in gains.items())
+    return {
+        f"Over 30 words the Transformer recalls {far[TRANSFORMER]:.0%} and a plain RNN {far[PLAIN]:.0%} (chance: 10%): "
+        "[the one still knows the word, the other guesses|this is not the gap that is "
+        "claimed].": far[TRANSFORMER] >= 0.95 and far[PLAIN] <= CHANCE + 0.1,
+        f"Over 2 words the same kind of RNN recalls {near[PLAIN]:.0%}: distance is [what it fails at|not what "
+        "decides].": near[PLAIN] - far[PLAIN] >= 0.2,
         "Gated cells [help, but only in part|are not between the plain RNN and the Transformer]: over all distances "
-        "and without attention, the better of them, the {gated}, recalls {by_gates:.0%}, the plain RNN "
-        "{overall[plain RNN]:.0%}, the Transformer {overall[Transformer]:.0%}.",
-        holds=lambda r: r.overall[PLAIN] + 0.05 <= r.by_gates <= r.overall[TRANSFORMER] - 0.05,
-    ),
-    Claim(
+        f"and without attention, the better of them, the {gated}, recalls {overall[gated]:.0%}, the plain RNN "
+        f"{overall[PLAIN]:.0%}, the Transformer "
+        f"{overall[TRANSFORMER]:.0%}.": overall[PLAIN] + 0.05 <= overall[gated] <= overall[TRANSFORMER] - 0.05,
         "A direct way to the far word [is what was missing|does not help all of them]: over 30 words, attention over "
-        "the encoder's states adds {gains}.",
-        holds=lambda r: r.least_gain >= 0.2,
-    ),
-    Claim(
-        "An LSTM that reads in both directions recalls {near[LSTM, both directions]:.0%} over 2 words and "
-        "{far[LSTM, both directions]:.0%} over 30: it [suffers from distance, too|does not suffer from distance here, "
-        "since the first word is the last one that its backward direction reads].",
-        holds=lambda r: r.near[BOTH] - r.far[BOTH] >= 0.1,
-    ),
+        f"the encoder's states adds {told}.": min(gains.values()) >= 0.2,
+        f"An LSTM that reads in both directions recalls {near[BOTH]:.0%} over 2 words and {far[BOTH]:.0%} over 30: it "
+        "[suffers from distance, too|does not suffer from distance here, since the first word is the last one that its "
+        "backward direction reads].": near[BOTH] - far[BOTH] >= 0.1,
+    }
+
+
+@experiment(
+    "Recalling a far word",
+    "common teaching",
+    "Recurrent encoders lose the words that are far from the end, also with gates or in both directions; "
+    "attention has direct access to every word, so that distance does not matter.",
 )
-
-
 def run(effort: Effort) -> Findings:
     shares = {  # by kind of model: a row for each seed, a column for each distance
         name: np.array([[measure(config, d, seed, effort) for d in DISTANCES] for seed in effort.seeds])
@@ -129,10 +109,9 @@ def run(effort: Effort) -> Findings:
         f"The target is the first word of the source, one of {WORDS}; so many other words of noise follow. Models of "
         f"d_model 32 with one layer on each side, a fresh one for each distance: {effort.of(STEPS)} steps of {BATCH} "
         f"fresh sentences, Adam at {RATE:g}; judged on {effort.of(SENTENCES)} unseen sentences per distance; {effort}.",
-        results({name: found.mean(0).tolist() for name, found in shares.items()}),
-        [
-            Table(
-                "Share of first words recalled, by distance",
+        claims({name: found.mean(0).tolist() for name, found in shares.items()}),
+        {
+            "Share of first words recalled, by distance": Table(
                 "model | distance | mean | lowest seed | highest seed",
                 [
                     (name, distance, float(of.mean()), float(of.min()), float(of.max()))
@@ -140,12 +119,10 @@ def run(effort: Effort) -> Findings:
                     for distance, of in zip(DISTANCES, found.T, strict=True)
                 ],
             )
-        ],
-        [
-            Figure(
-                "recall-by-distance",
-                "How often the first word of the source is recalled, by how many words follow it. Marks are means, "
-                "bars reach from the lowest to the highest seed.",
+        },
+        {
+            "recall-by-distance": Figure(
+                "How often the first word is recalled, by how many follow it: means, and bars over all seeds.",
                 lines(
                     panel("without attention", list(CELLS)),
                     panel("with attention", [*map(with_attention, CELLS), TRANSFORMER]),
@@ -154,15 +131,5 @@ def run(effort: Effort) -> Findings:
                 ),
                 (10.0, 4.0),
             )
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Recalling a far word",
-    source="common teaching",
-    thesis="Recurrent encoders lose the words that are far from the end, also with gates or in both directions; "
-    "attention has direct access to every word, so that distance does not matter.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
@@ -25,7 +26,7 @@ from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS
-from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table, Verdict
+from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 
 DOTS = 150  # per inch, of a PNG
 BOOLS = (bool, np.bool_)  # results of comparisons; unlike numpy's other numbers, its bool has no base class for this
@@ -43,13 +44,12 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an experiment. One that failed has an error, and findings and verdicts if it got that far."""
+    """What came of an experiment. One that failed has an error, and findings if it got that far."""
 
     name: str
     seconds: float
     experiment: Experiment | None = None
     findings: Findings | None = None
-    verdicts: tuple[Verdict, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()  # of the tables, in their order, in the folder of the report
     error: str = ""  # one sentence
@@ -60,13 +60,14 @@ class Result:
         """Say in a few words how many claims hold."""
         if self.error or self.findings is None:
             return "failed"
-        return f"{sum(verdict.holds for verdict in self.verdicts)} of {len(self.verdicts)} claims hold"
+        verdicts = self.findings.verdicts
+        return f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims hold"
 
     def __str__(self) -> str:
         """Say in one line how many claims hold, and in full what was found where one does not."""
         if self.error or self.findings is None:
             return f"{self.name}: failed: {self.error}"
-        contrary = [verdict.sentence for verdict in self.verdicts if not verdict.holds]
+        contrary = [verdict.sentence for verdict in self.findings.verdicts if not verdict.holds]
         return f"{self.name}: {self.tally}" + (f"; not as claimed: {' '.join(contrary)}" if contrary else "")
 
 
@@ -74,34 +75,33 @@ def load(name: str, sentences: Sentences | None) -> Experiment:
     """Return the experiment of that name. sentences: what a comparison trains on; the others need none."""
     if name in COMPARISONS:
         return import_module("dragoman.lab.comparisons").COMPARISONS[name].on(sentences)
-    return import_module(f"dragoman.lab.{name.replace('-', '_')}").EXPERIMENT
+    return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
 def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None = None) -> Result:
     """Run an experiment and write its figures and tables into `folder`. Failing is a result, too: nothing is raised."""
     began = time.perf_counter()
     experiment = findings = None
-    verdicts: tuple[Verdict, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()
     error = trace = ""
     try:
         experiment = load(name, sentences)
         findings = experiment.run(effort)
-        verdicts = tuple(experiment.verdicts(findings))
-        files = tuple(write_table(table, folder, name, number) for number, table in enumerate(findings.tables, 1))
-        drawings = tuple(write_figure(figure, folder, name) for figure in findings.figures)
+        slugs = [f"{name}-{number}-{slug(title)}" for number, title in enumerate(findings.tables, 1)]
+        files = tuple(map(partial(write_table, folder), slugs, findings.tables.values()))
+        drawings = tuple(write_figure(folder, f"{name}-{key}", figure) for key, figure in findings.figures.items())
     except DragomanError as failure:
         error = str(failure)
     except Exception as failure:  # whatever it is, the other experiments still run
         error, trace = f"{type(failure).__name__}: {failure}", traceback.format_exc()
-    return Result(name, time.perf_counter() - began, experiment, findings, verdicts, drawings, files, error, trace)
+    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace)
 
 
-def write_figure(figure: Figure, folder: Path, experiment: str) -> Drawing:
+def write_figure(folder: Path, name: str, figure: Figure) -> Drawing:
     """Draw a figure as PNG and SVG. The same numbers give the same files."""
     plt = pyplot()
-    file = f"figures/{experiment}-{figure.name}"
+    file = f"figures/{name}"
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     # Numbers on logarithmic axes are formulas, and no text of these figures comes from users.
     with plt.rc_context({"svg.hashsalt": "dragoman", "text.parse_math": True}):
@@ -116,10 +116,13 @@ def write_figure(figure: Figure, folder: Path, experiment: str) -> Drawing:
     return Drawing(file, figure.caption, f"data:image/png;base64,{data}")
 
 
-def write_table(table: Table, folder: Path, experiment: str, number: int) -> str:
+def slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower())[:MAX_SLUG].strip("-")
+
+
+def write_table(folder: Path, name: str, table: Table) -> str:
     """Write a table as CSV with all digits; return the name of the file in `folder`."""
-    slug = re.sub(r"[^a-z0-9]+", "-", table.title.lower())[:MAX_SLUG].strip("-")
-    file = f"tables/{experiment}-{number}-{slug}.csv"
+    file = f"tables/{name}.csv"
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
     (folder / "tables").mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""Stacks of layers with and without x + f(x): what is left of words and gradients, and what is learned.
-
-Shapes: L layers, B sentences, S source tokens, M d_model.
-"""
+"""Stacks of layers with and without x + f(x): what is left of words and gradients, and what is learned."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +12,7 @@ from torch import Tensor, nn
 from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.drawing import by_layer, lines, losses_figure
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary
 from dragoman.model import Model
 from dragoman.model.packing import Packing
@@ -122,80 +119,53 @@ def change_when_silent(kind: str) -> float:
     return float((y - x).abs().max().detach())
 
 
-def results(
-    silent: dict[str, float],
+def claims(
+    silent: dict[str, float],  # change by layers whose f is 0
     learned: tuple[float, float],
-    bare: dict[str, list[float]],
+    bare: dict[str, list[float]],  # gradients by layer, at the start
     queries: dict[str, list[float]],
-    cosine: dict[str, float],
-    reached: dict[tuple[str, int], float],
-    changes: list[float],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    silent: change by layers whose f is 0; bare, queries: gradients by layer, at the start; cosine: of two words
-    after the last layer; reached: accuracy by kind and depth; changes: |f| / |x| by layer, after training.
-    """
-    half = DEEP // 2
-    lower, upper = changes[: len(changes) // 2], changes[len(changes) // 2 :]
-    return Results(
-        silent=silent,
-        learned=learned,
-        lowest={kind: norms[0] for kind, norms in bare.items()},
-        upper={kind: mean(norms[half:]) for kind, norms in queries.items()},
-        cosine=cosine,
-        deep={kind: reached[kind, DEEP] for kind in (WITH, WITHOUT)},
-        shallow={kind: reached[kind, 1] for kind in (WITH, WITHOUT)},
-        change=(mean(lower), mean(upper)),
-    )
-
-
-CLAIMS = (
-    Claim(
-        "Layers whose f is 0 [return their input|change their input by {silent[x + f(x)]:.2g}]: without the residual "
-        "they change it by {silent[f(x)]:.2g}.",
-        holds=lambda r: r.silent[WITH] == 0 < r.silent[WITHOUT],
-    ),
-    Claim(
+    cosine: dict[str, float],  # of two words after the last layer
+    reached: dict[tuple[str, int], float],  # accuracy by kind and depth
+    changes: list[float],  # |f| / |x| by layer, after training
+) -> Claims:
+    """Judge the claims."""
+    half = len(changes) // 2
+    lower_change, upper_change = mean(changes[:half]), mean(changes[half:])
+    lowest = {kind: norms[0] for kind, norms in bare.items()}
+    upper = {kind: mean(norms[DEEP // 2 :]) for kind, norms in queries.items()}
+    deep = {kind: reached[kind, DEEP] for kind in (WITH, WITHOUT)}
+    shallow = {kind: reached[kind, 1] for kind in (WITH, WITHOUT)}
+    return {
+        f"Layers whose f is 0 [return their input|change their input by {silent[WITH]:.2g}]: without the residual they "
+        f"change it by {silent[WITHOUT]:.2g}.": silent[WITH] == 0 < silent[WITHOUT],
         "To make 10.4 of 10.0, a layer [has|does not have] to learn 0.4 only: beside a residual it learns "
-        "{learned[0]:.1f}, without one {learned[1]:.1f}.",
-        holds=lambda r: abs(r.learned[0] - 0.4) < 0.01 and abs(r.learned[1] - 10.4) < 0.01,
-    ),
-    Claim(
+        f"{learned[0]:.1f}, without one "
+        f"{learned[1]:.1f}.": abs(learned[0] - 0.4) < 0.01 and abs(learned[1] - 10.4) < 0.01,
         "Without layer norms, the network of the lowest of 12 layers begins with a gradient of "
-        "{lowest[x + f(x), no norm]:.2g} with residuals and {lowest[f(x), no norm]:.2g} without: it is [lost|not lost] "
-        "on the way.",
-        holds=lambda r: r.lowest[BARE_WITHOUT] < 0.1 * r.lowest[BARE_WITH],
-    ),
-    Claim(
-        "With layer norms, it begins with a gradient of {lowest[x + f(x)]:.2g} with residuals and {lowest[f(x)]:.2g} "
-        "without: it is [lost|not lost] on the way.",
-        holds=lambda r: r.lowest[WITHOUT] < 0.1 * r.lowest[WITH],
-    ),
-    Claim(
-        "With layer norms, the query matrices of the upper 6 layers begin with a mean gradient of "
-        "{upper[x + f(x)]:.2g} with residuals and {upper[f(x)]:.2g} without: attention [cannot|can still] learn whom "
-        "to look at.",
-        holds=lambda r: r.upper[WITHOUT] < 0.1 * r.upper[WITH],
-    ),
-    Claim(
-        "After 12 layers two different words have a cosine of {cosine[x + f(x)]:.3f} with residuals and "
-        "{cosine[f(x)]:.3f} without: [what tells them apart is gone|they are told apart as well].",
-        holds=lambda r: r.cosine[WITHOUT] > r.cosine[WITH] + 0.2,
-    ),
-    Claim(
-        "12 layers learn to copy with residuals ({deep[x + f(x)]:.1%} right) [and not so|and as well] without them "
-        "({deep[f(x)]:.1%}); a single layer reaches {shallow[x + f(x)]:.1%} with and {shallow[f(x)]:.1%} without.",
-        holds=lambda r: r.deep[WITH] > r.deep[WITHOUT] + 0.1,
-    ),
-    Claim(
-        "After training, the lower layers change their input by {change[0]:.2f} of its size, the upper ones by "
-        "{change[1]:.2f}: deeper layers [change|do not change] less.",
-        holds=lambda r: r.change[1] < r.change[0],
-    ),
+        f"{lowest[BARE_WITH]:.2g} with residuals and {lowest[BARE_WITHOUT]:.2g} without: it is [lost|not lost] on the "
+        "way.": lowest[BARE_WITHOUT] < 0.1 * lowest[BARE_WITH],
+        f"With layer norms, it begins with a gradient of {lowest[WITH]:.2g} with residuals and {lowest[WITHOUT]:.2g} "
+        "without: it is [lost|not lost] on the way.": lowest[WITHOUT] < 0.1 * lowest[WITH],
+        f"With layer norms, the query matrices of the upper 6 layers begin with a mean gradient of {upper[WITH]:.2g} "
+        f"with residuals and {upper[WITHOUT]:.2g} without: attention [cannot|can still] learn whom to look "
+        "at.": upper[WITHOUT] < 0.1 * upper[WITH],
+        f"After 12 layers two different words have a cosine of {cosine[WITH]:.3f} with residuals and "
+        f"{cosine[WITHOUT]:.3f} without: [what tells them apart is gone|they are told apart as "
+        "well].": cosine[WITHOUT] > cosine[WITH] + 0.2,
+        f"12 layers learn to copy with residuals ({deep[WITH]:.1%} right) [and not so|and as well] without them "
+        f"({deep[WITHOUT]:.1%}); a single layer reaches {shallow[WITH]:.1%} with and {shallow[WITHOUT]:.1%} "
+        "without.": deep[WITH] > deep[WITHOUT] + 0.1,
+        f"After training, the lower layers change their input by {lower_change:.2f} of its size, the upper ones by "
+        f"{upper_change:.2f}: deeper layers [change|do not change] less.": upper_change < lower_change,
+    }
+
+
+@experiment(
+    "With and without residuals",
+    "section 3.1",
+    "With x + f(x) a layer learns the difference only: 0.4 instead of 10.4 where 10.0 should become 10.4. "
+    "Deeper layers change little, information flows on, and deep stacks can be trained.",
 )
-
-
 def run(effort: Effort) -> Findings:
     first, different = effort.seeds[0], list(range(3, 13))
     pairs = TASK.pairs(64, first)
@@ -219,7 +189,7 @@ def run(effort: Effort) -> Findings:
         f"The encoder of a Transformer (d_model {CONFIG.d_model}, pre-norm, {DEEP} layers or {DEPTHS[0]}, one decoder "
         f"layer that keeps its residuals) learns to copy 1 to 8 words in {effort.of(STEPS)} steps of {PAIRS} pairs, "
         f"{effort}; both kinds begin with the same weights.",
-        results(
+        claims(
             {kind: change_when_silent(kind) for kind in kinds},
             (with_residual, without),
             of_networks,
@@ -228,60 +198,41 @@ def run(effort: Effort) -> Findings:
             {key: row[0] for key, row in rows.items()},
             changed,
         ),
-        [
-            Table(
-                "From 10.0 to 10.4 by gradient descent",
+        {
+            "From 10.0 to 10.4 by gradient descent": Table(
                 "layer | learned f | steps until the error is 0.001",
                 [(WITH, with_residual, quick_steps), (WITHOUT, without, steps)],
             ),
-            Table(
-                f"{DEEP} layers as drawn at the start: norms of gradients of networks",
+            f"{DEEP} layers as drawn at the start: norms of gradients of networks": Table(
                 " | ".join(["layer", *of_networks]),
                 [(i, *row) for i, row in enumerate(zip(*of_networks.values(), strict=True), start=1)],
             ),
-            Table(
-                f"{DEEP} layers as drawn at the start: gradients of query matrices, and cosines of two words",
+            f"{DEEP} layers as drawn at the start: gradients of query matrices, and cosines of two words": Table(
                 " | ".join(["layer", *(f"gradient, {kind}" for kind in kinds), *(f"cosine, {kind}" for kind in kinds)]),
                 [(i, *row) for i, row in enumerate(zip(*of_queries.values(), *alike.values(), strict=True), start=1)],
             ),
-            Table(
-                "Learning to copy",
-                "layer | layers | accuracy | lowest seed | highest seed",
-                [(*key, *row) for key, row in rows.items()],
+            "Learning to copy": Table(
+                "layer | layers | accuracy | lowest seed | highest seed", [(*key, *row) for key, row in rows.items()]
             ),
-            Table(
-                f"After training with {WITH}: change by each layer", "layer | |f| / |x|", [*enumerate(changed, start=2)]
+            f"After training with {WITH}: change by each layer": Table(
+                "layer | |f| / |x|", [*enumerate(changed, start=2)]
             ),
-        ],
-        [
-            Figure(
-                "gradients",
-                f"{DEEP} layers as drawn at the start: norm of the gradient of the second feed-forward matrix (left, "
-                "four kinds of stack) and of the query matrix (right, the two with layer norms), by layer.",
+        },
+        {
+            "gradients": Figure(
+                f"{DEEP} layers at the start: gradients of the second feed-forward matrix and of the queries.",
                 lines(
                     by_layer("gradient of the network", of_networks, log="y"),
                     by_layer("gradient of the queries", of_queries, log="y"),
                     legend="above",
                 ),
-                (9.0, 4.2),
             ),
-            Figure(
-                "words",
-                "How alike two different words have become after each layer, as drawn at the start. At 1 nothing tells "
-                "them apart.",
+            "words": Figure(
+                "How alike two different words are after each layer, at the start. At 1 nothing tells them apart.",
                 lines(by_layer("mean cosine of two words", alike), legend="above"),
-                (7.0, 4.0),
             ),
-            losses_figure({f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}),
-        ],
+            "losses": losses_figure(
+                {f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}
+            ),
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="With and without residuals",
-    source="section 3.1",
-    thesis="With x + f(x) a layer learns the difference only: 0.4 instead of 10.4 where 10.0 should become 10.4. "
-    "Deeper layers change little, information flows on, and deep stacks can be trained.",
-    claims=CLAIMS,
-    run=run,
-)

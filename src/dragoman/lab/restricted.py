@@ -1,7 +1,4 @@
-"""Self-attention within a radius: each word looks at those near it, and far words are reached through layers.
-
-Shapes: B sentences, H heads, n positions, K d_k, V d_v, M d_model.
-"""
+"""Self-attention within a radius: each word looks at those near it, and far words are reached through layers."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,12 +10,11 @@ from torch import Tensor
 
 from dragoman.data.tokenizer import SPECIAL
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.tasks import small
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.tasks import learn_word_before, small
 from dragoman.model.attention import Kernel, fused_attention, masked_softmax
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, TokenContext, Transformer
-from dragoman.training.optimizer import adam
 
 LENGTH, VOCABULARY, BATCH = 16, 20, 32  # words of a sentence; special words included; sentences
 RADII = (1, 2, 4, LENGTH)
@@ -91,20 +87,8 @@ def measure_recall(radius: int, distance: int, steps: int, seed: int) -> float:
     """Train an encoder to name at each position the word `distance` before it; return how often it is right."""
     torch.manual_seed(seed)
     model = restrict(Transformer(CONFIG, VOCABULARY), radius)
-    optimizer, random = adam(model), np.random.default_rng(seed)
-    for group in optimizer.param_groups:
-        group["lr"] = RATE
-    for step in range(steps + 1):
-        ids = torch.from_numpy(random.integers(len(SPECIAL), VOCABULARY, (BATCH, LENGTH)))
-        logits = model.output(model.start(ids).memory).unflatten(0, ids.shape)[:, distance:]
-        labels = ids[:, :-distance]
-        if step == steps:  # the last sentences are for testing
-            return float((logits.argmax(-1) == labels).double().mean())
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    raise AssertionError
+    learned = learn_word_before(model, distance, LENGTH, VOCABULARY, steps=steps, seed=seed, rate=RATE, tested=BATCH)
+    return learned.accuracy
 
 
 @dataclass(frozen=True)
@@ -123,41 +107,30 @@ class Trial:
         return float(np.mean(self.accuracies))
 
 
-def results(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, int, int]]) -> Results:
-    """Return the numbers that the claims are about.
+def claims(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, int, int]]) -> Claims:
+    """Judge the claims. gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed."""
+    equal = max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1)
+    smallest = min(gap for radius, gap in gaps.items() if radius < CHAIN - 1)
+    agree = all(expected == needed for _, expected, needed in paths)
+    needed = ", ".join(f"{needed} at r = {radius}" for radius, _, needed in paths)
+    inside = min(trial.mean for trial in trials if trial.reach >= trial.distance)
+    outside = max(trial.mean for trial in trials if trial.reach < trial.distance)
+    return {
+        f"A radius that covers the sentence [changes nothing|changes the output]: by at most {equal:.1g}, every "
+        f"smaller one by at least {smallest:.1g}.": equal < 1e-6 < smallest,
+        f"Over 17 words the ends [meet|do not meet] after (n - 1) / r layers, rounded up: {needed}.": agree,
+        f"Where the layers reach the word, at least {inside:.1%} of the answers are right; where they do not, at most "
+        f"{outside:.1%} ({CHANCE:.1%} is guessing): a small radius is [enough for what is near, and blind for what is "
+        "far|not what decides here].": inside > 0.5 and outside < 2 * CHANCE,
+    }
 
-    gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed.
-    """
-    return Results(
-        equal=max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1),
-        smallest=min(gap for radius, gap in gaps.items() if radius < CHAIN - 1),
-        agree=all(expected == needed for _, expected, needed in paths),
-        needed=", ".join(f"{needed} at r = {radius}" for radius, _, needed in paths),
-        inside=min(trial.mean for trial in trials if trial.reach >= trial.distance),
-        outside=max(trial.mean for trial in trials if trial.reach < trial.distance),
-        chance=CHANCE,
-    )
 
-
-CLAIMS = (
-    Claim(
-        "A radius that covers the sentence [changes nothing|changes the output]: by at most {equal:.1g}, every smaller "
-        "one by at least {smallest:.1g}.",
-        holds=lambda r: r.equal < 1e-6 < r.smallest,
-    ),
-    Claim(
-        "Over 17 words the ends [meet|do not meet] after (n - 1) / r layers, rounded up: {needed}.",
-        holds=lambda r: r.agree,
-    ),
-    Claim(
-        "Where the layers reach the word, at least {inside:.1%} of the answers are right; where they do not, at most "
-        "{outside:.1%} ({chance:.1%} is guessing): a small radius is [enough for what is near, and blind for what is "
-        "far|not what decides here].",
-        holds=lambda r: r.inside > 0.5 and r.outside < 2 * CHANCE,
-    ),
+@experiment(
+    "Self-attention within r neighbours",
+    "section 4 and Table 1, last row",
+    "Self-attention may be restricted to a neighbourhood of size r around each position: a layer then costs "
+    "O(r n d) instead of O(n^2 d), and the longest path between two words grows from O(1) to O(n / r).",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = effort.of(800)
     trials = [
@@ -182,10 +155,9 @@ def run(effort: Effort) -> Findings:
         f"names at each of {LENGTH} positions the word 1 or {DISTANCES[1]} before; {steps} steps of {BATCH} fresh "
         f"sentences, Adam at {RATE}, {effort}. The radius comes from outside: the kernel of each layer is replaced by "
         "one with a band as its mask.",
-        results(trials, gaps, paths),
-        [
-            Table(
-                "Accuracy by radius",
+        claims(trials, gaps, paths),
+        {
+            "Accuracy by radius": Table(
                 "distance | radius | reach of the layers | accuracy | standard deviation | scores per sentence",
                 [
                     (
@@ -199,12 +171,11 @@ def run(effort: Effort) -> Findings:
                     for t in trials
                 ],
             ),
-            Table(f"Layers until the ends of {CHAIN} places meet", "radius | (n - 1) / r | tried", paths),
-            Table("Difference from full attention", "radius | largest difference", [*gaps.items()]),
-        ],
-        [
-            Figure(
-                "bands",
+            f"Layers until the ends of {CHAIN} places meet": Table("radius | (n - 1) / r | tried", paths),
+            "Difference from full attention": Table("radius | largest difference", [*gaps.items()]),
+        },
+        {
+            "bands": Figure(
                 "Which key (across) a query (down) may look at, by radius; dark: yes.",
                 heat_maps(
                     *(
@@ -214,10 +185,8 @@ def run(effort: Effort) -> Findings:
                 ),
                 (8, 2.6),
             ),
-            Figure(
-                "accuracy",
-                "Right answers by radius, for a word that is near and one that is far; the mean of all seeds, bars "
-                "from the lowest to the highest. The dotted line is guessing.",
+            "accuracy": Figure(
+                "Right answers by radius: mean of all seeds, bars from the lowest to the highest. Dotted: guessing.",
                 lines(
                     Panel(
                         accuracy,
@@ -229,15 +198,5 @@ def run(effort: Effort) -> Findings:
                     )
                 ),
             ),
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Self-attention within r neighbours",
-    source="section 4 and Table 1, last row",
-    thesis="Self-attention may be restricted to a neighbourhood of size r around each position: a layer then costs "
-    "O(r n d) instead of O(n^2 d), and the longest path between two words grows from O(1) to O(n / r).",
-    claims=CLAIMS,
-    run=run,
-)

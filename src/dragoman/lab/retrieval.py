@@ -1,7 +1,4 @@
-"""Query, key and value as a soft look-up: in a dictionary, in a search engine, in a regression.
-
-Shapes: T queries, N entries, M size of a query and of a key.
-"""
+"""Query, key and value as a soft look-up: in a dictionary, in a search engine, in a regression."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.lab.drawing import Panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.attention import explicit_attention
 
 ENTRIES, SIZE, QUERIES = 10, 8, 500
@@ -159,59 +156,35 @@ class Regression:
         )
 
 
-def results(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Results:
-    """Return the numbers that the claims are about.
-
-    rows: of `sharpen`; gap: between attention and kernel regression; errors: of the regression.
-    """
+def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Claims:
+    """Judge the claims. rows: of `sharpen`; gap: between attention and kernel regression; errors: of the regression."""
     best = min(errors, key=errors.__getitem__)
-    ends = [min(errors), max(errors)]
-    return Results(
-        even=rows[0],
-        sharp=rows[-1],
-        gap=gap,
-        between=best not in ends,
-        best=best,
-        sharpest=ends[1],
-        errors=[errors[sharpness] for sharpness in (best, *ends)],
-        ranks=ranks,
-    )
-
-
-CLAIMS = (
-    Claim(
-        "With queries {sharp[0]:g} times as long attention is [a look-up|not yet a look-up]: the best key has "
-        "{sharp[1]:.3f} of the weight and the answer is {sharp[3]:.1e} away from the look-up's, on average "
-        "({even[3]:.2f} with equal weights).",
-        holds=lambda r: r.sharp[1] > 0.98 and r.sharp[3] < 0.05 * r.even[3],
-    ),
-    Claim(
+    even, sharpest = min(errors), max(errors)
+    return {
+        f"With queries {rows[-1][0]:g} times as long attention is [a look-up|not yet a look-up]: the best key has "
+        f"{rows[-1][1]:.3f} of the weight and the answer is {rows[-1][3]:.1e} away from the look-up's, on average "
+        f"({rows[0][3]:.2f} with equal weights).": rows[-1][1] > 0.98 and rows[-1][3] < 0.05 * rows[0][3],
         "With keys of equal length, attention and kernel regression with a bell curve [are the same|are not the same]: "
-        "they differ by {gap:.0e} at most.",
-        holds=lambda r: r.gap < 1e-9,
-    ),
-    Claim(
+        f"they differ by {gap:.0e} at most.": gap < 1e-9,
         "[Too even and too sharp are both worse than what is between|The best sharpness is at an end of what was "
-        "tried]: the error is least, {errors[0]:.3f}, at sharpness {best:g}; it is {errors[1]:.3f} with equal weights "
-        "and {errors[2]:.3f} at sharpness {sharpest:g}.",
-        holds=lambda r: r.between,
-    ),
-    Claim(
+        f"tried]: the error is least, {errors[best]:.3f}, at sharpness {best:g}; it is {errors[even]:.3f} with equal "
+        f"weights and {errors[sharpest]:.3f} at sharpness {sharpest:g}.": best not in (even, sharpest),
         "A better query [finds sooner|alone does not find much sooner]: of 100 posts, the wanted one has rank "
-        "{ranks[words and titles as they are]:.1f} on average when search words and titles are compared as they are, "
-        "and {ranks[W_Q learned]:.1f} when W_Q has learned.",
-        holds=lambda r: r.ranks[QUERY] < 0.5 * r.ranks[UNTRAINED],
-    ),
-    Claim(
+        f"{ranks[UNTRAINED]:.1f} on average when search words and titles are compared as they are, and "
+        f"{ranks[QUERY]:.1f} when W_Q has learned.": ranks[QUERY] < 0.5 * ranks[UNTRAINED],
         "Better titles [add to better queries|add little here, since only the product of W_Q and W_K^T counts, which "
-        "W_Q alone can make any matrix]: with W_K learned, too, the rank is "
-        "{ranks[W_Q learned, then W_Q and W_K]:.1f}; with W_Q alone, learned for as long, "
-        "{ranks[W_Q learned for twice as long]:.1f}.",
-        holds=lambda r: r.ranks[BOTH] < 0.9 * r.ranks[LONGER],
-    ),
+        f"W_Q alone can make any matrix]: with W_K learned, too, the rank is {ranks[BOTH]:.1f}; with W_Q alone, "
+        f"learned for as long, {ranks[LONGER]:.1f}.": ranks[BOTH] < 0.9 * ranks[LONGER],
+    }
+
+
+@experiment(
+    "A soft dictionary",
+    "common teaching",
+    "Attention finds the value for a new query among known keys and values, as a search engine finds a post: "
+    "better queries (W_Q) and better titles (W_K) both shorten the search. It is a soft look-up in a dictionary, or a "
+    "kernel regression.",
 )
-
-
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
     rows, regression = sharpen(seed), Regression.of(seed)
@@ -228,32 +201,26 @@ def run(effort: Effort) -> Findings:
         f"{POSTS} posts whose titles and search words have {FEATURES} numbers each, for {TOPICS} topics, each in its "
         f"own way and with noise; {effort.of(STEPS)} steps of learning, and as many again. A regression of {POINTS} "
         f"noisy points on a circle. {effort}.",
-        results(rows, ranks, regression.gap, regression.errors),
-        [
-            Table(
-                "From equal weights to a look-up",
-                "sharpness | largest weight | entropy (nats) | distance from the look-up",
-                rows,
+        claims(rows, ranks, regression.gap, regression.errors),
+        {
+            "From equal weights to a look-up": Table(
+                "sharpness | largest weight | entropy (nats) | distance from the look-up", rows
             ),
-            Table(
-                f"Mean place of the wanted post among {POSTS}",
+            f"Mean place of the wanted post among {POSTS}": Table(
                 "learned | mean | lowest seed | highest seed",
                 [(name, ranks[name], min(of_name), max(of_name)) for name, of_name in by_seed.items()],
             ),
-            Table("Error of the regression", "sharpness | mean error", [*regression.errors.items()]),
-        ],
-        [
-            Figure(
-                "soft-look-up",
-                "What attention answers as its query gets longer. Left: its weights. Right: how far the answer is from "
-                "the value of the best key.",
+            "Error of the regression": Table("sharpness | mean error", [*regression.errors.items()]),
+        },
+        {
+            "soft-look-up": Figure(
+                "As the query gets longer: weights (left), distance of the answer from the best key's value (right).",
                 lines(
                     Panel(weights, label, "mean of all queries", ticks=ticks),
                     Panel({"": (positions, distances)}, label, "mean distance from the look-up", ticks=ticks),
                 ),
             ),
-            Figure(
-                "kernel-regression",
+            "kernel-regression": Figure(
                 "Attention as a regression: keys are points on a circle, values were measured there with noise.",
                 lines(
                     Panel(
@@ -264,21 +231,10 @@ def run(effort: Effort) -> Findings:
                     )
                 ),
             ),
-        ],
+        },
     )
 
 
 def draw_truth(axes: Any, data: Regression) -> None:
     axes.scatter(data.known, data.noisy, marker="x", color="0.4", s=18, label="known keys and values")
     axes.plot(data.angles, truth(data.angles), color="0.7", linewidth=4, label="what they were made from", zorder=1)
-
-
-EXPERIMENT = Experiment(
-    title="A soft dictionary",
-    source="common teaching",
-    thesis="Attention finds the value for a new query among known keys and values, as a search engine finds a post: "
-    "better queries (W_Q) and better titles (W_K) both shorten the search. It is a soft look-up in a dictionary, or a "
-    "kernel regression.",
-    claims=CLAIMS,
-    run=run,
-)

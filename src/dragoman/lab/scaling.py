@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.lab.drawing import Panel, bars, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024)
 KEYS = 3  # of each query
@@ -74,53 +74,35 @@ def softmax(triple: Sequence[float], divisor: float = 1) -> list[float]:
     return (torch.tensor(triple, dtype=torch.float64) / divisor).softmax(-1).tolist()
 
 
-def results(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, few: float, reverse: float) -> Results:
-    """Return the numbers that the claims are about.
-
-    many, few: the largest weight in the triples given for a large and for a small d_k.
-    """
-    return Results(
-        raw=raw,
-        scaled=scaled,
-        off=max(max(abs(raw[d].variance / d - 1), abs(scaled[d].variance - 1)) for d in raw),
-        peak=raw[100].peak,
-        calm=scaled[100].peak,
-        many=many,
-        few=few,
-        reverse=reverse,
-    )
-
-
-CLAIMS = (
-    Claim(
+def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, few: float, reverse: float) -> Claims:
+    """Judge the claims. many, few: the largest weight in the triples given for a large and for a small d_k."""
+    off = max(max(abs(raw[d].variance / d - 1), abs(scaled[d].variance - 1)) for d in raw)
+    peak, calm = raw[100].peak, scaled[100].peak
+    nearly_one = peak.nearly_one > 0.5 > 0.01 > calm.nearly_one
+    return {
         "The variance of q . k [is|is not] d_k, and 1 after the division by sqrt(d_k): at d_k = 100 it is "
-        "{raw[100].variance:.1f} and {scaled[100].variance:.3f}, and no size is further from it than {off:.1%}; "
-        "dividing scores by 10 divides their variance by 100.",
-        holds=lambda r: r.off < 0.1,
-    ),
-    Claim(
-        "Without the division the softmax [saturates|does not clearly saturate] at d_k = 100: {peak.nearly_one:.0%} of "
-        "the queries give more than 0.99 to one key (with it {calm.nearly_one:.0%}), and the mean derivative is "
-        "{peak.jacobian:.2f} (with it {calm.jacobian:.2f}).",
-        holds=lambda r: (
-            r.peak.nearly_one > 0.5 > 0.01 > r.calm.nearly_one and r.peak.jacobian < 0.15 < 0.35 < r.calm.jacobian
-        ),
-    ),
-    Claim(
+        f"{raw[100].variance:.1f} and {scaled[100].variance:.3f}, and no size is further from it than {off:.1%}; "
+        "dividing scores by 10 divides their variance by 100.": off < 0.1,
+        f"Without the division the softmax [saturates|does not clearly saturate] at d_k = 100: {peak.nearly_one:.0%} "
+        f"of the queries give more than 0.99 to one key (with it {calm.nearly_one:.0%}), and the mean derivative is "
+        f"{peak.jacobian:.2f} (with it "
+        f"{calm.jacobian:.2f}).": nearly_one and peak.jacobian < 0.15 < 0.35 < calm.jacobian,
         "Single draws of scores that are given as examples [show|do not show] it: the softmax of (8, -11, 7), said to "
-        "give all to one key, gives it {many:.3f}; that of (1.1, -0.8, -1.7), said to give each key 30 to 50 %, gives "
-        "one of them {few:.3f}.",
-        holds=lambda r: r.many > 0.95 and r.few < 0.5,
-    ),
-    Claim(
-        "On average over draws the largest weight [is|is not] much larger at a large d_k: {raw[100].peak.largest:.2f} "
-        "at 100 against {raw[2].peak.largest:.2f} at 2, unscaled; of single pairs of draws {reverse:.0%} show the "
-        "reverse.",
-        holds=lambda r: r.raw[100].peak.largest > r.raw[2].peak.largest + 0.1,
-    ),
+        f"give all to one key, gives it {many:.3f}; that of (1.1, -0.8, -1.7), said to give each key 30 to 50 %, gives "
+        f"one of them {few:.3f}.": many > 0.95 and few < 0.5,
+        f"On average over draws the largest weight [is|is not] much larger at a large d_k: {peak.largest:.2f} at 100 "
+        f"against {raw[2].peak.largest:.2f} at 2, unscaled; of single pairs of draws {reverse:.0%} show the "
+        "reverse.": peak.largest > raw[2].peak.largest + 0.1,
+    }
+
+
+@experiment(
+    "Why scores are divided by the root of d_k",
+    "section 3.2.1",
+    "The variance of a product of query and key grows with d_k; large scores make the softmax nearly one-hot, "
+    "and its gradient vanishes. Divided by sqrt(d_k) they have variance 1 whatever the size. For d_k = 100 the scores "
+    "(8, -11, 7) are said to give about 100 % to one key, for d_k = 2 the scores (1.1, -0.8, -1.7) 30 to 50 % to each.",
 )
-
-
 def run(effort: Effort) -> Findings:
     queries = max(100, effort.of(40_000))
     raw: dict[int, Measured] = {}
@@ -131,7 +113,6 @@ def run(effort: Effort) -> Findings:
         scaled[d_k] = measure([draw / math.sqrt(d_k) for draw in draws])
     few, many = (random_scores(d_k, queries, effort.seeds[0]).softmax(-1).max(-1).values for d_k in (2, 100))
     table = Table(
-        "Scores and their softmax by d_k",
         "d_k | scores | variance | largest weight | share above 0.99 | entropy (nats) | norm of the Jacobian",
         [
             (d_k, name, form[d_k].variance, *vars(form[d_k].peak).values())
@@ -146,38 +127,29 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"Random queries, each with {KEYS} random keys, all numbers normal with mean 0 and variance 1; d_k from "
         f"{SIZES[0]} to {SIZES[-1]}; {queries:,} queries for each d_k; {effort}.",
-        results(
+        claims(
             raw, scaled, max(softmax(TRIPLES[0][0])), max(softmax(TRIPLES[2][0])), float((few > many).double().mean())
         ),
-        [table, triples_table()],
-        [
-            Figure(
-                "variance-of-scores",
+        {"Scores and their softmax by d_k": table, "The true softmax of scores given as examples": triples_table()},
+        {
+            "variance-of-scores": Figure(
                 "Variance of q . k by d_k, both axes logarithmic: as it is, and after the division by sqrt(d_k).",
                 lines(panel("variance", "variance of scores", "xy", ylim=None)),
-                (6.0, 3.6),
             ),
-            Figure(
-                "saturation",
-                f"The softmax over {KEYS} random scores by d_k: the mean of its largest weight, how often that is "
-                "above 0.99, the mean entropy, and the mean norm of its derivative, through which every gradient of "
-                "queries and keys passes.",
+            "saturation": Figure(
+                f"The softmax over {KEYS} random scores by d_k: means of weight, entropy and norm of the derivative.",
                 lines(*(panel(column, column) for column in table.columns[3:]), rows=2, sharex=True),
                 (9.0, 6.0),
             ),
-            Figure(
-                "triples",
-                "The true softmax of three triples of scores, before and after the division by sqrt(d_k).",
-                draw_triples,
-                (9.0, 3.2),
+            "triples": Figure(
+                "The true softmax of three triples of scores, before and after the division by sqrt(d_k).", draw_triples
             ),
-        ],
+        },
     )
 
 
 def triples_table() -> Table:
     return Table(
-        "The true softmax of scores given as examples",
         "d_k | scores | form | 1 | 2 | 3",
         [
             (d_k, str(triple), name, *softmax(triple, divisor))
@@ -193,14 +165,3 @@ def draw_triples(figure: Any) -> None:
         weights = {RAW: softmax(triple), f"/ sqrt({d_k})": softmax(triple, math.sqrt(d_k))}
         bars(axes, [f"{score:g}" for score in triple], weights, "%.3f")
         axes.set(xlabel="score of the key", ylabel="weight", ylim=(0, 1), title=f"d_k = {d_k}")
-
-
-EXPERIMENT = Experiment(
-    title="Why scores are divided by the root of d_k",
-    source="section 3.2.1",
-    thesis="The variance of a product of query and key grows with d_k; large scores make the softmax nearly one-hot, "
-    "and its gradient vanishes. Divided by sqrt(d_k) they have variance 1 whatever the size. For d_k = 100 the scores "
-    "(8, -11, 7) are said to give about 100 % to one key, for d_k = 2 the scores (1.1, -0.8, -1.7) 30 to 50 % to each.",
-    claims=CLAIMS,
-    run=run,
-)

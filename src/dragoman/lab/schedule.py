@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from dragoman.lab.drawing import LOSS, Panel, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.tasks import Rate, copying, learn, small
-from dragoman.model import build
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.tasks import Rate, copying, learn_with_seeds, small
 from dragoman.training.optimizer import paper_rate
 
 CURVES = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))  # d_model and steps of warm-up
@@ -47,46 +45,33 @@ class Trial:
 
 
 def train_with_rate(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
-    runs = []
-    for seed in seeds:
-        torch.manual_seed(seed)
-        runs.append(learn(build(CONFIG, TASK.vocabulary), TASK, steps=steps, seed=seed, rate=rate, batch=32, clip=0.0))
+    runs = learn_with_seeds(CONFIG, TASK, steps=steps, seeds=seeds, rate=rate, batch=32, clip=0.0)
     return Trial(name, np.array([run.losses for run in runs]), tuple(run.accuracy for run in runs))
 
 
-def results(warm: Trial, cold: Trial) -> Results:
-    """Return the numbers that the claims are about."""
-    peaks = {pair: peak(*pair) for pair in CURVES}
+def claims(warm: Trial, cold: Trial, peaks: dict[tuple[int, int], int]) -> Claims:
+    """Judge the claims. peaks: steps with the highest rate, by d_model and warm-up."""
     first, highest, later = (paper_rate(step, *PAPER) for step in (1, 4000, 16000))
-    return Results(
-        first=first,
-        highest=highest,
-        later=later,
-        at_warmup=all(step == warmup for (_, warmup), step in peaks.items()),
-        peaks=", ".join(f"{step:,} (warm-up {warmup:,}, d_model {d})" for (d, warmup), step in peaks.items()),
-        halves=[paper_rate(4 * warmup, d, warmup) / paper_rate(warmup, d, warmup) for d, warmup in CURVES],
-        end=(float(warm.ends.mean()), float(cold.ends.mean())),
-        right=(warm.right, cold.right),
-        worst=float(warm.ends.max()),
-        best=float(cold.ends.min()),
-    )
-
-
-CLAIMS = (
-    Claim(
+    at_warmup = all(step == warmup for (_, warmup), step in peaks.items())
+    told = ", ".join(f"{step:,} (warm-up {warmup:,}, d_model {d})" for (d, warmup), step in peaks.items())
+    halves = [paper_rate(4 * warmup, d, warmup) / paper_rate(warmup, d, warmup) for d, warmup in CURVES]
+    learned = float(warm.ends.max()) < 0.8 * float(cold.ends.min())  # the worst seed against the best one
+    return {
         "The highest rate [comes|does not come] at the end of the warm-up, and four times that step has half of it: at "
-        "d_model 512 the rate is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest "
-        "comes at step {peaks}.",
-        holds=lambda r: r.at_warmup and np.allclose(r.halves, 0.5),
-    ),
-    Claim(
-        "At the end the loss is {end[0]:.3g} with warm-up and {end[1]:.3g} without, {right[0]:.0%} and {right[1]:.0%} "
-        "of the words are right: [learning needs it at this rate|it makes no clear difference here].",
-        holds=lambda r: r.worst < 0.8 * r.best,
-    ),
+        f"d_model 512 the rate is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest "
+        f"comes at step {told}.": at_warmup and np.allclose(halves, 0.5),
+        f"At the end the loss is {warm.ends.mean():.3g} with warm-up and {cold.ends.mean():.3g} without, "
+        f"{warm.right:.0%} and {cold.right:.0%} of the words are right: [learning needs it at this rate|it makes no "
+        "clear difference here].": learned,
+    }
+
+
+@experiment(
+    "The learning rate of equation 3",
+    "section 5.3",
+    "The rate rises linearly over the warm-up and then falls with the square root of the step, "
+    "d_model^-0.5 min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = max(effort.of(800), LAST)
     rates: dict[str, Rate] = {
@@ -103,43 +88,28 @@ def run(effort: Effort) -> Findings:
         f"+ {CONFIG.decoder_layers} layers, d_model {CONFIG.d_model}, {steps} steps of 32 sentences, no clipping, "
         f"{effort}: once with {FACTOR:g} times equation 3 and {WARMUP} steps of warm-up, once at the highest rate of "
         f"that, {rates['without'](1):.3g}, from the first step on.",
-        results(*trials),
-        [
-            Table(
-                "Learning rates of equation 3",
+        claims(trials[0], trials[1], {pair: peak(*pair) for pair in CURVES}),
+        {
+            "Learning rates of equation 3": Table(
                 " | ".join(["step", *names.values()]),
                 [(step, *(paper_rate(step, *pair) for pair in CURVES)) for step in STEPS],
             ),
-            Table(
-                "Learning with and without warm-up",
+            "Learning with and without warm-up": Table(
                 "rate | loss at the end (nats) | standard deviation | accuracy | lowest accuracy of a seed",
                 [
                     (t.name, float(t.losses[:, -LAST:].mean()), float(t.ends.std()), t.right, min(t.accuracies))
                     for t in trials
                 ],
             ),
-        ],
-        [
-            Figure(
-                "rates",
+        },
+        {
+            "rates": Figure(
                 "The learning rate by step, for several d_model and warm-ups.",
                 lines(Panel(curves, "step", "learning rate")),
             ),
-            Figure(
-                "losses",
-                "The loss while learning to copy, with warm-up and without; mean of all seeds, shaded from the lowest "
-                "to the highest.",
+            "losses": Figure(
+                "Loss with and without warm-up: mean of all seeds, shaded from the lowest to the highest.",
                 lines(Panel(losses, "step", LOSS, ylim=(0, None), band=True)),
             ),
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="The learning rate of equation 3",
-    source="section 5.3",
-    thesis="The rate rises linearly over the warm-up and then falls with the square root of the step, "
-    "d_model^-0.5 min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
-    claims=CLAIMS,
-    run=run,
-)

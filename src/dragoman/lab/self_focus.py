@@ -1,7 +1,4 @@
-"""Without query and key matrices every word looks at itself.
-
-Shapes: B sentences, S words, M size of a vector.
-"""
+"""Without query and key matrices every word looks at itself."""
 
 from collections.abc import Callable
 
@@ -9,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dragoman.lab.drawing import HeatMap, heat_maps
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.attention import explicit_attention
 
 SENTENCE = ("I", "go", "home")
@@ -62,26 +59,26 @@ def own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) ->
     return total / sentences
 
 
-CLAIMS = (
-    Claim(
-        "Without matrices a word of 64 numbers gives itself {own[raw]:.3f} of its attention on average, [and keeps its "
-        "own information only|and the others have a say] ({own[divided by sqrt(d)]:.3f} when scores are divided by the "
-        "root of the size).",
-        holds=lambda r: r.own[RAW] > 0.99,
-    ),
-    Claim(
-        "With a random W^Q and another random W^K it is {own[with W^Q and W^K]:.3f}, [as for any other|not as for any "
-        "other] of the three words: [what to look at is then free to be learned|the matrices do not cure it].",
-        holds=lambda r: abs(r.own[PROJECTED] - r.even) < 0.05,
-    ),
-    Claim(
-        "With one and the same matrix for queries and keys it is {own[with one matrix, W^Q = W^K]:.3f}: [the cure is "
-        "that the two differ|one matrix would do].",
-        holds=lambda r: r.own[ALIKE] > 2 * r.even,
-    ),
+def claims(own: dict[str, float], even: float) -> Claims:
+    """Judge the claims. own: weight of a word for itself; even: what it is with equal shares."""
+    return {
+        f"Without matrices a word of 64 numbers gives itself {own[RAW]:.3f} of its attention on average, [and keeps "
+        f"its own information only|and the others have a say] ({own[SCALED]:.3f} when scores are divided by the root "
+        "of the size).": own[RAW] > 0.99,
+        f"With a random W^Q and another random W^K it is {own[PROJECTED]:.3f}, [as for any other|not as for any other] "
+        "of the three words: [what to look at is then free to be learned|the matrices do not cure "
+        "it].": abs(own[PROJECTED] - even) < 0.05,
+        f"With one and the same matrix for queries and keys it is {own[ALIKE]:.3f}: [the cure is that the two "
+        "differ|one matrix would do].": own[ALIKE] > 2 * even,
+    }
+
+
+@experiment(
+    "Looking at oneself",
+    "common teaching",
+    "When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j: each word attends to "
+    "itself, and the output keeps only its own information. Separate matrices for query, key and value cure it.",
 )
-
-
 def run(effort: Effort) -> Findings:
     sentences, seed = effort.of(2000) * len(effort.seeds), effort.seeds[0]
     fewer = max(1, sentences // 10)  # of the largest vectors, whose matrices are large
@@ -99,30 +96,18 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"Sentences of random words, {sentences} of them ({fewer} with vectors of {max(SIZES)} numbers), vectors of "
         f"normally distributed numbers, matrices with a spread of 1/sqrt(d); first seed {seed}.",
-        Results(own={name: own[name, len(SENTENCE), SHOWN] for name in WAYS}, even=1 / len(SENTENCE)),
-        [
-            Table(
-                "A word's mean weight for itself",
+        claims({name: own[name, len(SENTENCE), SHOWN] for name in WAYS}, 1 / len(SENTENCE)),
+        {
+            "A word's mean weight for itself": Table(
                 "scores | words | size of a vector (d) | weight for itself | equal shares",
                 [(*key, weight, 1 / key[1]) for key, weight in own.items()],
             )
-        ],
-        [
-            Figure(
-                "self-focus",
+        },
+        {
+            "self-focus": Figure(
                 f"Attention weights of one sentence of random vectors of {SHOWN} numbers; each row sums to 1.",
                 heat_maps(*maps, colorbar="weight"),
                 (10.0, 3.0),
             )
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Looking at oneself",
-    source="common teaching",
-    thesis="When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j: each word attends to "
-    "itself, and the output keeps only its own information. Separate matrices for query, key and value cure it.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,27 +1,20 @@
-"""One matrix for query, key and value, or one for each.
-
-Shapes: N words, M size of a vector.
-"""
+"""One matrix for query, key and value, or one for each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import mean
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import TransformerConfig
-from dragoman.data.tokenizer import SPECIAL
 from dragoman.inspection.cost import cost
 from dragoman.lab.drawing import LOSS, Panel, lines, spread
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
-from dragoman.lab.tasks import Learned, learn, reversing, small, summary
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.tasks import Learned, learn, learn_word_before, reversing, small, summary
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import Transformer
-from dragoman.training.optimizer import adam
 
 VOCABULARY, LENGTH = 30, 12  # special words included; words of a sentence in which each names the one before
 STEPS, BATCH, RATE, WINDOW = 1600, 32, 3e-3, 20
@@ -47,24 +40,7 @@ def learn_reversing(model: Transformer, steps: int, seed: int) -> Learned:
 
 def learn_before(model: Transformer, steps: int, seed: int) -> Learned:
     """Train the encoder to name at each position, from the second on, the word before it."""
-    optimizer, random, losses = adam(model), np.random.default_rng(seed), []
-    for group in optimizer.param_groups:
-        group["lr"] = RATE
-
-    def loss_and_hits(sentences: int) -> tuple[Tensor, Tensor]:
-        ids = torch.from_numpy(random.integers(len(SPECIAL), VOCABULARY, (sentences, LENGTH)))
-        logits = model.output(model.start(ids).memory).unflatten(0, ids.shape)[:, 1:].flatten(0, 1)
-        labels = ids[:, :-1].flatten()
-        return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
-
-    for _ in range(steps):
-        loss, _ = loss_and_hits(BATCH)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    with torch.no_grad():
-        return Learned(losses, float(loss_and_hits(256)[1].double().mean()))
+    return learn_word_before(model, 1, LENGTH, VOCABULARY, steps=steps, seed=seed, rate=RATE, tested=256)
 
 
 @dataclass(frozen=True)
@@ -114,46 +90,32 @@ def last(learned: Learned) -> float:
     return mean(learned.losses[-WINDOW:])
 
 
-def results(losses: dict[tuple[str, str], list[float]], measured: Check) -> Results:
-    """Return the numbers that the claims are about.
-
-    losses: of the last steps, by task and sharing, one per seed.
-    """
-    return Results(
-        end={task.name: {way: mean(losses[task.name, way]) for way in SHARED} for task in TASKS},
-        clearly={task.name: max(losses[task.name, SEPARATE]) < 0.9 * min(losses[task.name, ONE]) for task in TASKS},
-        gradients=measured.gradients,
-        norms=", ".join(f"{name} {norm:.2g}" for name, norm in measured.gradients.items()),
-        moved=measured.moved,
-    )
-
-
-CLAIMS = (
-    Claim(
+def claims(losses: dict[tuple[str, str], list[float]], measured: Check) -> Claims:
+    """Judge the claims. losses: of the last steps, by task and sharing, one per seed."""
+    end = {task.name: {way: mean(losses[task.name, way]) for way in SHARED} for task in TASKS}
+    clearly = {task.name: max(losses[task.name, SEPARATE]) < 0.9 * min(losses[task.name, ONE]) for task in TASKS}
+    gradients = measured.gradients
+    norms = ", ".join(f"{name} {norm:.2g}" for name, norm in measured.gradients.items())
+    return {
         "Task 'reverse': three matrices [learn|do not learn] clearly better than one, in each seed: the loss ends at "
-        "{end[reverse][three matrices]:.3f} nats per token with three, {end[reverse][W^Q = W^K]:.3f} with W^Q = W^K, "
-        "{end[reverse][one matrix]:.3f} with one for all three.",
-        holds=lambda r: r.clearly["reverse"],
-    ),
-    Claim(
+        f"{end['reverse'][SEPARATE]:.3f} nats per token with three, {end['reverse'][PAIR]:.3f} with W^Q = W^K, "
+        f"{end['reverse'][ONE]:.3f} with one for all three.": clearly["reverse"],
         "Task 'the word before': three matrices [learn|do not learn] clearly better than one, in each seed: the loss "
-        "ends at {end[the word before][three matrices]:.3f} nats per token with three, "
-        "{end[the word before][W^Q = W^K]:.3f} with W^Q = W^K, {end[the word before][one matrix]:.3f} with one for all "
-        "three.",
-        holds=lambda r: r.clearly["the word before"],
-    ),
-    Claim(
-        "Gradients [reach|do not reach] all three matrices ({norms}).",
-        holds=lambda r: len(r.gradients) == 3 and min(r.gradients.values()) > 0,
-    ),
-    Claim(
+        f"ends at {end['the word before'][SEPARATE]:.3f} nats per token with three, {end['the word before'][PAIR]:.3f} "
+        f"with W^Q = W^K, {end['the word before'][ONE]:.3f} with one for all three.": clearly["the word before"],
+        f"Gradients [reach|do not reach] all three matrices ({norms}).": len(gradients) == 3
+        and min(gradients.values()) > 0,
         "The matrices are [the same|not the same] at every position: words in another order have their queries, keys "
-        "and values in [that order|no such order] (largest difference {moved:.0e}).",
-        holds=lambda r: r.moved < 1e-5,
-    ),
+        f"and values in [that order|no such order] (largest difference {measured.moved:.0e}).": measured.moved < 1e-5,
+    }
+
+
+@experiment(
+    "One matrix or three",
+    "common teaching; section 3.2.2",
+    "The inner product has nothing to learn, the matrices before it have; and since query, key and value have "
+    "three roles, they need three matrices rather than one. Each is the same for all positions.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = effort.of(STEPS)
     runs = {
@@ -177,33 +139,21 @@ def run(effort: Effort) -> Findings:
         f"steps of {BATCH} fresh sentences, Adam at {RATE:g}, the same for all; all attention layers share alike; "
         f"{effort}. Where matrices are shared a model has fewer parameters. With W^Q = W^K two words give each other "
         "the same score.",
-        results(losses, check(effort.seeds[0])),
-        [
-            Table(
-                "Learning with shared projections",
+        claims(losses, check(effort.seeds[0])),
+        {
+            "Learning with shared projections": Table(
                 "task | projections | parameters | last loss (nats per token) | lowest seed | highest seed | accuracy",
                 [
                     (*key, same[0][0], *summary(losses[key]), mean(learned.accuracy for _, learned in same))
                     for key, same in runs.items()
                 ],
             )
-        ],
-        [
-            Figure(
-                "shared-projections",
+        },
+        {
+            "shared-projections": Figure(
                 f"The loss while learning, means of {width} steps; bands reach from the lowest to the highest seed.",
                 lines(*(panel(task.name) for task in TASKS), sharey=True),
                 (10.0, 4.0),
             )
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="One matrix or three",
-    source="common teaching; section 3.2.2",
-    thesis="The inner product has nothing to learn, the matrices before it have; and since query, key and value have "
-    "three roles, they need three matrices rather than one. Each is the same for all positions.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Adding positions to words, or concatenating the two.
-
-Shapes: B sentences, T tokens, M d_model.
-"""
+"""Adding positions to words, or concatenating the two."""
 
 import math
 import time
@@ -13,7 +10,7 @@ from torch import Tensor, nn
 
 from dragoman.inspection.plots.training import COLOURS
 from dragoman.lab.drawing import losses_figure
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned, copying, learn, small, summary
 from dragoman.model.positions import Positions, Sinusoidal
 from dragoman.model.transformer import Transformer
@@ -75,52 +72,34 @@ def first_projections(d_in: int, d_model: int) -> int:
     return parameters(*(nn.Linear(d_in, d_model, bias=False) for _ in range(3)))
 
 
-def results(
-    gaps: tuple[float, float],
-    spread: dict[int, float],
-    reached: dict[str, float],
-    sizes: dict[str, int],
-    first_layer: tuple[int, int],
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    spread: standard deviation of the cosines of random pairs, by size; reached, sizes: accuracy and parameters.
+def claims(
+    gaps: tuple[float, float], spread: dict[int, float], reached: dict[str, float], more: int, single: int, double: int
+) -> Claims:
+    """Judge the claims. spread: standard deviation of the cosines of random pairs, by size; reached: accuracy; more:
+    further parameters; single, double: parameters of the first matrices.
     """
-    return Results(
-        gaps=gaps,
-        off=max(abs(deviation * math.sqrt(size) - 1) for size, deviation in spread.items()),
-        spread=", ".join(f"{s:.4f} at {size} ({1 / math.sqrt(size):.4f})" for size, s in spread.items()),
-        reached=reached,
-        more=sizes[CONCATENATED] - sizes[SUM],
-        first_layer=first_layer,
-        ratio=first_layer[1] / first_layer[0],
-    )
-
-
-CLAIMS = (
-    Claim(
-        "[x; p] [W1; W2] [is|is not] x W1 + p W2 (they differ by at most {gaps[0]:.1g}); with W1 = W2 it is the sum "
-        "times one matrix ({gaps[1]:.1g}): adding is concatenating with a matrix that is shared.",
-        holds=lambda r: max(r.gaps) < 1e-9,
-    ),
-    Claim(
+    off = max(abs(deviation * math.sqrt(size) - 1) for size, deviation in spread.items())
+    deviations = ", ".join(f"{s:.4f} at {size} ({1 / math.sqrt(size):.4f})" for size, s in spread.items())
+    return {
+        f"[x; p] [W1; W2] [is|is not] x W1 + p W2 (they differ by at most {gaps[0]:.1g}); with W1 = W2 it is the sum "
+        f"times one matrix ({gaps[1]:.1g}): adding is concatenating with a matrix that is shared.": max(gaps) < 1e-9,
         "The cosine of two random vectors [has|does not have] a standard deviation of 1/sqrt(size) (in brackets) to "
-        "within 5%: {spread}.",
-        holds=lambda r: r.off < 0.05,
-    ),
-    Claim(
-        "A first layer that takes words and positions side by side has {first_layer[1]:,} parameters in its query, key "
-        "and value matrices instead of {first_layer[0]:,}: [twice|not twice] as many ({ratio:.3g} times).",
-        holds=lambda r: r.ratio == 2,
-    ),
-    Claim(
-        "With sums {reached[sum]:.1%} of the tokens are right, with concatenated positions "
-        "{reached[concatenated]:.1%}: for {more:,} more parameters, [no gain|a gain] of more than 2 points.",
-        holds=lambda r: r.reached[CONCATENATED] - r.reached[SUM] <= 0.02,
-    ),
+        f"within 5%: {deviations}.": off < 0.05,
+        f"A first layer that takes words and positions side by side has {double:,} parameters in its query, key and "
+        f"value matrices instead of {single:,}: [twice|not twice] as many ({double / single:.3g} "
+        "times).": double == 2 * single,
+        f"With sums {reached[SUM]:.1%} of the tokens are right, with concatenated positions "
+        f"{reached[CONCATENATED]:.1%}: for {more:,} more parameters, [no gain|a gain] of more than 2 "
+        "points.": reached[CONCATENATED] - reached[SUM] <= 0.02,
+    }
+
+
+@experiment(
+    "Adding positions or concatenating them",
+    "common teaching; section 3.5",
+    "Random vectors of high dimension are almost orthogonal, so that words and positions hardly disturb each "
+    "other in a sum; concatenation would only make the vectors larger and the model more expensive.",
 )
-
-
 def run(effort: Effort) -> Findings:
     first = effort.seeds[0]
     by_size = {size: cosines(size, max(1_000, effort.of(4 * PAIRS)), first) for size in SIZES}
@@ -133,42 +112,34 @@ def run(effort: Effort) -> Findings:
         seconds[kind] = (time.perf_counter() - began) / len(effort.seeds) / effort.of(STEPS)
     rows = {kind: summary([learned.accuracy for learned in each]) for kind, each in runs.items()}
     sizes = {kind: parameters(make(kind, first)) for kind in runs}
+    reached = {kind: row[0] for kind, row in rows.items()}
     single, double = first_projections(512, 512), first_projections(1024, 512)
     return Findings(
         f"{len(by_size[SIZES[0]]):,} pairs of random vectors of each size; and copying 1 to 8 words with "
         f"{CONFIG.encoder_layers} and {CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, pre-norm, "
         f"{effort.of(STEPS)} steps of 64 pairs, {effort}. Concatenated positions are brought back to d_model by a "
         "matrix of their own, in encoder and decoder.",
-        results(
-            identity_gaps(64, first), spread, {kind: row[0] for kind, row in rows.items()}, sizes, (single, double)
-        ),
-        [
-            Table(
-                "Cosines of random pairs",
+        claims(identity_gaps(64, first), spread, reached, sizes[CONCATENATED] - sizes[SUM], single, double),
+        {
+            "Cosines of random pairs": Table(
                 "size | standard deviation | 1 / sqrt(size) | mean",
                 [(size, spread[size], size**-0.5, float(found.mean())) for size, found in by_size.items()],
             ),
-            Table(
-                "Parameters of the first query, key and value matrices at d_model 512",
-                "positions | size of a vector | parameters",
-                [(SUM, 512, single), (CONCATENATED, 1024, double)],
+            "Parameters of the first query, key and value matrices at d_model 512": Table(
+                "positions | size of a vector | parameters", [(SUM, 512, single), (CONCATENATED, 1024, double)]
             ),
-            Table(
-                "Learning to copy",
+            "Learning to copy": Table(
                 "positions | parameters | accuracy | lowest seed | highest seed | seconds per step",
                 [(kind, sizes[kind], *row, seconds[kind]) for kind, row in rows.items()],
             ),
-        ],
-        [
-            Figure(
-                "cosines",
-                "How the cosines of random pairs are spread, by the size of the vectors: the larger, the more of them "
-                "are nearly orthogonal.",
+        },
+        {
+            "cosines": Figure(
+                "Cosines of random pairs, by the size of the vectors: the larger, the more nearly orthogonal.",
                 lambda figure: draw_cosines(figure, by_size),
-                (7.0, 4.0),
             ),
-            losses_figure(runs),
-        ],
+            "losses": losses_figure(runs),
+        },
     )
 
 
@@ -179,13 +150,3 @@ def draw_cosines(figure: Any, by_size: dict[int, Tensor]) -> None:
         axes.hist(values.numpy(), 100, (-1, 1), density=True, histtype="step", label=f"size {size}", **look)
     axes.set(xlabel="cosine of two random vectors", ylabel="density")
     axes.legend(frameon=False)
-
-
-EXPERIMENT = Experiment(
-    title="Adding positions or concatenating them",
-    source="common teaching; section 3.5",
-    thesis="Random vectors of high dimension are almost orthogonal, so that words and positions hardly disturb each "
-    "other in a sum; concatenation would only make the vectors larger and the model more expensive.",
-    claims=CLAIMS,
-    run=run,
-)

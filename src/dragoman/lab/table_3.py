@@ -8,7 +8,7 @@ from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.inspection.plots.training import COLOURS, MARKS
 from dragoman.lab.drawing import bars
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model import outline
 
 VOCABULARY = BASE.vocabulary  # "about 37000": the paper gives no exact size
@@ -83,73 +83,56 @@ def with_small_values(row: Row) -> Row:
     return replace(row, model=replace(row.model, attention=attention))
 
 
-def results(counts: dict[Row, int]) -> Results:
-    """Return the numbers that the claims are about."""
+def claims(counts: dict[Row, int]) -> Claims:
+    """Judge the claims."""
     known = {row: gap(row, count) for row, count in counts.items() if row.millions}
     worst = max(known, key=lambda row: abs(known[row]))
     by_heads = [count for row, count in counts.items() if row.group in ("base", "A")]
     smaller = {row: parameters(with_small_values(row)) for row in counts if row.group == "B"}
-    return Results(
-        worst=f"{worst.group} {worst.change}".strip(),
-        off=abs(known[worst]),
-        ours=counts[worst],
-        theirs=worst.millions,
-        least=min(by_heads),
-        most=max(by_heads),
-        kept=max(abs(known[row]) for row in smaller),
-        changed=max(abs(gap(row, count)) for row, count in smaller.items()),
-    )
-
-
-CLAIMS = (
-    Claim(
+    kept = max(abs(known[row]) for row in smaller)
+    changed = max(abs(gap(row, count)) for row, count in smaller.items())
+    return {
         "Of the sizes in the paper, ours [are within 8%|are not within 8%] at a vocabulary of 37,000: they differ by "
-        "at most {off:.1%} ({worst}: {ours:,}, in the paper {theirs} million).",
-        holds=lambda r: r.off <= AGREES,
-    ),
-    Claim(
+        f"at most {abs(known[worst]):.1%} ({f'{worst.group} {worst.change}'.strip()}: {counts[worst]:,}, in the paper "
+        f"{worst.millions} million).": abs(known[worst]) <= AGREES,
         "1, 4, 8, 16 and 32 heads with d_k = d_v = 512 / heads have [exactly as many parameters|not exactly as many "
-        "parameters]: {least:,} to {most:,}.",
-        holds=lambda r: r.least == r.most,
-    ),
-    Claim(
+        f"parameters]: {min(by_heads):,} to {max(by_heads):,}.": min(by_heads) == max(by_heads),
         "In rows B the paper [changed d_k alone|changed both], which its table does not say: ours differ from its "
-        "sizes by at most {kept:.1%} with d_v = 64, by {changed:.1%} with d_v = d_k.",
-        holds=lambda r: r.kept < r.changed,
-    ),
+        f"sizes by at most {kept:.1%} with d_v = 64, by {changed:.1%} with d_v = d_k.": kept < changed,
+    }
+
+
+@experiment(
+    "The variants of Table 3",
+    "section 6.2 and Table 3",
+    "The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at "
+    "the same cost, rows B the size of the keys, rows C the size of the model, rows D the regularisation, row E the "
+    "positions.",
 )
-
-
 def run(effort: Effort) -> Findings:
     counts = {row: parameters(row) for row in ROWS}
     return Findings(
         f"All {len(ROWS)} rows of Table 3 as settings, with one matrix of {VOCABULARY:,} words for both embeddings and "
         "the output, post-norm, no bias in attention; parameters are counted in the models. Nothing is trained: "
         "perplexities and BLEU are the paper's.",
-        results(counts),
-        [
-            Table(
-                "Table 3",
+        claims(counts),
+        {
+            "Table 3": Table(
                 "row | change | layers | d_model | d_ff | heads | d_k | d_v | dropout | label smoothing | parameters | "
                 "paper: millions | difference (%) | paper: perplexity | paper: BLEU",
                 [cells(row, count) for row, count in counts.items()],
             )
-        ],
-        [
-            Figure(
-                "sizes",
+        },
+        {
+            "sizes": Figure(
                 "Parameters of our models beside the paper's rounded numbers.",
                 lambda figure: draw_sizes(figure, {row: count for row, count in counts.items() if row.millions}),
-                (8, 4.5),
             ),
-            Figure(
-                "quality",
-                "The paper's BLEU on newstest2013 against the parameters of our models, by group of rows. Only rows C "
-                "and the big model change the size by much.",
+            "quality": Figure(
+                "The paper's BLEU on newstest2013 against the parameters of our models, by group of rows.",
                 lambda figure: draw_quality(figure, counts),
-                (8, 4.5),
             ),
-        ],
+        },
     )
 
 
@@ -187,14 +170,3 @@ def draw_quality(figure: Any, counts: dict[Row, int]) -> None:
     axes.set_xticks([], minor=True)
     axes.grid(color="0.9", linewidth=0.6)
     axes.legend(title="rows", frameon=False)
-
-
-EXPERIMENT = Experiment(
-    title="The variants of Table 3",
-    source="section 6.2 and Table 3",
-    thesis="The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at "
-    "the same cost, rows B the size of the keys, rows C the size of the model, rows D the regularisation, row E the "
-    "positions.",
-    claims=CLAIMS,
-    run=run,
-)

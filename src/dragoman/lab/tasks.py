@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, TransformerConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL
 from dragoman.decoding.search import OutputSpec, greedy_search
-from dragoman.model import Model
+from dragoman.model import Model, build
+from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import adam, paper_rate
 
 Pair = tuple[Ids, Ids]
@@ -94,20 +95,58 @@ def learn(
 ) -> Learned:
     """Train `model` in place on fresh pairs of `task`. rate: by step, from 1; default: the paper's, warm-up of 100."""
     rate = rate or (lambda step: paper_rate(step, model.config.d_model, 100))
-    optimizer = adam(model)
-    random, losses = np.random.default_rng(seed), []
-    model.train()
+    random = np.random.default_rng(seed)
+
+    def loss() -> Tensor:
+        return loss_and_hits(model, [task.draw(random) for _ in range(batch)])[0]
+
+    losses = minimise(model.train(), loss, steps, rate, clip)
+    return Learned(losses, accuracy(model, task.pairs(256, seed + 1_000_000)))
+
+
+def learn_word_before(
+    model: Transformer, distance: int, length: int, vocabulary: int, *, steps: int, seed: int, rate: float, tested: int
+) -> Learned:
+    """Train the encoder to name at each position the word `distance` before it, on batches of 32 random sentences."""
+    random = np.random.default_rng(seed)
+
+    def loss_and_hits(sentences: int) -> tuple[Tensor, Tensor]:
+        ids = torch.from_numpy(random.integers(len(SPECIAL), vocabulary, (sentences, length)))
+        logits = model.output(model.start(ids).memory).unflatten(0, ids.shape)[:, distance:].flatten(0, 1)
+        labels = ids[:, :-distance].flatten()
+        return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
+
+    losses = minimise(model, lambda: loss_and_hits(32)[0], steps, lambda step: rate)
+    with torch.no_grad():
+        return Learned(losses, float(loss_and_hits(tested)[1].double().mean()))
+
+
+def minimise(model: Model, loss: Callable[[], Tensor], steps: int, rate: Rate, clip: float = 0.0) -> list[float]:
+    """Take some steps of Adam, each with a loss of its own; return the losses. clip: 0 does not clip gradients."""
+    optimizer, losses = adam(model), []
     for step in range(1, steps + 1):
-        loss, _ = loss_and_hits(model, [task.draw(random) for _ in range(batch)])
+        value = loss()
         optimizer.zero_grad()
-        loss.backward()
+        value.backward()
         if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
         optimizer.step()
-        losses.append(float(loss.detach()))
-    return Learned(losses, accuracy(model, task.pairs(256, seed + 1_000_000)))
+        losses.append(float(value.detach()))
+    return losses
+
+
+def learn_with_seeds(
+    config: ModelConfig, task: Task, *, steps: int, seeds: Sequence[int], rate: Rate, batch: int = 64, clip: float = 1.0
+) -> list[Learned]:
+    """Train a fresh model with each seed."""
+    runs = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        model = build(config, task.vocabulary)
+        runs.append(learn(model, task, steps=steps, seed=seed, rate=rate, batch=batch, clip=clip))
+    return runs
 
 
 def batch_of(pairs: Sequence[Pair]) -> Batch:

@@ -9,7 +9,7 @@ import torch
 
 from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import learning_panel, lines
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, batch_of, learn, loss_and_hits
 from dragoman.model.attention import MultiHeadAttention
@@ -71,37 +71,32 @@ def of(trials: Sequence[Trial], d_k: int, scores: str) -> list[Trial]:
     return [trial for trial in trials if (trial.d_k, trial.scores) == (d_k, scores)]
 
 
-def results(trials: Sequence[Trial]) -> Results:
-    """Return means over the trials with large queries."""
+def claims(trials: Sequence[Trial]) -> Claims:
+    """Judge the claims by means over the trials with large queries."""
     large = {scores: of(trials, LARGE, scores) for scores in SCORES}
-    return Results(
-        first=fmean(t.learned.losses[0] for t in large["unscaled"]),
-        last={scores: fmean(t.last for t in same) for scores, same in large.items()},
-        favourite={scores: fmean(t.start.largest for t in same) for scores, same in large.items()},
-        slope={scores: fmean(t.start.gradient for t in same) for scores, same in large.items()},
-    )
-
-
-CLAIMS = (
-    Claim(
+    first = fmean(t.learned.losses[0] for t in large["unscaled"])
+    last = {scores: fmean(t.last for t in same) for scores, same in large.items()}
+    favourite = {scores: fmean(t.start.largest for t in same) for scores, same in large.items()}
+    slope = {scores: fmean(t.start.gradient for t in same) for scores, same in large.items()}
+    return {
         "At d_k = 512 the model with the division [reaches|does not reach] a clearly lower loss after the same steps: "
-        "{last[scaled]:.3f} nats per token against {last[unscaled]:.3f} without.",
-        holds=lambda r: r.last["scaled"] < r.last["unscaled"] - CLEARLY,
-    ),
-    Claim(
+        f"{last['scaled']:.3f} nats per token against {last['unscaled']:.3f} "
+        "without.": last["scaled"] < last["unscaled"] - CLEARLY,
         "Without the division training at d_k = 512 [makes hardly any|still makes] progress: its loss goes from "
-        "{first:.2f} to {last[unscaled]:.2f} nats per token.",
-        holds=lambda r: r.last["unscaled"] > 0.9 * r.first,
-    ),
-    Claim(
-        "Before the first step a query of size 512 gives its favourite key {favourite[scaled]:.2f} with the division "
-        "and {favourite[unscaled]:.2f} without: the softmax [is|is not] saturated only without it. The gradient of the "
-        "query and key matrices has norm {slope[scaled]:.2g} and {slope[unscaled]:.2g}.",
-        holds=lambda r: r.favourite["unscaled"] > 0.9 > r.favourite["scaled"],
-    ),
+        f"{first:.2f} to {last['unscaled']:.2f} nats per token.": last["unscaled"] > 0.9 * first,
+        f"Before the first step a query of size 512 gives its favourite key {favourite['scaled']:.2f} with the "
+        f"division and {favourite['unscaled']:.2f} without: the softmax [is|is not] saturated only without it. The "
+        f"gradient of the query and key matrices has norm {slope['scaled']:.2g} and "
+        f"{slope['unscaled']:.2g}.": favourite["unscaled"] > 0.9 > favourite["scaled"],
+    }
+
+
+@experiment(
+    "Learning without the division",
+    "section 3.2.1",
+    "With a large d_k and no scaling, training often does not get anywhere, because the gradient of the "
+    "saturated softmax vanishes.",
 )
-
-
 def run(effort: Effort) -> Findings:
     steps = effort.of(1200)
     trials = [trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds]
@@ -114,10 +109,9 @@ def run(effort: Effort) -> Findings:
         f"queries and keys of size {SMALL} or {LARGE} that begin with variance 1. With and without the division they "
         f"start from the same weights and see the same batches of {PAIRS} pairs at the same learning rate ({RATE:g} "
         f"after {WARMUP} steps of warm-up); {steps} steps, {effort}.",
-        results(trials),
-        [
-            Table(
-                "Each run: losses in nats per token, the last one over the last tenth of the steps",
+        claims(trials),
+        {
+            "Each run: losses in nats per token, the last one over the last tenth of the steps": Table(
                 "d_k | scores | seed | largest weight at start | gradient of W^Q, W^K at start | first loss | last "
                 "loss | accuracy",
                 [
@@ -125,24 +119,11 @@ def run(effort: Effort) -> Findings:
                     for t in trials
                 ],
             )
-        ],
-        [
-            Figure(
-                "loss-with-and-without-scaling",
-                "Training loss by step, mean over 20 steps and over seeds, with and without the division by sqrt(d_k); "
-                "on the left small queries and keys, on the right large ones.",
+        },
+        {
+            "loss-with-and-without-scaling": Figure(
+                "Training loss, means over 20 steps and all seeds; small queries on the left, large on the right.",
                 lines(*panels, sharey=True),
-                (9.0, 3.6),
             )
-        ],
+        },
     )
-
-
-EXPERIMENT = Experiment(
-    title="Learning without the division",
-    source="section 3.2.1",
-    thesis="With a large d_k and no scaling, training often does not get anywhere, because the gradient of the "
-    "saturated softmax vanishes.",
-    claims=CLAIMS,
-    run=run,
-)

@@ -1,7 +1,4 @@
-"""Worked examples of attention, stage by stage: matmul, scale, mask, softmax, matmul (section 3.2.1, Figure 2).
-
-Shapes: T queries, S keys, K = d_k, V = d_v.
-"""
+"""Worked examples of attention, stage by stage: matmul, scale, mask, softmax, matmul (section 3.2.1, Figure 2)."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dragoman.lab.drawing import Draw, HeatMap, heat_maps
-from dragoman.lab.experiment import Claim, Effort, Experiment, Figure, Findings, Results, Table
+from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model.attention import causal_mask, fused_attention, masked_softmax
 
 STAGES = ("1 matmul: Q Kᵀ", "2 scale", "3 mask", "4 softmax", "5 matmul: weights V")
@@ -162,78 +159,55 @@ def double_sum(weights: Tensor, values: Tensor) -> Tensor:
     return (weights[:, :, None] * values).sum((1, 2))
 
 
-def results(
-    kernel: float,
+def claims(
+    kernel: float,  # largest differences
     columns: float,
-    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
-    printed: Tensor,
+    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],  # weights as told and as computed
+    printed: Tensor,  # weights of "I am dog"
     true: Tensor,
-    sums: Tensor,
+    sums: Tensor,  # its output by the formula with two sums, and as it is
     z: Tensor,
-) -> Results:
-    """Return the numbers that the claims are about.
-
-    kernel, columns: largest differences; pairs: weights as told and as computed; printed, true: weights of "I am
-    dog"; sums, z: its output by the formula with two sums, and as it is.
-    """
+) -> Claims:
+    """Judge the claims."""
     own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, true)]
-    return Results(
-        kernel=kernel,
-        columns=columns,
-        weights=max(abs(a - b) for told, computed in pairs for a, b in zip(told, computed, strict=True)),
-        dog=float((printed - true).abs().max()),
-        softmax="; ".join(" ".join(f"{w:.4f}" for w in row) for row in true.tolist()),
-        own=own,
-        where={(True, False): "as told alone", (False, True): "in the softmax alone"}.get(
-            (own[0], own[1]), "in neither"
-        ),
-        one_number=sums.shape != z.shape,
-        sum=sums.flatten()[0],
-        vector=", ".join(f"{x:g}" for x in z[0].tolist()),
-    )
-
-
-CLAIMS = (
-    Claim(
-        "In all examples the last stage [is|is not] what the model's kernel gives (off by at most {kernel:.1e}).",
-        holds=lambda r: r.kernel < 1e-10,
-    ),
-    Claim(
+    weights = max(abs(a - b) for told, computed in pairs for a, b in zip(told, computed, strict=True))
+    dog = float((printed - true).abs().max())
+    softmax = "; ".join(" ".join(f"{w:.4f}" for w in row) for row in true.tolist())
+    where = {(True, False): "as told alone", (False, True): "in the softmax alone"}.get((own[0], own[1]), "in neither")
+    one_number = sums.shape != z.shape
+    vector = ", ".join(f"{x:g}" for x in z[0].tolist())
+    return {
+        "In all examples the last stage [is|is not] what the model's kernel gives (off by at most "
+        f"{kernel:.1e}).": kernel < 1e-10,
         "With vectors as columns attention is V softmax(Kᵀ Q), with a softmax down the columns, and [is|is not] the "
-        "transpose of what is shown here (off by at most {columns:.1e}).",
-        holds=lambda r: r.columns < 1e-10,
-    ),
-    Claim(
+        f"transpose of what is shown here (off by at most {columns:.1e}).": columns < 1e-10,
         "The weights told for the first query of the examples [come|do not come] out of the softmax, and sum to 1 (off "
-        "by at most {weights:.1e}).",
-        holds=lambda r: r.weights < 1e-6,
-    ),
-    Claim(
+        f"by at most {weights:.1e}).": weights < 1e-6,
         'The weights told for "I am dog" [are the softmax of its scores|do not follow from its scores: they are an '
-        "illustration, up to {dog:.3f} away from the softmax] ({softmax}).",
-        holds=lambda r: r.dog < 0.005,
-    ),
-    Claim(
-        'In "I am dog" each word gives itself the most weight [in both|{where}]: the weights that are told, and the '
-        "softmax of the scores.",
-        holds=lambda r: all(r.own),
-    ),
-    Claim(
-        "z_n written as a sum over a row of V, too, is [the output|one number for each word, {sum:g} for the first], "
-        "and the output is a vector for each word, ({vector}) for the first.",
-        holds=lambda r: not r.one_number,
-    ),
+        f"illustration, up to {dog:.3f} away from the softmax] ({softmax}).": dog < 0.005,
+        f'In "I am dog" each word gives itself the most weight [in both|{where}]: the weights that are told, and the '
+        "softmax of the scores.": all(own),
+        f"z_n written as a sum over a row of V, too, is [the output|one number for each word, {sums.flatten()[0]:g} "
+        f"for the first], and the output is a vector for each word, ({vector}) for the first.": not one_number,
+    }
+
+
+@experiment(
+    "The worked examples in five stages",
+    "section 3.2.1",
+    "Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. Known "
+    "examples "
+    'are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
 )
-
-
 def run(effort: Effort) -> Findings:
     shown = examples()
     traces = [example.trace for example in shown]
     true, z = dog(False).trace, DOG_PRINTED @ DOG_VALUES
+    variances = [stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled)]
     return Findings(
         "Vectors that an example does not give are ours: drawn at random, or chosen so that the weights come out as "
         "told. The figures and tables round; the numbers are computed in 64 bits.",
-        results(
+        claims(
             max(float((e.of_the_model - t.output).abs().max()) for e, t in zip(shown, traces, strict=True)),
             max(map(off_in_columns, shown)),
             [(e.printed, t.weights[0].tolist()) for e, t in zip(shown, traces, strict=True) if e.printed],
@@ -242,28 +216,34 @@ def run(effort: Effort) -> Findings:
             double_sum(DOG_PRINTED, DOG_VALUES),
             z,
         ),
-        [weights_table(shown), dog_table(true), dog_variances(true), shapes_table(), *map(stages_table, shown)],
-        [
-            Figure(
-                example.name,
-                f"{example.title}. Five stages of attention; rows are queries, columns keys, and in the last stage the "
-                f"numbers of the output{shortened(example)}.",
-                draw_trace(example),
-                trace_size(example),
+        {
+            "Weights of the first query": Table(
+                "example | key | as told | softmax",
+                [
+                    (e.title, *row)
+                    for e, t in zip(shown, traces, strict=True)
+                    if e.printed
+                    for row in zip(e.keys, e.printed, t.weights[0].tolist(), strict=True)
+                ],
+            ),
+            '"I am dog": the weights as told and what follows from its scores; the first 3 columns of V and '
+            "Z": dog_table(true),
+            '"I am dog": variance within a row of scores, before and after the division by 8': Table(
+                "query | Q Kᵀ | Q Kᵀ / 8", [*zip(("I", "am", "dog"), *variances, strict=True)]
+            ),
+            'Shapes of "Thinking Machines"': shapes_table(),
+            **{f"{e.title}: five stages{shortened(e)}": stages_table(e) for e in shown},
+        },
+        {
+            e.name: Figure(
+                f"{e.title}. Five stages of attention; rows are queries, columns keys, and in the last stage the "
+                f"numbers of the output{shortened(e)}.",
+                draw_trace(e),
+                (2.0 + 0.62 * (4 * len(e.keys) + min(e.value.size(1), MAX_COLUMNS)), 1.4 + 0.5 * len(e.queries)),
             )
-            for example in shown
-        ],
+            for e in shown
+        },
     )
-
-
-def weights_table(shown: Sequence[Example]) -> Table:
-    rows = [
-        (e.title, key, told, computed)
-        for e in shown
-        if e.printed
-        for key, told, computed in zip(e.keys, e.printed, e.trace.weights[0].tolist(), strict=True)
-    ]
-    return Table("Weights of the first query", "example | key | as told | softmax", rows)
 
 
 def dog_table(true: Trace) -> Table:
@@ -271,19 +251,9 @@ def dog_table(true: Trace) -> Table:
     z, sums, words = DOG_PRINTED @ DOG_VALUES, double_sum(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
     rows = zip(words, DOG_PRINTED, true.weights, z, true.output, sums[:, None], strict=True)
     return Table(
-        '"I am dog": the weights as told and what follows from its scores; the first 3 columns of V and Z',
         "query | told, I | told, am | told, dog | softmax, I | softmax, am | softmax, dog | Z as told, 1 | Z as told, "
         "2 | Z as told, 3 | Z from the softmax, 1 | Z from the softmax, 2 | Z from the softmax, 3 | z_n with two sums",
         [(word, *torch.cat(parts).tolist()) for word, *parts in rows],
-    )
-
-
-def dog_variances(true: Trace) -> Table:
-    raw, scaled = (stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled))
-    return Table(
-        '"I am dog": variance within a row of scores, before and after the division by 8',
-        "query | Q Kᵀ | Q Kᵀ / 8",
-        [*zip(("I", "am", "dog"), raw, scaled, strict=True)],
     )
 
 
@@ -296,7 +266,7 @@ def shapes_table() -> Table:
         named = {"X": made.x, "W^Q": made.query, "W^K": made.key, "W^V": made.value, **products}
         named |= {"Q Kᵀ": trace.scores, "weights": trace.weights, "output": trace.output}
         rows += [(f"4 x {d_v}", name, *tensor.shape) for name, tensor in named.items()]
-    return Table('Shapes of "Thinking Machines"', "W^V | matrix | rows | columns", rows)
+    return Table("W^V | matrix | rows | columns", rows)
 
 
 def stages_table(example: Example) -> Table:
@@ -307,18 +277,12 @@ def stages_table(example: Example) -> Table:
         for name, stage in zip(STAGES, example.trace.stages, strict=True)
         for query, row in zip(example.queries, stage.tolist(), strict=True)
     ]
-    title = f"{example.title}: five stages{shortened(example)}"
-    return Table(title, " | ".join(["stage", "query", *map(str, range(1, width + 1))]), rows)
+    return Table(" | ".join(["stage", "query", *map(str, range(1, width + 1))]), rows)
 
 
 def shortened(example: Example) -> str:
     size = example.value.size(1)
     return f" (the first {MAX_COLUMNS} of {size})" if size > MAX_COLUMNS else ""
-
-
-def trace_size(example: Example) -> tuple[float, float]:
-    columns = 4 * len(example.keys) + min(example.value.size(1), MAX_COLUMNS)
-    return 2.0 + 0.62 * columns, 1.4 + 0.5 * len(example.queries)
 
 
 def draw_trace(example: Example) -> Draw:
@@ -338,14 +302,3 @@ def draw_trace(example: Example) -> Draw:
         for number, (title, stage, across) in enumerate(zip(STAGES, stages, columns, strict=True))
     ]
     return heat_maps(*maps, widths=[stage.size(1) for stage in stages])
-
-
-EXPERIMENT = Experiment(
-    title="The worked examples in five stages",
-    source="section 3.2.1",
-    thesis="Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. Known "
-    "examples "
-    'are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
-    claims=CLAIMS,
-    run=run,
-)
