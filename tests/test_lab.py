@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import io
 import itertools
 import os
 import re
@@ -9,16 +10,16 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, ImageStat
+from test_page import luminance
 
 from dragoman import lab as package
-from dragoman.cli import main
 from dragoman.errors import DragomanError
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
@@ -84,20 +85,6 @@ def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 made_up = pytest.mark.usefixtures("_made_up")
 
 
-@pytest.fixture
-def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Runs `dragoman lab` in an empty folder; returns its code and what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(line: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["lab", *line.split()])
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
-
-
 # The experiments.
 
 
@@ -137,39 +124,26 @@ def test_every_module_has_a_name():
 
 
 @made_up
-def test_an_experiment_becomes_files(tmp_path: Path):
-    result = perform("known", TINY, tmp_path)
-    assert not result.error
-    assert result.findings is not None
-    assert result.tally == "1 of 2 claims hold"
+def test_an_experiment_becomes_files_that_the_same_numbers_give_again(tmp_path: Path):
+    result, again = (perform("known", TINY, tmp_path / folder) for folder in ("a", "b"))
+    assert (result.error, result.tally) == ("", "1 of 2 claims hold")
     assert str(result) == "known: 1 of 2 claims hold; not as claimed: C was not seen."
-    written = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
     figures = {f"figures/known-{name}.{suffix}" for name in ("line", "other-line") for suffix in ("png", "svg")}
-    assert written == {*figures, *result.files}
-    assert result.files == ("tables/known-1-the-table-of-numbers.csv",)
-    first = result.drawings[0]
-    assert base64.b64decode(first.data.split(",")[1]) == (tmp_path / f"{first.file}.png").read_bytes()
-    assert (tmp_path / f"{first.file}.svg").read_text().startswith("<?xml")
-
-
-@made_up
-def test_a_csv_file_has_all_digits(tmp_path: Path):
-    (file,) = perform("known", TINY, tmp_path).files
-    with (tmp_path / file).open(newline="") as opened:
-        rows = list(csv.reader(opened))
+    assert result.files == again.files == ("tables/known-1-the-table-of-numbers.csv",)
+    written = [
+        {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        for folder in (tmp_path / "a", tmp_path / "b")
+    ]
+    assert written[0] == written[1]
+    assert set(written[0]) == {*figures, *result.files}
+    first = result.drawings[0].file
+    assert base64.b64decode(result.drawings[0].data.split(",")[1]) == written[0][f"{first}.png"]
+    assert written[0][f"{first}.svg"].startswith(b"<?xml")
+    rows = list(csv.reader(written[0][result.files[0]].decode().splitlines()))
     assert rows[0] == ["n", "share", "yes?", "text"]
-    assert [float(row[1]) for row in rows[1:]] == [THIRD, -1e-7, float("inf")]
+    assert [float(row[1]) for row in rows[1:]] == [THIRD, -1e-7, float("inf")]  # all digits
     assert rows[2][3] == "b, c"
     assert float(rounded(THIRD)) != THIRD  # the page has fewer
-
-
-@made_up
-def test_the_same_numbers_give_the_same_files(tmp_path: Path):
-    for folder in ("a", "b"):
-        perform("known", TINY, tmp_path / folder)
-    files = [file.relative_to(tmp_path / "a") for file in (tmp_path / "a").rglob("*") if file.is_file()]
-    assert len(files) == 5
-    assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
 
 
 def test_numbers_on_a_logarithmic_axis_are_drawn_as_formulas(tmp_path: Path):
@@ -281,7 +255,7 @@ def test_numbers_on_the_page_are_rounded(cell, text: str):
 
 
 def test_without_a_name_the_experiments_are_listed(dragoman):
-    code, out, err = dragoman("")
+    code, out, err = dragoman("lab")
     assert (code, err) == (0, "")
     listed = [line.split(None, 1) for line in out.splitlines() if line.startswith("  ")]
     assert listed == [[*pair] for pair in (EXPERIMENTS | COMPARISONS).items()]
@@ -305,41 +279,33 @@ def test_the_list_comes_at_once():
 
 @made_up
 def test_the_command_tells_each_verdict_and_writes_the_page(dragoman):
-    code, out, err = dragoman("known --quick --seeds 5 6")
-    assert code == 0
-    assert out == "known: 1 of 2 claims hold; not as claimed: C was not seen.\n"
+    code, out, err = dragoman("lab", "known", "known", "--quick", "--seeds", 5, 6)
+    assert (code, out) == (0, "known: 1 of 2 claims hold; not as claimed: C was not seen.\n")
     assert "1/1 known: about known\n" in err
     assert err.endswith("report: lab/report.html\n")
     page = Path("lab/report.html").read_text()
     assert "seeds 5, 6, 25 steps" in page
+    assert page.count("Title of known</h2>") == 1
     assert not [*Path("lab").glob("*.tmp"), *Path("lab").glob(".*.draft")]
 
 
 @made_up
-def test_one_that_fails_does_not_lose_the_others(dragoman):
-    code, out, err = dragoman("wrong known refused --out new/folder")
+@pytest.mark.parametrize(("flags", "effort"), [((), "seeds 1, 2, 3, 100 steps"), (("--quick",), "seed 1, 25 steps")])
+def test_one_that_fails_does_not_lose_the_others(dragoman, flags: tuple[str, ...], effort: str):
+    code, out, err = dragoman("lab", "wrong", "known", "refused", "--out", "new/folder", *flags)
     assert code == 1
     assert [line.split(":")[0] for line in out.splitlines()] == ["wrong", "known", "refused"]  # in the given order
     assert "dragoman: 2 of 3 experiments failed: wrong, refused; see new/folder/report.html" in err
     page = Path("new/folder/report.html").read_text()
     assert "✓ as claimed:" in page
     assert page.count("✗ failed:") == 2
-
-
-@made_up
-def test_the_effort_is_that_of_the_flags(dragoman):
-    dragoman("known")
-    assert "seeds 1, 2, 3, 100 steps" in Path("lab/report.html").read_text()
-    dragoman("known known --quick")
-    page = Path("lab/report.html").read_text()
-    assert "seed 1, 25 steps" in page
-    assert page.count("Title of known</h2>") == 1
+    assert effort in page
 
 
 def test_all_means_all(dragoman, monkeypatch: pytest.MonkeyPatch):
     run: list[str] = []
     monkeypatch.setattr("dragoman.lab.report.perform", lambda name, *_: run.append(name) or Result(name, 0.1))
-    code, _, _ = dragoman("all --quick")
+    code, _, _ = dragoman("lab", "all", "--quick")
     assert (code, run) == (0, list(EXPERIMENTS))
 
 
@@ -365,7 +331,7 @@ def test_all_means_all(dragoman, monkeypatch: pytest.MonkeyPatch):
 )
 def test_a_wrong_request_gets_one_clear_line(dragoman, line: str, code: int, words: str):
     Path("file").touch()
-    found, out, err = dragoman(line)
+    found, out, err = dragoman("lab", *line.split())
     assert (found, out) == (code, "")
     assert words in err
     assert err.count("\n") == 1
@@ -374,136 +340,73 @@ def test_a_wrong_request_gets_one_clear_line(dragoman, line: str, code: int, wor
 # In a browser.
 
 
-@dataclass
-class Opened:
-    """What a page did when it was opened, and the page itself."""
-
-    page: Any
-    requests: list[str]
-    complaints: list[str]
-
-    def widths(self) -> list[int]:
-        return self.page.evaluate("[...document.images].map(image => image.naturalWidth)")
-
-
-def look(chromium: Any, path: Path, scheme: str = "light", width: int = 1000) -> Opened:
-    page = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()
-    opened = Opened(page, [], [])
-    page.on("request", lambda request: opened.requests.append(request.url))
-    page.on("console", lambda message: opened.complaints.append(message.text))
-    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-    page.goto(path.as_uri(), wait_until="load")
-    return opened
-
-
-def outside(opened: Opened, path: Path) -> list[str]:
-    """The requests for anything but the page itself and what it carries."""
-    return [url for url in opened.requests if url != path.as_uri() and not url.startswith("data:")]
-
-
-def pixels(opened: Opened) -> np.ndarray:
-    import io
-
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(opened.page.screenshot())).convert("L"), dtype=float)
-
-
 @pytest.fixture(scope="module")
-def page(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report with an experiment of ours, one that failed, and one with a table wider than a phone."""
     folder = tmp_path_factory.mktemp("lab")
     with pytest.MonkeyPatch.context() as monkeypatch:
         make_up(monkeypatch)
         results = [perform(name, TINY, folder) for name in ("known", "table-3", "wrong")]
-        return write_report(folder, results, TINY, quick=True)
+        return write_report(folder, results, TINY, quick=True).read_text(encoding="utf-8")
 
 
-def test_the_page_opens_without_a_network(chromium: Any, page: Path):
-    opened = look(chromium, page)
-    assert outside(opened, page) == []
-    assert opened.complaints == []
-    assert len(opened.widths()) == 4
-    assert min(opened.widths()) > 300
+def test_the_page_opens_without_a_network(open_page, page: str):
+    """And without a message: the fixture sees to it."""
+    widths = open_page(page).evaluate("[...document.images].map(image => image.naturalWidth)")
+    assert len(widths) == 4
+    assert min(widths) > 300
 
 
-def test_a_page_that_needs_a_network_is_noticed(chromium: Any, tmp_path: Path):
-    """The control for the test above."""
-    (tmp_path / "bad.html").write_text('<img src="http://127.0.0.1:9/x.png"><script>console.error("no")</script>')
-    opened = look(chromium, tmp_path / "bad.html")
-    assert outside(opened, tmp_path / "bad.html") == ["http://127.0.0.1:9/x.png"]
-    assert "no" in opened.complaints
-    assert opened.widths() == [0]
-
-
-def test_the_page_itself_forbids_requests(chromium: Any, page: Path, tmp_path: Path):
+def test_the_page_itself_forbids_requests(chromium: Any, page: str, tmp_path: Path):
     """Whatever a text might bring in: the browser is told to fetch nothing."""
-    changed = tmp_path / "changed.html"
-    changed.write_text(page.read_text().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>'))
-    opened = look(chromium, changed)
-    assert any("Content Security Policy" in complaint for complaint in opened.complaints)
+    (tmp_path / "page.html").write_text(page.replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>'))
+    tab, complaints = chromium.new_page(), []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.goto((tmp_path / "page.html").as_uri())
+    tab.close()
+    assert any("Content Security Policy" in complaint for complaint in complaints)
 
 
-def test_light_and_dark_differ_and_neither_is_blank(chromium: Any, page: Path):
-    light, dark = (pixels(look(chromium, page, scheme)) for scheme in ("light", "dark"))
-    assert light.std() > 10
-    assert dark.std() > 10
-    assert light.mean() > 180 > 80 > dark.mean()
-    again = pixels(look(chromium, page, "light"))
-    assert np.array_equal(light, again)  # the control: what differs is the scheme
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(chromium: Any, page: Path, scheme: str):
+@pytest.mark.parametrize("dark", [False, True])
+def test_words_stand_out_in_light_and_in_dark(open_page, page: str, dark: bool):
     """A contrast of 4.5, as the Web Content Accessibility Guidelines ask for, and figures on white."""
-    opened = look(chromium, page, scheme)
-    colours = opened.page.evaluate(
-        """() => ["body", "main a, a", ".faint", ".holds .mark", "li:not(.holds) .mark", ".failed"].map(
-            selector => getComputedStyle(document.querySelector(selector)).color)"""
-    )
-    behind = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert len(colours) == 6
-    assert min(contrast(colour, behind) for colour in colours) >= 4.5
-    card = opened.page.evaluate("getComputedStyle(document.querySelector('figure img')).backgroundColor")
-    assert card == "rgb(255, 255, 255)"
+    tab = open_page(page, dark=dark)
+    style = "selector => getComputedStyle(document.querySelector(selector))"
+    ground = luminance(tab.evaluate(f"({style})('body').backgroundColor"))
+    assert (ground < 0.1) == dark
+    for name in ("main", "main a, a", ".faint", ".holds .mark", "li:not(.holds) .mark", ".failed"):
+        text = luminance(tab.evaluate(f"({style})('{name}').color"))
+        assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, name
+    assert tab.evaluate(f"({style})('figure img').backgroundColor") == "rgb(255, 255, 255)"
+    shot = Image.open(io.BytesIO(tab.screenshot())).convert("L")
+    assert ImageStat.Stat(shot).stddev[0] > 10  # not blank
+    assert (ImageStat.Stat(shot).mean[0] < 80) == dark
 
 
-def contrast(one: str, other: str) -> float:
-    """Of two colours as CSS says them: WCAG 2, relative luminance."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+def test_luminance_gives_the_contrast_of_the_guidelines():
+    grey, white = luminance("rgb(118, 118, 118)"), luminance("rgb(255, 255, 255)")
+    assert (white + 0.05) / (grey + 0.05) == pytest.approx(4.54, abs=0.01)
 
 
-def test_contrast_is_that_of_the_guidelines():
-    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
-    assert contrast("rgb(118, 118, 118)", "rgb(255, 255, 255)") == pytest.approx(4.54, abs=0.01)
-
-
-def test_a_phone_shows_the_page_without_moving_it_sideways(chromium: Any, page: Path):
-    opened = look(chromium, page, width=360)
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
-    wide = opened.page.evaluate("[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)")
+def test_a_phone_shows_the_page_without_moving_it_sideways(open_page, page: str):
+    tab = open_page(page, width=360)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    wide = tab.evaluate("[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)")
     assert wide  # tables move in boxes of their own
 
 
-def test_the_page_can_be_read_without_a_mouse_and_without_eyes(chromium: Any, page: Path):
-    opened = look(chromium, page)
-    opened.page.keyboard.press("Tab")
-    assert opened.page.evaluate("document.activeElement.className") == "skip"
-    opened.page.keyboard.press("Enter")
-    assert opened.page.evaluate("document.activeElement.id") == "experiments"
+def test_the_page_can_be_read_without_a_mouse_and_without_eyes(open_page, page: str):
+    tab = open_page(page)
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.className") == "skip"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "experiments"
     reached = set()
     for _ in range(12):
-        opened.page.keyboard.press("Tab")
-        reached.add(opened.page.evaluate("document.activeElement.className"))
+        tab.keyboard.press("Tab")
+        reached.add(tab.evaluate("document.activeElement.className"))
     assert "scroll" in reached
-    counts = opened.page.evaluate(
+    counts = tab.evaluate(
         """() => ({
             images: document.querySelectorAll("img:not([alt]), img[alt='']").length,
             described: [...document.querySelectorAll("img")].filter(

