@@ -94,6 +94,8 @@ def run(effort: Effort) -> Findings:
     courses = {(name, gain): course(name, gain, seeds) for name in ACTIVATIONS for gain in GAINS}
     points = torch.tensor(INPUTS, dtype=torch.float64)
     values = points.tanh()
+    labels = {"states": "norm of the state", "gradients": "gradient of the last state"}
+    panels = [course_panel(courses, name, *norms) for norms in labels.items() for name in ACTIVATIONS]
     return Findings(
         f"A plain RNN before any training, states of {SIZE} numbers, {STEPS} steps of random input; recurrent weights "
         f"with a spread of gain / sqrt({SIZE}). Medians of {len(seeds)} draws of weights with {SENTENCES} sentences "
@@ -119,14 +121,7 @@ def run(effort: Effort) -> Findings:
             ),
             "gain-sweep": Figure(
                 "Above: the norm of the state after each step. Below: the gradient of the last state by each input.",
-                lines(
-                    *(course_panel(courses, name, "states", "norm of the state") for name in ACTIVATIONS),
-                    *(course_panel(courses, name, "gradients", "gradient of the last state") for name in ACTIVATIONS),
-                    rows=2,
-                    sharex=True,
-                    sharey="row",
-                    legend="above",
-                ),
+                lines(*panels, rows=2, sharex=True, sharey="row", legend="above"),
                 (10.0, 6.0),
             ),
         },
@@ -136,9 +131,7 @@ def run(effort: Effort) -> Findings:
 def function_panel(title: str) -> Panel:
     x = torch.linspace(-5, 5, 201)
     curves = {name: (x, function(x) if title == "value" else slope(name, x)) for name, function in ACTIVATIONS.items()}
-    return Panel(
-        curves, "input", title, ylim=(-1.5, 3), also=lambda axes: axes.axvspan(BLURRED, 5, color="0.9", zorder=0)
-    )
+    return Panel(curves, "input", title, ylim=(-1.5, 3), grey=(BLURRED, 5))
 
 
 def course_panel(courses: dict[tuple[str, float], Course], name: str, norms: str, label: str) -> Panel:

@@ -162,6 +162,12 @@ def run(effort: Effort) -> Findings:
     )
     by_words = replace(timed, rows=[row for row in timed.rows if row[2] == SIZE])
     by_size = replace(timed, rows=sorted((row for row in timed.rows if row[1] == LENGTH), key=lambda row: row[2]))
+    panels = [
+        Panel(table.curves("kernel", x, y), x, y, log="xy", ticks=sorted(set(table.column(x))))
+        for y in ("CPU time (ms)", "kept, measured (bytes)")
+        for table, x in ((by_words, "words"), (by_size, "d_k"))
+    ]
+    learned = {s: spread(SIZES, list(zip(*of.values(), strict=True))) for s, of in losses.items()}
     return Findings(
         f"Kernels alone: {BATCH} sentences, {HEADS} heads, forward and backward, on {torch.get_num_threads()} "
         f"thread(s), CPU time of the fastest of {repeats}; memory is what is kept for the backward pass, beside "
@@ -178,29 +184,12 @@ def run(effort: Effort) -> Findings:
         {
             "cost-of-additive-attention": Figure(
                 f"CPU time and memory, forward and backward, by words (d_k = {SIZE}) and by d_k ({LENGTH} words).",
-                lines(
-                    *(
-                        Panel(table.curves("kernel", x, y), x, y, log="xy", ticks=sorted(set(table.column(x))))
-                        for y in ("CPU time (ms)", "kept, measured (bytes)")
-                        for table, x in ((by_words, "words"), (by_size, "d_k"))
-                    ),
-                    rows=2,
-                    sharey="row",
-                ),
+                lines(*panels, rows=2, sharey="row"),
                 (9.0, 6.0),
             ),
             "additive-learning-by-size": Figure(
                 "Training loss at the end by the size of queries and keys: mean over seeds, from lowest to highest.",
-                lines(
-                    Panel(
-                        {s: spread(SIZES, list(zip(*of.values(), strict=True))) for s, of in losses.items()},
-                        "d_k",
-                        f"{LOSS} at the end",
-                        log="x",
-                        ticks=SIZES,
-                        ylim=(0, None),
-                    )
-                ),
+                lines(Panel(learned, "d_k", f"{LOSS} at the end", log="x", ticks=SIZES, ylim=(0, None))),
             ),
         },
     )

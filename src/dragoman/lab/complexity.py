@@ -222,9 +222,4 @@ def run(effort: Effort) -> Findings:
 
 
 def panel(curves: Any, label: str, size: int | None = None) -> Panel:
-    ticks = next(iter(curves.values()))[0]
-    equal = [size] if size else []  # n = d
-    return Panel(
-        curves, "length n (positions)", label, log="xy", ticks=ticks,
-        also=lambda axes: [axes.axvline(n, color="0.4", linestyle=":", linewidth=1) for n in equal],
-    )  # fmt: skip
+    return Panel(curves, "length n (positions)", label, log="xy", ticks=next(iter(curves.values()))[0], at=size)

@@ -36,6 +36,9 @@ class Panel:
     ticks: Sequence[float] | Mapping[int, str] = ()  # of the x axis, with labels where numbers are not the labels
     ylim: tuple[float | None, float | None] | None = None
     band: bool = False  # shade between lowest and highest, instead of bars
+    level: float | None = None  # the height of a dotted line from left to right
+    at: float | None = None  # where on the x axis a dotted line goes from top to bottom
+    grey: tuple[float, float] | None = None  # the part of the x axis that is shaded
     also: Callable[[Any], object] = lambda axes: None  # what else is to be drawn on the axes
 
     def draw(self, axes: Any) -> None:
@@ -62,6 +65,13 @@ class Panel:
         axes.set(xlabel=self.x, ylabel=self.y)
         axes.set_title(self.title, fontsize=10)
         axes.grid(color="0.9", linewidth=0.6)
+        dotted = {"color": "0.4", "linestyle": ":", "linewidth": 1}
+        if self.level is not None:
+            axes.axhline(self.level, **dotted)
+        if self.at is not None:
+            axes.axvline(self.at, **dotted)
+        if self.grey:
+            axes.axvspan(*self.grey, color="0.92", zorder=0)
         self.also(axes)
 
 
@@ -113,7 +123,7 @@ def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     )
 
 
-def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "") -> Panel:
+def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "y") -> Panel:
     """Return a panel of some quantity by layer, counted from 1, one curve for each kind."""
     numbered = {name: (range(1, len(values) + 1), values) for name, values in curves.items()}
     layers = range(1, 1 + max(len(values) for values in curves.values()))

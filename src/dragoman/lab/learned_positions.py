@@ -112,7 +112,8 @@ def run(effort: Effort) -> Findings:
     }
     by_length = {scheme: {length: row[0] for length, row in each.items()} for scheme, each in longer.items()}
     static = {scheme: between_sequences(scheme, 512, 64, effort.seeds[0]) for scheme in ("sinusoidal", "learned")}
-    positions = 2 * MAX_WORDS
+    positions, trained_on = 2 * MAX_WORDS, (min(LENGTHS), MAX_WORDS)
+    learning = {n: len(rows_that_learn(n, positions)) for n in (3, positions)} | {positions + 1: 0}
     refused = {scheme: refusal(scheme, positions + 1, positions) for scheme in SCHEMES}
     curves = {scheme: (LENGTHS, [100 * share for share in each.values()]) for scheme, each in by_length.items()}
     return Findings(
@@ -136,30 +137,13 @@ def run(effort: Effort) -> Findings:
             ),
             f"A table of {positions} places, and what a sentence does with it": Table(
                 "words | places that learn | is refused",
-                [
-                    (
-                        n,
-                        len(rows_that_learn(n, positions)) if n <= positions else 0,
-                        bool(refusal("learned", n, positions)),
-                    )
-                    for n in (3, positions, positions + 1)
-                ],
+                [(n, count, bool(refusal("learned", n, positions))) for n, count in learning.items()],
             ),
         },
         {
             "longer-input": Figure(
                 f"Accuracy on input of a given length after training on 1 to {MAX_WORDS} words (grey).",
-                lines(
-                    Panel(
-                        curves,
-                        "words of the source",
-                        "target tokens right (%)",
-                        ylim=(0, 103),
-                        also=lambda axes: axes.axvspan(
-                            min(LENGTHS), MAX_WORDS, color="0.93", label="lengths of training"
-                        ),
-                    )
-                ),
+                lines(Panel(curves, "words of the source", "target tokens right (%)", ylim=(0, 103), grey=trained_on)),
             ),
             "losses": losses_figure(runs),
         },

@@ -197,12 +197,6 @@ def cells(row: Searched) -> tuple[float, ...]:
 
 def length_panel(x: str, rows: list[Searched], reference: float) -> Panel:
     """Return the words per output by the field `x` of the rows; a dotted line marks the reference."""
-    values = [getattr(row, x) for row in rows]
-    return Panel(
-        {"": (values, [row.length for row in rows])},
-        x,
-        "words per output",
-        log="x" if x == "beams" else "",
-        ticks=values,
-        also=lambda axes: axes.axhline(reference, color="0.4", linestyle=":", linewidth=1),
-    )
+    values, log = [getattr(row, x) for row in rows], "x" if x == "beams" else ""
+    curves = {"": (values, [row.length for row in rows])}
+    return Panel(curves, x, "words per output", log=log, ticks=values, level=reference)

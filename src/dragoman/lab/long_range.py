@@ -169,13 +169,7 @@ def run(effort: Effort) -> Findings:
             "gradient-from-the-middle": Figure(
                 f"How much output {MIDDLE} changes with each word. A line ends where the gradient is exactly zero.",
                 lines(
-                    Panel(
-                        reach,
-                        f"position of the word (the output is at position {MIDDLE})",
-                        "norm of the gradient",
-                        log="y",
-                        also=lambda axes: (axes.axvline(MIDDLE, color="0.5", linewidth=0.8), axes.set_xlim(0, LAST)),
-                    )
+                    Panel(reach, f"position of the word (output: {MIDDLE})", "norm of the gradient", log="y", at=MIDDLE)
                 ),
             ),
         },

@@ -127,7 +127,6 @@ def run(effort: Effort) -> Findings:
                     panel(timed.curves("layer", "length (words)", "time (ms)"), "time, forward and backward (ms)"),
                     panel(counted, "matrix products in a row"),
                 ),
-                (10.0, 4.0),
             )
         },
     )

@@ -179,6 +179,7 @@ def claims(
 def run(effort: Effort) -> Findings:
     met, wide = conditions_met(), waves(512, 512)
     corners = {"counting": binary(4, 2), "Gray": gray(4, 2), "line": line(4)}
+    pictured = {"binary numbers": binary(7, 3), "Gray code": gray(7, 3), SINUSOIDS: waves(7, 6)}
     return Findings(
         f"Codes for positions, vectors of {SIZE} numbers where a scheme has vectors; each condition is tested on "
         f"sentences of {', '.join(map(str, LENGTHS))} words, any length on {LONG:,}. A learned table has {TABLE_SIZE} "
@@ -207,16 +208,7 @@ def run(effort: Effort) -> Findings:
         {
             "codes": Figure(
                 "Seven positions in three schemes. Binary digits switch at once, waves turn over slowly.",
-                heat_maps(
-                    *(
-                        code_map(name, code)
-                        for name, code in (
-                            ("binary numbers", binary(7, 3)),
-                            ("Gray code", gray(7, 3)),
-                            (SINUSOIDS, waves(7, 6)),
-                        )
-                    )
-                ),
+                heat_maps(*(code_map(name, code) for name, code in pictured.items())),
             ),
             "plane": Figure(
                 "Four positions as two bits, in counting order and in Gray's (shifted a little), and on a line.",

@@ -132,11 +132,7 @@ def run(effort: Effort) -> Findings:
         {
             "gradients": Figure(
                 "Gradients of the second feed-forward matrices at the start, by layer: encoder, decoder.",
-                lines(
-                    by_layer("gradient, encoder", encoder, log="y"),
-                    by_layer("gradient, decoder", decoder, log="y"),
-                    legend="above",
-                ),
+                lines(by_layer("gradient, encoder", encoder), by_layer("gradient, decoder", decoder), legend="above"),
             ),
             "losses": losses_figure(
                 {f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}

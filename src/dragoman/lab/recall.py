@@ -91,20 +91,13 @@ def run(effort: Effort) -> Findings:
     }
 
     def panel(title: str, names: list[str]) -> Panel:
-        positions = [np.arange(len(DISTANCES)) + 0.07 * i for i in range(len(names))]  # side by side: many are equal
-        return Panel(
-            {n.removesuffix(", attention"): spread(x, shares[n]) for x, n in zip(positions, names, strict=True)},
-            "distance of the word (words)",
-            "share recalled",
-            title,
-            ticks={i: str(distance) for i, distance in enumerate(DISTANCES)},
-            ylim=(0, 1.05),
-            also=lambda axes: (
-                axes.axhline(CHANCE, color="0.5", linewidth=0.8),
-                axes.annotate("chance", (0, CHANCE), va="bottom", fontsize=8, color="0.3"),
-            ),
-        )
+        places = [np.arange(len(DISTANCES)) + 0.07 * i for i in range(len(names))]  # side by side: many are equal
+        curves = {n.removesuffix(", attention"): spread(x, shares[n]) for x, n in zip(places, names, strict=True)}
+        label, ticks = "distance of the word (words)", {i: str(distance) for i, distance in enumerate(DISTANCES)}
+        return Panel(curves, label, "share recalled", title, ticks=ticks, ylim=(0, 1.05), level=CHANCE)
 
+    attending = [*map(with_attention, CELLS), TRANSFORMER]
+    panels = panel("without attention", list(CELLS)), panel("with attention", attending)
     return Findings(
         f"The target is the first word of the source, one of {WORDS}; so many other words of noise follow. Models of "
         f"d_model 32 with one layer on each side, a fresh one for each distance: {effort.of(STEPS)} steps of {BATCH} "
@@ -122,14 +115,8 @@ def run(effort: Effort) -> Findings:
         },
         {
             "recall-by-distance": Figure(
-                "How often the first word is recalled, by how many follow it: means, and bars over all seeds.",
-                lines(
-                    panel("without attention", list(CELLS)),
-                    panel("with attention", [*map(with_attention, CELLS), TRANSFORMER]),
-                    sharey=True,
-                    legend="each",
-                ),
-                (10.0, 4.0),
+                "How often the first word is recalled, by how many follow it; bars over all seeds. Dotted: chance.",
+                lines(*panels, sharey=True, legend="each"),
             )
         },
     )

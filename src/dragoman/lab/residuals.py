@@ -221,15 +221,11 @@ def run(effort: Effort) -> Findings:
         {
             "gradients": Figure(
                 f"{DEEP} layers at the start: gradients of the second feed-forward matrix and of the queries.",
-                lines(
-                    by_layer("gradient of the network", of_networks, log="y"),
-                    by_layer("gradient of the queries", of_queries, log="y"),
-                    legend="above",
-                ),
+                lines(by_layer("network's gradient", of_networks), by_layer("queries'", of_queries), legend="above"),
             ),
             "words": Figure(
                 "How alike two different words are after each layer, at the start. At 1 nothing tells them apart.",
-                lines(by_layer("mean cosine of two words", alike), legend="above"),
+                lines(by_layer("mean cosine of two words", alike, log=""), legend="above"),
             ),
             "losses": losses_figure(
                 {f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}

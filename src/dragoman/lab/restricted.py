@@ -103,6 +103,11 @@ class Trial:
         return CONFIG.encoder_layers * self.radius
 
     @property
+    def scores(self) -> int:
+        """Count the scores that a layer needs for a sentence."""
+        return int(band(LENGTH, self.radius).sum())
+
+    @property
     def mean(self) -> float:
         return float(np.mean(self.accuracies))
 
@@ -144,12 +149,9 @@ def run(effort: Effort) -> Findings:
     gaps = {radius: float((within(radius)(query, key, value, None, 0.0) - full).abs().max()) for radius in range(1, 21)}
     paths = [(radius, layers_for(CHAIN, radius), layers_needed(CHAIN, radius)) for radius in (1, 2, 3, 4, 8, 16, 20)]
     ticks = {i: str(radius) if radius < LENGTH - 1 else "full" for i, radius in enumerate(RADII)}
-    accuracy = {
-        f"{distance} word{'s' * (distance > 1)} before": spread(
-            list(ticks), list(zip(*(t.accuracies for t in trials if t.distance == distance), strict=True))
-        )
-        for distance in DISTANCES
-    }
+    bands = [HeatMap(band(LENGTH, r).int(), f"r = {ticks[i]}", x="key", y="query") for i, r in enumerate(RADII)]
+    found = {d: np.transpose([t.accuracies for t in trials if t.distance == d]) for d in DISTANCES}  # (seeds, radii)
+    accuracy = {f"{d} word{'s' * (d > 1)} before": spread(list(ticks), each) for d, each in found.items()}
     return Findings(
         f"An encoder of {CONFIG.encoder_layers} layers, d_model {CONFIG.d_model}, with learned scores of distances, "
         f"names at each of {LENGTH} positions the word 1 or {DISTANCES[1]} before; {steps} steps of {BATCH} fresh "
@@ -159,44 +161,18 @@ def run(effort: Effort) -> Findings:
         {
             "Accuracy by radius": Table(
                 "distance | radius | reach of the layers | accuracy | standard deviation | scores per sentence",
-                [
-                    (
-                        t.distance,
-                        t.radius,
-                        t.reach,
-                        t.mean,
-                        float(np.std(t.accuracies)),
-                        int(band(LENGTH, t.radius).sum()),
-                    )
-                    for t in trials
-                ],
+                [(t.distance, t.radius, t.reach, t.mean, float(np.std(t.accuracies)), t.scores) for t in trials],
             ),
             f"Layers until the ends of {CHAIN} places meet": Table("radius | (n - 1) / r | tried", paths),
             "Difference from full attention": Table("radius | largest difference", [*gaps.items()]),
         },
         {
             "bands": Figure(
-                "Which key (across) a query (down) may look at, by radius; dark: yes.",
-                heat_maps(
-                    *(
-                        HeatMap(band(LENGTH, radius).int(), f"r = {name}", x="key", y="query")
-                        for radius, name in zip(RADII, ticks.values(), strict=True)
-                    )
-                ),
-                (8, 2.6),
+                "Which key (across) a query (down) may look at, by radius; dark: yes.", heat_maps(*bands), (8, 2.6)
             ),
             "accuracy": Figure(
                 "Right answers by radius: mean of all seeds, bars from the lowest to the highest. Dotted: guessing.",
-                lines(
-                    Panel(
-                        accuracy,
-                        "radius (positions)",
-                        "right answers (share)",
-                        ticks=ticks,
-                        ylim=(0, 1.05),
-                        also=lambda axes: axes.axhline(CHANCE, color="0.4", linestyle=":", linewidth=1),
-                    )
-                ),
+                lines(Panel(accuracy, "radius", "right answers (share)", ticks=ticks, ylim=(0, 1.05), level=CHANCE)),
             ),
         },
     )

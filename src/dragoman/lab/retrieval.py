@@ -141,6 +141,10 @@ class Regression:
         query, key = on_circle(angles), on_circle(known)
         return cls(known, noisy, angles, {sharpness: attend(query, key, noisy, sharpness) for sharpness in KERNELS})
 
+    def draw_truth(self, axes: Any) -> None:
+        axes.scatter(self.known, self.noisy, marker="x", color="0.4", s=18, label="known keys and values")
+        axes.plot(self.angles, truth(self.angles), color="0.7", linewidth=4, label="what they were made from", zorder=1)
+
     @property
     def errors(self) -> dict[float, float]:
         """Return the mean distances from the truth, by sharpness."""
@@ -222,19 +226,7 @@ def run(effort: Effort) -> Findings:
             ),
             "kernel-regression": Figure(
                 "Attention as a regression: keys are points on a circle, values were measured there with noise.",
-                lines(
-                    Panel(
-                        drawn,
-                        "angle of the key or query (radians)",
-                        "value",
-                        also=lambda axes: draw_truth(axes, regression),
-                    )
-                ),
+                lines(Panel(drawn, "angle of the key or query (radians)", "value", also=regression.draw_truth)),
             ),
         },
     )
-
-
-def draw_truth(axes: Any, data: Regression) -> None:
-    axes.scatter(data.known, data.noisy, marker="x", color="0.4", s=18, label="known keys and values")
-    axes.plot(data.angles, truth(data.angles), color="0.7", linewidth=4, label="what they were made from", zorder=1)

@@ -107,7 +107,6 @@ def run(effort: Effort) -> Findings:
             "self-focus": Figure(
                 f"Attention weights of one sentence of random vectors of {SHOWN} numbers; each row sums to 1.",
                 heat_maps(*maps, colorbar="weight"),
-                (10.0, 3.0),
             )
         },
     )

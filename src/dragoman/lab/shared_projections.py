@@ -153,7 +153,6 @@ def run(effort: Effort) -> Findings:
             "shared-projections": Figure(
                 f"The loss while learning, means of {width} steps; bands reach from the lowest to the highest seed.",
                 lines(*(panel(task.name) for task in TASKS), sharey=True),
-                (10.0, 4.0),
             )
         },
     )

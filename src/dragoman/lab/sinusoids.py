@@ -108,6 +108,8 @@ def run(effort: Effort) -> Findings:
     errors = {shift: shift_error(table, shift) for shift in SHIFTS}
     nearest, low = (closest(picture), closest(picture[:, 1:2])), [low for low, _ in by_offset]
     offsets, gap = range(LENGTH), "positions between them"
+    heat_map = HeatMap(picture, x="dimension (even: sine, odd: cosine)", y="position", most=1, signed=True)
+    lengths = {"": (range(0, SIZE, 2), waves)}
     return Findings(
         f"The table that the model adds to its embeddings, as the model computes it: {LENGTH} positions of {SIZE} "
         "numbers, and 50 of 256 for the picture. Nothing is random here.",
@@ -142,10 +144,7 @@ def run(effort: Effort) -> Findings:
         {
             "heat-map": Figure(
                 "50 positions (rows) of 256 dimensions: fast waves on the left, slow ones on the right.",
-                heat_maps(
-                    HeatMap(picture, x="dimension (even: sine, odd: cosine)", y="position", most=1, signed=True),
-                    colorbar="value",
-                ),
+                heat_maps(heat_map, colorbar="value"),
             ),
             "curves": Figure(
                 "Single dimensions along the positions: a sine and a cosine, of longer waves in later dimensions.",
@@ -162,14 +161,7 @@ def run(effort: Effort) -> Findings:
             "wavelengths": Figure(
                 f"How many positions a dimension needs to come round, for {SIZE} dimensions (logarithmic).",
                 lines(
-                    Panel(
-                        {"": (range(0, SIZE, 2), waves)},
-                        "dimension",
-                        "wavelength (positions)",
-                        log="y",
-                        ylim=(4, 100_000),
-                        also=draw_bounds,
-                    )
+                    Panel(lengths, "dimension", "wavelength (positions)", log="y", ylim=(4, 100_000), also=draw_bounds)
                 ),
             ),
         },

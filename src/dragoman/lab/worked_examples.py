@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -290,15 +290,9 @@ def draw_trace(example: Example) -> Draw:
     stages = [stage[:, :MAX_COLUMNS] for stage in example.trace.stages]
     columns = [example.keys] * 4 + [tuple(str(i + 1) for i in range(stages[-1].size(1)))]
     maps = [
-        HeatMap(
-            stage,
-            title,
-            () if number else example.queries,
-            across,
-            ".4f" if number == 3 else ".4g",
-            most=number == 3,
-            signed=number != 3,
-        )
-        for number, (title, stage, across) in enumerate(zip(STAGES, stages, columns, strict=True))
+        HeatMap(stage, title, (), across, ".4g", signed=True)
+        for title, stage, across in zip(STAGES, stages, columns, strict=True)
     ]
+    maps[0] = replace(maps[0], rows=example.queries)
+    maps[3] = replace(maps[3], numbers=".4f", most=1, signed=False)
     return heat_maps(*maps, widths=[stage.size(1) for stage in stages])
