@@ -575,13 +575,13 @@ def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: P
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ([], 2, "name sentence pairs"),
+        ([], 2, "give sentence pairs"),
         (["missing.tsv"], 1, "missing.tsv: no such file"),
         (["missing.tsv", "--measure"], 1, "missing.tsv: no such file"),
         (["pairs.tsv", "--layer", "2"], 2, "layer 2: the model has layers 1 to 1"),
         (["pairs.tsv", "--layer", "0"], 2, "layer 0: the model has layers 1 to 1"),
         (["pairs.tsv", "--head", "3"], 2, "head 3: the model has heads 1 to 2"),
-        (["pairs.tsv", "--measure", "--head", "1"], 2, "not both"),
+        (["pairs.tsv", "--measure", "--head", "1"], 2, "leave out --layer and --head"),
         (["pairs.tsv", "--soft", "--threshold", "0.5"], 2, "not both"),
         (["pairs.tsv", "--threshold", "0"], 2, "above 0"),
         (["pairs.tsv", "--threshold", "nan"], 2, "above 0"),

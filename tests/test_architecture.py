@@ -151,7 +151,7 @@ def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends():
     [
         ("sinusoidal", "Sinusoidal positions", "added to the embeddings", 2),
         ("learned", "Learned positions", "added to the embeddings", 2),
-        ("rotary", "Rotary positions", "turns queries and keys", 0),
+        ("rotary", "Rotary positions", "rotates queries and keys", 0),
         ("rotary-across", "Rotary-across positions", "over the source, too", 0),
         ("relative", "Relative positions", "added to the scores, per head", 0),
     ],
@@ -246,7 +246,7 @@ def test_info_refuses_a_diagram_in_an_unknown_format(tmp_path: Path, capsys: pyt
     assert main(["info", "--preset", "base", "--diagram", str(tmp_path / "base.jpg")]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "a figure's name ends in one of" in printed.err
+    assert "a figure's name must end in one of" in printed.err
     assert not list(tmp_path.iterdir())
 
 

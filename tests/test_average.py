@@ -206,7 +206,7 @@ def test_the_card_names_the_checkpoints_and_quotes_the_card_of_the_last(run: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ("", 2, "name a run folder"),
+        ("", 2, "give a run folder"),
         ("run --last 0", 2, "last must be at least 1"),
         ("nowhere", 1, "nowhere: no such model folder"),
         ("empty", 1, "empty: no checkpoints yet"),

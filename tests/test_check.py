@@ -250,7 +250,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("", 2, "name a corpus"),
+        ("", 2, "give a corpus"),
         ("missing.tsv", 1, "missing.tsv: no such file"),
         (".", 1, "regular file"),
         ("a.tsv --dev missing", 1, "missing: no such file"),

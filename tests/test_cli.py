@@ -73,7 +73,7 @@ BAD = [
     ("train --train {train} --dev {dev} --training.epochs 0", 2, "epochs must be at least 1"),
     ("train --train {train} --dev {dev} --training.seed -1", 2, "seed must be at least 0"),
     ("train --train {train} --dev {dev} --training.max-tokens 3", 1, "every pair is longer than 3 tokens"),
-    ("train --train {train} --dev {dev} --model.attention.heads 7", 2, "does not split into 7 heads"),
+    ("train --train {train} --dev {dev} --model.attention.heads 7", 2, "is not divisible by 7 heads"),
     ("train --train {train} --dev {dev} --model.positions rotary --model.d-model 36", 0, "rotary"),
     ("train --train {train} --dev {dev} --out empty.tsv", 0, "empty.tsv: "),
     ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
@@ -96,15 +96,19 @@ BAD = [
     ("evaluate -m missing {dev}", 1, "missing: no such model folder"),
     ("evaluate -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
     ("evaluate -m {brief} three two", 1, "three has 3 lines, two has 2"),
-    ("evaluate -m {brief}", 2, "name a test set"),
+    ("evaluate -m {brief}", 2, "give a test set"),
     ("evaluate -m {brief} {dev} --output no/such/folder", 0, "no/such/folder"),
-    ("info", 2, "name a model folder, or a preset"),
-    ("info {brief} --preset base", 2, "name a model folder, or a preset"),
+    ("info", 2, "give a model folder or a preset"),
+    ("info {brief} --preset base", 2, "give a model folder or a preset"),
     ("info missing", 1, "missing: no such model folder"),
     ("info --preset base --vocabulary 0", 2, "vocabulary must be from 1 to"),
-    ("info {brief} --vocabulary 400", 2, "--vocabulary goes with --preset"),
-    ("inspect -m {brief} text --out picture.jpg", 2, "picture.jpg: a figure's name ends in one of .svg, .png, .pdf"),
-    ("inspect -m {brief} text --out picture", 2, "picture: a figure's name ends in"),
+    ("info {brief} --vocabulary 400", 2, "--vocabulary is for --preset"),
+    (
+        "inspect -m {brief} text --out picture.jpg",
+        2,
+        "picture.jpg: a figure's name must end in one of .svg, .png, .pdf",
+    ),
+    ("inspect -m {brief} text --out picture", 2, "picture: a figure's name must end in"),
     ("inspect -m missing text", 1, "missing: no such model folder"),
     ("inspect -m {brief} text --layer 2", 2, "layer 2: the model has layers 1 to 1"),
     ("inspect -m {brief} text --head 0", 2, "head 0: the model has heads 1 to 2"),
@@ -322,7 +326,7 @@ def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, co
 def test_evaluation_gives_scores_with_signatures_and_the_translations(dragoman, trained: Path, pairs: list[Pair]):
     write_tsv(Path("test.tsv"), [pairs[0], ("", "x"), *pairs[1:10]])
     ran = dragoman("evaluate", "-m", trained, "test.tsv")
-    assert (ran.code, ran.err) == (0, "test.tsv: left out 1 pairs with an empty side (line 2)\n")
+    assert (ran.code, ran.err) == (0, "test.tsv: skipped pairs with an empty side: 1 (line 2)\n")
     bleu, chrf, exact = ran.out.splitlines()
     assert re.fullmatch(r"BLEU [\d.]+   nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", bleu)
     assert re.fullmatch(r"chrF2 [\d.]+   nrefs:1\|.+version:.+", chrf)

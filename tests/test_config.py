@@ -172,9 +172,9 @@ def test_no_setting_accepts_nan(section: type, name: str):
 
 def test_sizes_that_do_not_fit_together_are_refused():
     """Each with its control: sizes that do."""
-    assert "d_model 512 does not split into 7 heads" in refused({"model": {"attention": {"heads": 7}}})
+    assert "d_model 512 is not divisible by 7 heads" in refused({"model": {"attention": {"heads": 7}}})
     assert TransformerConfig(attention=AttentionConfig(heads=7, d_k=5, d_v=6)).attention.head_sizes(512) == (5, 6)
-    with pytest.raises(UsageError, match="d_model 5 does not split into two directions"):
+    with pytest.raises(UsageError, match="d_model 5 must be even"):
         RecurrentConfig(d_model=5)
     assert RecurrentConfig(d_model=5, bidirectional=False).d_model == 5
     with pytest.raises(UsageError, match="rotary"):

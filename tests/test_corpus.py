@@ -84,7 +84,7 @@ def test_what_was_left_out_is_told_with_its_lines(tmp_path: Path):
     path = write(tmp_path / "pairs.tsv", "a\tb\n\tb\na\t\n\na\tb\n \t \na\tb")
     corpus = read_corpus([path])
     assert corpus.lines == [1, 5, 7]
-    assert corpus.notes() == [f"{path}: left out 4 pairs with an empty side (lines 2, 3, 4, ...)"]
+    assert corpus.notes() == [f"{path}: skipped pairs with an empty side: 4 (lines 2, 3, 4, ...)"]
     assert read_corpus([write(tmp_path / "full.tsv", "a\tb\n")]).notes() == []
 
 

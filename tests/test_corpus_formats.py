@@ -140,7 +140,7 @@ def test_plural_forms_correspond_where_there_are_two_at_most(tmp_path: Path, for
     corpus = read_corpus([str(tmp_path / "a.po")])
     assert corpus.pairs == [*CLEAN, *pairs]
     assert corpus.notes() == (
-        [] if pairs else [f"{tmp_path}/a.po: left out 1 messages with three or more plural forms (line 184)"]
+        [] if pairs else [f"{tmp_path}/a.po: skipped messages with three or more plural forms: 1 (line 184)"]
     )
 
 
@@ -151,11 +151,11 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     (origin,) = parse_corpora([str(path)])
     left_out = LeftOut(origin)
     assert [row[1:] for row in drop_empty(stream_rows(origin, left_out), left_out)] == CLEAN
-    said = [note.removeprefix(f"{path}: left out 1 ") for note in left_out.notes()]
+    said = [note.removeprefix(f"{path}: skipped ") for note in left_out.notes()]
     assert said == [
-        "fuzzy messages (line 184)",
-        "pairs with an empty side (line 188)",
-        "obsolete messages (line 191)",
+        "fuzzy messages: 1 (line 184)",
+        "pairs with an empty side: 1 (line 188)",
+        "obsolete messages: 1 (line 191)",
     ]
 
 
@@ -224,8 +224,8 @@ def test_a_corpus_is_named_as_training_reads_it(line: str):
         ("a.jsonl columns=en", "columns=en: name two"),
         ("a.jsonl columns=en,", "name two"),
         ("a.jsonl columns=en,de,fr", "name two"),
-        ("a.tsv columns=1,2", "columns= goes with .jsonl, .parquet, .tmx"),
-        ("a b columns=1,2", "columns= goes with"),
+        ("a.tsv columns=1,2", "columns= is for .jsonl, .parquet, .tmx"),
+        ("a b columns=1,2", "columns= is for"),
         ("a b c", "not 3 files: a b c"),
     ],
 )
@@ -242,7 +242,7 @@ def test_corpora_follow_one_another_and_keep_their_tags(tmp_path: Path):
     assert corpus.pairs == CLEAN[:5]
     assert corpus.tags == ["x"] * 3 + [""] * 2
     assert corpus.lines == [1, 2, 3, 4, 7]
-    assert corpus.notes() == [f"{tmp_path}/a.tsv: left out 1 pairs with an empty side (line 4)"]
+    assert corpus.notes() == [f"{tmp_path}/a.tsv: skipped pairs with an empty side: 1 (line 4)"]
 
 
 # Bombs, each in a process of its own, with its memory and time measured.

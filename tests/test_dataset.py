@@ -179,8 +179,8 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
     file = write_tsv(tmp_path / "some.tsv", rows)
     stored, notes = tokenise((CorpusSpec((file,)),), tokenizer, 100, tmp_path / "x.arrow")
     assert sorted(notes) == [
-        f"{file}: left out 2 pairs with an empty side (lines 3, 10)",
-        f"{file}: left out 3 pairs longer than 100 tokens (lines 5, 7, 12)",
+        f"{file}: skipped pairs with an empty side: 2 (lines 3, 10)",
+        f"{file}: skipped pairs longer than 100 tokens: 3 (lines 5, 7, 12)",
     ]
     kept = [number for number in range(20) if number not in (2, 4, 6, 9, 11)]
     assert [stored.location(index) for index in range(len(stored))] == [f"{file}:{number + 1}" for number in kept]
@@ -262,7 +262,7 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
         tokenise([corpus], tokenizer, None, tmp_path / f"{name}.arrow")
     opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
     twice, both = repetition_notes(opened["train"], opened["dev"])
-    assert twice.startswith("3 of 38 pairs are repetitions")
+    assert twice.startswith("3 of 38 pairs are duplicates")
     assert both.startswith("3 of 14 dev pairs are in the training corpus")
     assert repetition_notes(opened["clean"], opened["unseen"]) == []  # the control
 

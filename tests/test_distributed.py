@@ -271,7 +271,7 @@ def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
     sentences = [line for line in said.splitlines() if line.startswith("dragoman: ")]
     assert len(sentences) == 2
     for sentence in sentences:
-        assert "10 batches in a row changed nothing" in sentence
+        assert "10 batches in a row were skipped" in sentence
         assert advice in sentence
         assert "the last checkpoint is kept" in sentence
     assert [folder.name for folder in checkpoints(out)] == ["step-00000004"]
@@ -360,7 +360,7 @@ def test_a_rank_that_is_killed_ends_the_others_at_once(
 
 def reports_a_lost_process(said: str) -> None:
     (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
-    assert "another process of this run is gone or does not answer; the last checkpoint is kept" in sentence
+    assert "another process of this run has ended or does not answer; the last checkpoint is kept" in sentence
     assert "Traceback" not in said
 
 

@@ -93,7 +93,7 @@ def test_each_score_says_which_system_is_better_or_that_chance_may_have_decided(
     # The library gives p = 0.001 for a system and itself.
     assert all(p is None and said.endswith(": no difference") for p, said in compared(bad, bad))
     for _, said in compared(damaged(few, 0.0), damaged(few, 0.5), few):
-        assert said.endswith("better; 5 sentences are too few to tell it from chance")
+        assert said.endswith("better; 5 sentences are too few for a significance test")
 
 
 def test_systems_with_errors_of_the_same_rate_do_not_differ():
@@ -246,4 +246,4 @@ def test_a_test_set_too_large_to_draw_from_is_refused(
     monkeypatch.setattr(significance, "MAX_RESAMPLED", 11)
     assert run("-m", trained, test_set)[0] == 0
     code, _, err = run("-m", trained, test_set, "--details")
-    assert (code, err) == (2, "dragoman: intervals are for at most 11 sentences; the test set has 12\n")
+    assert (code, err) == (2, "dragoman: confidence intervals are limited to 11 sentences; the test set has 12\n")

@@ -247,7 +247,7 @@ def test_a_pair_that_is_too_long_keeps_its_line_and_is_told(run, trained: Path, 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ([], 2, "name sentence pairs"),
+        ([], 2, "give sentence pairs"),
         (["missing.tsv"], 1, "missing.tsv: no such file"),
         (["bad.tsv"], 1, "bad.tsv:2: no tab"),
         (["bad.tsv", "tag=med"], 1, "unknown tag 'med'"),

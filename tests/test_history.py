@@ -455,8 +455,8 @@ def test_a_step_that_was_saved_twice_counts_once_and_a_damaged_one_is_named(insi
     ("line", "code", "message"),
     [
         ("nowhere", 1, "nowhere: no such run folder"),
-        ("{run} --out insight.jpg", 2, "insight.jpg: the name ends in .html, .svg, .png, .pdf"),
-        ("{run} --out insight", 2, "insight: the name ends in .html"),
+        ("{run} --out insight.jpg", 2, "insight.jpg: the name must end in .html, .svg, .png, .pdf"),
+        ("{run} --out insight", 2, "insight: the name must end in .html"),
         ("{run} --sentence 11", 2, "sentence 11: there are 10 pairs"),
         ("{run} --pairs missing.tsv", 1, "missing.tsv"),
         ("{run} --pairs empty.tsv", 1, "empty.tsv: no sentence pairs in it"),

@@ -320,7 +320,7 @@ def test_all_means_all(dragoman, monkeypatch: pytest.MonkeyPatch):
         (
             "compare-heads --train a.tsv",
             2,
-            "compare-heads trains on your own sentence pairs: say which with --dev, --test",
+            "compare-heads trains on your own sentence pairs: give them with --dev, --test",
         ),
         ("masks --train a.tsv", 2, "only comparisons train on your own sentence pairs"),
         ("compare-heads --train file --dev nowhere.tsv --test file", 1, "nowhere.tsv: no such file"),

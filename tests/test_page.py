@@ -310,7 +310,7 @@ def test_words_light_up_in_both_directions(open_page, document: str, inspection:
     torch.testing.assert_close(shades(target), weights[:, 1])
     assert not shades(source).any()  # only the other side
     best = inspection.target.words[int(weights[:, 1].argmax())].label
-    assert tab.locator("#words-readout").inner_text().startswith(f"“dog” was looked at by: {best} ")
+    assert tab.locator("#words-readout").inner_text().startswith(f"“dog” was attended to by: {best} ")
     source.nth(1).press("ArrowRight")
     assert tab.locator("#words-readout").inner_text().startswith("“sees”")
 
@@ -400,7 +400,7 @@ def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, do
 
 def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(open_page, document: str):
     tab = open_page(document)
-    assert tab.locator("h1").inner_text() == "What the model looked at"
+    assert tab.locator("h1").inner_text() == "What the model attended to"
     tab.get_by_role("button", name="한국어").click()
     assert tab.locator("h1").inner_text() == "모델이 무엇을 보았나"
     assert tab.locator("html").get_attribute("lang") == "ko"
@@ -413,7 +413,7 @@ def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(open_
     tab.locator(MAP).focus()
     assert "위 (1행 1열)" in tab.locator(READOUT).inner_text()
     tab.get_by_role("button", name="English").click()
-    assert tab.locator("h1").inner_text() == "What the model looked at"
+    assert tab.locator("h1").inner_text() == "What the model attended to"
     assert open_page(document, language="ko-KR").locator("h1").inner_text() == "모델이 무엇을 보았나"
 
 

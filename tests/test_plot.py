@@ -215,14 +215,14 @@ def test_damaged_lines_are_told(plot: Callable[..., Ran]):
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("", 2, "name a run folder"),
+        ("", 2, "give a run folder"),
         ("first nowhere", 1, "nowhere: no such run folder"),
         ("first/metrics.jsonl", 1, "first/metrics.jsonl: no such run folder"),
         ("young", 1, "young/metrics.jsonl: no metrics yet"),
         ("other", 1, "other: not a run folder"),
         ("empty", 1, "empty/metrics.jsonl: no metrics yet"),
-        ("first --out curves.jpg", 2, "curves.jpg: a figure's name ends in one of .svg"),
-        ("first --out curves", 2, "curves: a figure's name ends in one of .svg"),
+        ("first --out curves.jpg", 2, "curves.jpg: a figure's name must end in one of .svg"),
+        ("first --out curves", 2, "curves: a figure's name must end in one of .svg"),
         ("first old --against time", 1, "old: its metrics have no curve to draw against time"),
     ],
 )

@@ -513,7 +513,7 @@ def test_heads_of_any_size_fit_the_last_matrix(d_model: int, heads: int, d_k: in
     layer.out = nn.Linear(d_model, d_model)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         attend(layer, x)
-    with pytest.raises(UsageError, match="10 does not split into 4 heads"):
+    with pytest.raises(UsageError, match="10 is not divisible by 4 heads"):
         TransformerConfig(d_model=10, attention=AttentionConfig(heads=4))
 
 

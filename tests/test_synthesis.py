@@ -161,8 +161,8 @@ def test_what_is_left_out_is_counted_and_named_and_what_is_printed_can_be_traine
     lines = Path(mono).read_bytes().decode().split("\n")
     blank = [number for number, line in enumerate(lines[:-1], start=1) if not line.strip()]
     assert record["left_out"]["blank lines"] == len(blank) == 4
-    assert f"left out 4 blank lines ({', '.join(f'{mono}:{number}' for number in blank[:3])}, ...)" in err
-    assert f"left out 1 texts longer than 256 tokens ({mono}:{lines.index('x' * 9000) + 1})" in err
+    assert f"skipped blank lines: 4 ({', '.join(f'{mono}:{number}' for number in blank[:3])}, ...)" in err
+    assert f"skipped texts longer than 256 tokens: 1 ({mono}:{lines.index('x' * 9000) + 1})" in err
     assert f"{record['pairs']:,} pairs from 60 texts" in err
     assert out == f"{job.out} tag=bt\n"
     given = ["--train", corpus[0], *out.split(), "--dev", corpus[1], "--out", str(tmp_path / "run")]

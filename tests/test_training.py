@@ -336,9 +336,9 @@ def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path
     train = write_tsv(tmp_path / "train.tsv", [*pairs[:180], pairs[190], pairs[190]])
     said = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=1)).logged
     assert any(text.startswith("1 of 10 dev pairs are in the training corpus, too") for text in said)
-    assert any("of 182 pairs are repetitions" in text for text in said)
+    assert any("of 182 pairs are duplicates" in text for text in said)
     again = run_training(run_config((train, corpus[1]), tmp_path / "run", max_steps=2)).logged
-    assert not any("repetitions" in text or "too good" in text for text in again)  # it was logged before
+    assert not any("duplicates" in text or "too high" in text for text in again)  # it was logged before
 
 
 def test_pairs_that_are_too_long_are_left_out_and_counted(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
@@ -346,7 +346,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(corpus: Corpus, tmp_pa
     some = [*pairs[:100], (long, "개"), *pairs[100:180], ("dog", long), *pairs[180:190]]
     path = write_tsv(tmp_path / "train.tsv", some)
     notebook = run_training(run_config((path, corpus[1]), tmp_path / "run", max_steps=1, max_tokens=100))
-    assert f"{path}: left out 2 pairs longer than 100 tokens (lines 101, 182)" in notebook.logged
+    assert f"{path}: skipped pairs longer than 100 tokens: 2 (lines 101, 182)" in notebook.logged
     assert any(text.startswith("190 pairs, ") for text in notebook.logged)
     with pytest.raises(DragomanError, match="every pair is longer than 3 tokens"):
         run_training(run_config((path, corpus[1]), tmp_path / "other", max_tokens=3))
@@ -436,9 +436,9 @@ def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
 @pytest.mark.parametrize(
     ("settings", "steps", "why"),
     [
-        ({"max_steps": None, "minutes": 1e-9}, 1, "minutes are over"),
+        ({"max_steps": None, "minutes": 1e-9}, 1, "the time limit of 1e-09 minutes is reached"),
         ({"max_steps": None, "epochs": 1}, 2, "all 1 epochs done"),
-        ({"learning_rate": 1e-30, "validate_every": 1, "patience": 2}, 3, "validation has not improved for 2 checks"),
+        ({"learning_rate": 1e-30, "validate_every": 1, "patience": 2}, 3, "no improvement in 2 validations"),
     ],
     ids=["minutes", "epochs", "patience"],
 )

@@ -413,17 +413,17 @@ def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_an
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ("--view grid --layer 1", "--layer does not go with --view grid"),
-        ("--view tree --kind encoder", "--kind does not go with --view tree"),
-        ("--view masks --subwords", "--subwords does not go with --view masks"),
-        ("--head 1 --aggregate max", "give one of them"),
+        ("--view grid --layer 1", "--layer cannot be used with --view grid"),
+        ("--view tree --kind encoder", "--kind cannot be used with --view tree"),
+        ("--view masks --subwords", "--subwords cannot be used with --view masks"),
+        ("--head 1 --aggregate max", "give --head or --aggregate, not both"),
         ("--view grid --sample dev.tsv", "--sample needs --view heads"),
-        ("--view heads --out never.svg --json --sample dev.tsv", "and writes nothing else"),
-        ("--view heads --out never.svg --html page.html --sample dev.tsv", "and writes nothing else"),
+        ("--view heads --out never.svg --json --sample dev.tsv", "without --html and --json"),
+        ("--view heads --out never.svg --html page.html --sample dev.tsv", "without --html and --json"),
         ("--view heads --out never.svg --sample dev.tsv", "leave out TEXT and --translation"),
-        ("--html page.html --layer 1", "--layer does not go with a page"),
-        ("--json --view grid", "--view grid is for a figure"),
-        ("--html page.pdf", "page.pdf: a page's name ends in .html"),
+        ("--html page.html --layer 1", "--layer cannot be used with a page"),
+        ("--json --view grid", "--view grid draws a figure"),
+        ("--html page.pdf", "page.pdf: the name of a page must end in .html"),
         ("--view tree --translation 개가", "there is no beam search to draw"),
         ("--kind encoder --layer 3", "layer 3: the model has layers 1 to 1"),
     ],
@@ -519,7 +519,7 @@ def test_signs_that_svg_may_not_hold_are_replaced(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["map", "map.jpg", "map.svg.txt", ".svg"])
 def test_a_figure_in_an_unknown_format_is_refused(name: str):
-    with pytest.raises(UsageError, match="a figure's name ends in one of"):
+    with pytest.raises(UsageError, match="a figure's name must end in one of"):
         check_format(Path(name))
     check_format(Path("map.SVG"))
 

@@ -9,22 +9,22 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, UsageError
 
 COMMANDS = {
-    "demo": "train a phrasebook translator in a few minutes, translate, draw: everything end to end",
+    "demo": "train a phrasebook translator in a few minutes, translate with it, draw its attention",
     "check": "find what is wrong with sentence pairs, and where",
     "train": "train a translator on your sentence pairs",
     "translate": "translate text or documents with a model",
     "plot": "draw the curves of training runs",
     "average": "average the weights of several checkpoints into one model",
     "evaluate": "measure BLEU and chrF of a model on a test set",
-    "score": "show how probable a model finds given translations",
+    "score": "score how probable given translations are under a model",
     "align": "show which target word translates which source word",
     "info": "show what a model or a preset consists of, and what it costs",
-    "inspect": "draw what a model looked at while it translated",
+    "inspect": "draw what a model attended to while it translated",
     "lab": "run experiments on claims about Transformers: figures, tables, one report",
     "insight": "show how a model learned: gradients, updates, attention over its checkpoints",
     "distill": "train a small, fast student on a model's translations",
     "backtranslate": "make sentence pairs from text in the target language",
-    "benchmark": "measure speed, beside other toolkits where they are installed",
+    "benchmark": "measure speed and quality, also of other toolkits if they are installed",
 }
 
 USAGE = f"""dragoman {__version__}: train your own translator, look inside it, put it to work.
@@ -33,7 +33,7 @@ usage: dragoman COMMAND ...
 
 {chr(10).join(f"  {name:<13} {purpose}" for name, purpose in COMMANDS.items())}
 
-  dragoman COMMAND --help explains a command. To see it all at work: dragoman demo
+  dragoman COMMAND --help explains a command. To see everything at work: dragoman demo
 """
 
 

@@ -95,7 +95,7 @@ class LineProgress(ProgressDisplay):
     def start(self) -> None:
         """Show the bar or, where lines are typed, the first prompt."""
         if self.prompts:
-            print("reading from standard input, one line at a time; Ctrl-D ends", file=sys.stderr)
+            print("reading from standard input, one line at a time; Ctrl-D to end", file=sys.stderr)
             self.prompt()
         elif not sys.stdout.isatty():  # on one terminal, bar and translations would overwrite each other
             super().start()

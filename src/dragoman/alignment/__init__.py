@@ -1,1 +1,1 @@
-"""Align words: which source words the model looked at for each word of a translation."""
+"""Align words: which source words the model attended to for each word of a translation."""

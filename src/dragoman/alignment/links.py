@@ -10,7 +10,7 @@ Link = tuple[int, int]  # source word, target word; both count from 0
 
 
 def strongest_links(weights: Tensor) -> list[Link]:
-    """Return a link from each target word to the source word that it looked at most; weights (W, U)."""
+    """Return a link from each target word to the source word that it attended to most; weights (W, U)."""
     if not weights.numel():
         return []
     largest, sources = (values.tolist() for values in weights.max(1))
@@ -23,8 +23,8 @@ def links_above(weights: Tensor, threshold: float) -> list[Link]:
 
 
 def character_links(weights: Tensor, target: Sequence[Word], source: Sequence[Word]) -> list[tuple[Span, Span]]:
-    """Return the spans of each source word and of the target word that looked at it most, in the order of the source.
+    """Return the spans of each source word and of the target word that attended to it most, in the order of the source.
 
-    A source word that no target word looked at is left out. weights (W, U).
+    A source word that no target word attended to is left out. weights (W, U).
     """
     return sorted((source[u].span, target[w].span) for w, u in strongest_links(weights.T))

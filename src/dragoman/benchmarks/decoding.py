@@ -65,7 +65,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
     return "\n".join(
         [
             f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} subwords, {LENGTH} tokens in and out; target tokens "
-            f"per second, median and spread of {rounds} rounds in turn.",
+            f"per second, median and spread of {rounds} interleaved rounds.",
             describe_machine() + ".",
             "",
             markdown_table(columns, rows),

@@ -34,7 +34,7 @@ def benchmark(threads: int, rounds: int) -> str:
                     times.setdefault((length, beams), []).append((time.perf_counter() - began) / length * 1000)
     lines = [
         f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} words, batches of {SENTENCES} sentences; milliseconds per "
-        f"token of the whole batch, the fastest of {rounds} rounds in turn.",
+        f"token of the whole batch, the fastest of {rounds} interleaved rounds.",
         describe_machine() + ".",
         "",
         markdown_table(

@@ -28,7 +28,7 @@ BLOCK = 100_000  # pairs written at once
 DEV = 50
 COLUMNS = [
     *("pairs", "tokenise, s", "pairs/s", "plan, s"),
-    *("file, MB", "peak, MB", "model and optimizer, MB", "beside them, MB"),
+    *("file, MB", "peak, MB", "model and optimizer, MB", "everything else, MB"),
 ]
 BYTES = 16  # of a parameter: weight, gradient and two moments, in float32
 
@@ -54,8 +54,8 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
         with TemporaryDirectory() as folder:
             rows.append(measure(count, threads, steps, Path(folder)))
     lines = [
-        f"Made-up sentences of {LENGTH} words, {VOCABULARY:,} subwords, preset small; peak: the most memory that "
-        f"`dragoman train` held, from reading the corpus over {steps} steps to the last checkpoint.",
+        f"Artificial sentences of {LENGTH} words, {VOCABULARY:,} subwords, preset small; peak: the peak memory of "
+        f"`dragoman train`, from reading the corpus over {steps} steps to the last checkpoint.",
         describe_machine() + ".",
         "",
         markdown_table(COLUMNS, [cells(row) for row in rows]),

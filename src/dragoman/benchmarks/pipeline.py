@@ -48,7 +48,7 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
     return "\n".join(
         [
             f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
-            f"per second, median and spread of {rounds} rounds in turn.",
+            f"per second, median and spread of {rounds} interleaved rounds.",
             describe_machine() + ".",
             "",
             markdown_table(["", *COLUMNS], rows),

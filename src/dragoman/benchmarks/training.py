@@ -86,11 +86,11 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
         timed = {precision: rows[shape, precision].contenders for precision in PRECISIONS}
         best = {name: max((c[name] for c in timed.values() if name in c), key=lambda c: c.median) for name in columns}
         speeds += [[shape, label, *cells_of(row, columns)] for label, row in (*timed.items(), (BEST, best))]
-    of = f"sentences of {Path(corpus).name}" if corpus else "random sentences, with lengths as real text has them"
+    of = f"sentences of {Path(corpus).name}" if corpus else "random sentences of realistic length"
     return "\n".join(
         [
             f"Training steps on {of}, {BATCH_TOKENS:,} tokens per batch; target tokens per second, median and spread "
-            f"of {rounds} rounds in turn.",
+            f"of {rounds} interleaved rounds.",
             describe_machine() + ".",
             "",
             markdown_table(["model", "precision", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),

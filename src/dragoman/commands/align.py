@@ -40,7 +40,7 @@ class Options:
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     layer: int | None = None
-    "decoder layer, from 1; with --head alone: the last; without both: the best one, as measured for the model"
+    "decoder layer, from 1; default: the best one measured for this model; with --head alone: the last"
     head: int | None = None
     "attention head, from 1; with --layer alone: the mean of all"
     measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -79,13 +79,13 @@ def main(arguments: list[str]) -> None:
 def check_options(options: Options) -> None:
     """Raise UsageError for missing pairs, and for flags that do not go together."""
     if not options.pairs:
-        raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
+        raise UsageError("give sentence pairs: a file of pairs, or a source file and a target file")
     if options.threshold is not None and not 0 < options.threshold <= 1:
         raise UsageError(f"--threshold must be above 0 and at most 1, not {options.threshold}")
     if options.soft and options.threshold is not None:
-        raise UsageError("--soft shows all weights: give it or --threshold, not both")
+        raise UsageError("give --soft or --threshold, not both: --soft prints all weights")
     if options.measure and (options.layer is not None or options.head is not None):
-        raise UsageError("--measure finds the layer and head: give it or --layer and --head, not both")
+        raise UsageError("--measure chooses the layer and head: leave out --layer and --head")
 
 
 def choose_head(

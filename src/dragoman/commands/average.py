@@ -30,7 +30,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "average", arguments)
     if not options.models:
-        raise UsageError("name a run folder: dragoman average runs/mine --out runs/mine-average")
+        raise UsageError("give a run folder: dragoman average runs/mine --out runs/mine-average")
     if options.last < 1:
         raise UsageError(f"last must be at least 1, not {options.last}")
     from dragoman.training.average import average

@@ -15,7 +15,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Training:
-    """Measure whole training steps in target tokens per second, beside other toolkits. Run nothing else meanwhile.
+    """Measure whole training steps in target tokens per second, for dragoman and other toolkits. Run nothing else.
 
     $ dragoman benchmark training --threads 2
     $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
@@ -25,7 +25,7 @@ class Training:
     threads: int = 1
     "CPU threads"
     rounds: int = 3
-    "number of rounds for each contender"
+    "number of rounds for each toolkit"
     shapes: tuple[Literal["tiny", "small", "base"], ...] = ("tiny", "small", "base")
     "sizes of the model"
     corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
@@ -56,9 +56,9 @@ class Quality:
     test: Annotated[str, tyro.conf.arg(metavar="TSV")]
     "sentence pairs to translate and score"
     minutes: float
-    "of training, for each"
+    "minutes of training for each model"
     preset: PresetName = "small"
-    "of dragoman"
+    "dragoman's preset"
     recipe: Annotated[str, tyro.conf.arg(metavar="TOML")] = ""
     "settings file instead of a preset; the LSTM uses its vocabulary, dropout and training"
     out: str = "runs/quality"
@@ -69,7 +69,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Measure search in target tokens per second, beside Hugging Face, CTranslate2, Marian and JoeyNMT.
+    """Measure search in target tokens per second, for dragoman, Hugging Face, CTranslate2, Marian and JoeyNMT.
 
     $ dragoman benchmark decoding --threads 2
     """
@@ -78,7 +78,7 @@ class Decoding:
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "number of rounds for each contender"
+    "number of rounds for each toolkit"
     sentences: int = 64
     "number of sentences in a batch"
 
@@ -99,7 +99,7 @@ class DecodingLength:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Measure text to text with the CTranslate2 engine in sentences per second, beside CTranslate2 given subwords.
+    """Measure the CTranslate2 engine from text to text in sentences per second, compared with CTranslate2 itself.
 
     $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --threads 2
     """
@@ -112,12 +112,12 @@ class Pipeline:
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "number of rounds for each contender"
+    "number of rounds for each toolkit"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Measure the memory of training on made-up corpora, and the time to tokenise them and to plan an epoch.
+    """Measure the memory of training on artificial corpora, and the time to tokenise them and to plan an epoch.
 
     $ dragoman benchmark memory --pairs 500000
     """
@@ -128,7 +128,7 @@ class Memory:
     pairs: tuple[int, ...] = (500_000, 1_000_000, 5_000_000)
     "corpus sizes in pairs, one run each"
     steps: int = 20
-    "of training"
+    "training steps in each run"
 
 
 Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory

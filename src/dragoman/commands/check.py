@@ -22,7 +22,7 @@ Words = tyro.conf.arg(metavar="CORPUS...")
 class Options:
     """Find what is wrong with sentence pairs, where, and what to do about it, before you train.
 
-    Exit code 1 if there are errors (training stops at them) or warnings (such pairs do harm), 0 if there are none.
+    Exit code 1 if there are errors (training stops there) or warnings (such pairs make a model worse), otherwise 0.
 
     $ dragoman check pairs.tsv
 
@@ -34,9 +34,9 @@ class Options:
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
     "files of pairs (TSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
     dev: Annotated[tuple[str, ...], Words] = ()
-    "pairs to validate on: checked, too, also for overlap with the corpora"
+    "dev pairs: checked as well, also for overlap with the training pairs"
     test: Annotated[tuple[str, ...], Words] = ()
-    "pairs to test on: checked in the same way"
+    "test pairs: checked in the same way"
     write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
     "write the pairs without errors and warnings to this file"
     max_ratio: float = 3.0
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
     sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}
     if not sets["train"]:
-        raise UsageError("name a corpus: a file of pairs, or a source file and a target file")
+        raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
     files = [Path(file) for specs in sets.values() for spec in specs for file in spec.files]
     for file in files:
         if not file.is_file():

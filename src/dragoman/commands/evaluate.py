@@ -54,7 +54,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "evaluate", arguments)
     if not options.test:
-        raise UsageError("name a test set: a file with sentence pairs, or a source file and a target file")
+        raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
     from dragoman.data.corpus import read_corpus
@@ -68,7 +68,9 @@ def main(arguments: list[str]) -> None:
         print(note, file=sys.stderr)
     sources, references = zip(*corpus.pairs, strict=True)
     if (options.details or options.against or options.against_file) and len(sources) > MAX_RESAMPLED:
-        raise UsageError(f"intervals are for at most {MAX_RESAMPLED:,} sentences; the test set has {len(sources):,}")
+        raise UsageError(
+            f"confidence intervals are limited to {MAX_RESAMPLED:,} sentences; the test set has {len(sources):,}"
+        )
 
     translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
@@ -147,11 +149,11 @@ def add_details(
     sources, references = zip(*corpus.pairs, strict=True)
     first, *others = estimate_scores([translations, theirs] if theirs else [translations], references, options.tokenize)
     if not any(estimate.name == "TER" for estimate in first):
-        print(f"no TER: it is for sentences of at most {LONGEST_FOR_TER} words", file=sys.stderr)
+        print(f"no TER: a sentence has more than {LONGEST_FOR_TER} words", file=sys.stderr)
     record["intervals"] = [asdict(estimate) for estimate in first]
-    drawn = f"of {RESAMPLES:,} test sets drawn from this one"
+    interval = f"95 % confidence interval, from {RESAMPLES:,} resampled test sets"
     if options.details:
-        text += ["", f"In brackets: where 95 % {drawn} lie."]
+        text += ["", f"In brackets: {interval}."]
         text += [f"{estimate.name} {estimate}   {estimate.signature}" for estimate in first]
         groups = by_length(sources, translations, references, options.tokenize)
         record["by_length"] = [asdict(group) for group in groups]
@@ -162,5 +164,5 @@ def add_details(
     for second in others:
         name = str(options.against or options.against_file)
         record["against"] = {"name": name, "intervals": [asdict(estimate) for estimate in second]}
-        text += ["", f"Against {name} (in brackets: where 95 % {drawn} lie; p: paired bootstrap):"]
+        text += ["", f"Against {name} (in brackets: {interval}; p: paired bootstrap):"]
         text += [describe_difference(one, two, len(sources)) for one, two in zip(first, second, strict=True)]

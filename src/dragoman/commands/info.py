@@ -38,7 +38,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "info", arguments)
     if (options.model is None) == (options.preset is None):
-        raise UsageError("name a model folder, or a preset: dragoman info --preset base")
+        raise UsageError("give a model folder or a preset: dragoman info --preset base")
 
     from dragoman.inspection.cost import cost
     from dragoman.inspection.figure import check_format, save
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
         from dragoman.model_folder import find_model, read_model
 
         if options.vocabulary is not None:
-            raise UsageError("--vocabulary goes with --preset; a model has its own")
+            raise UsageError("--vocabulary is for --preset; a model has its own")
         if options.model in PRESETS and not Path(options.model).exists():
             raise UsageError(f"{options.model} is a preset: dragoman info --preset {options.model}")
         folder = find_model(Path(str(options.model)))

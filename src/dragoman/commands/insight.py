@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
 
     page = options.out.suffix.lower() == ".html"
     if not page and options.out.suffix.lower() not in FORMATS:
-        raise UsageError(f"{options.out}: the name ends in .html, {', '.join(FORMATS)}")
+        raise UsageError(f"{options.out}: the name must end in .html, {', '.join(FORMATS)}")
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
     # A step that was saved twice counts once, as it was saved last.

@@ -142,7 +142,7 @@ def head_table_of_pairs(
 def check_options(options: Options, out: Path | None) -> None:
     """Raise UsageError for flags that do not go together."""
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
-        raise UsageError("--sample needs --view heads and the figure's name, --out, and writes nothing else")
+        raise UsageError("--sample needs --view heads and --out, without --html and --json")
     if options.sample and (options.text or options.translation or options.tag):
         raise UsageError(
             "--sample takes its sentences from files: leave out TEXT and --translation; tags: FILE tag=TAG"
@@ -150,13 +150,15 @@ def check_options(options: Options, out: Path | None) -> None:
     if not options.sample and not options.text.strip():
         raise UsageError("there is no text to translate")
     if options.html and options.html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{options.html}: a page's name ends in .html")
+        raise UsageError(f"{options.html}: the name of a page must end in .html")
     if options.head is not None and options.aggregate:
-        raise UsageError("--head selects one map and --aggregate combines several: give one of them")
+        raise UsageError("give --head or --aggregate, not both: --aggregate combines all heads")
     for flag, views in VIEWS.items():
         given = getattr(options, flag) != getattr(Options, flag)
         if given and (options.view not in views or not out):
-            figure = f"--view {options.view}" if out else "a page or JSON, which has all of them; a figure needs --out"
-            raise UsageError(f"--{flag} does not go with {figure}")
+            figure = (
+                f"--view {options.view}" if out else "a page or JSON, which contain everything; for a figure, add --out"
+            )
+            raise UsageError(f"--{flag} cannot be used with {figure}")
     if options.view != "map" and not out:
-        raise UsageError(f"--view {options.view} is for a figure: name its file with --out")
+        raise UsageError(f"--view {options.view} draws a figure: name its file with --out")

@@ -101,7 +101,7 @@ def sentence_pairs(options: Options, names: list[str]) -> Sentences | None:
     compared = [name for name in names if name in COMPARISONS]
     missing = [flag for flag, paths in given.items() if not paths]
     if compared and missing:
-        raise UsageError(f"{compared[0]} trains on your own sentence pairs: say which with {', '.join(missing)}")
+        raise UsageError(f"{compared[0]} trains on your own sentence pairs: give them with {', '.join(missing)}")
     if not compared and len(missing) < len(given):
         raise UsageError("only comparisons train on your own sentence pairs; 'dragoman lab' lists them")
     if not compared:

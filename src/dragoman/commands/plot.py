@@ -30,7 +30,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "plot", arguments)
     if not options.runs:
-        raise UsageError("name a run folder: dragoman plot runs/mine")
+        raise UsageError("give a run folder: dragoman plot runs/mine")
     from dragoman.data.corpus import name_lines
     from dragoman.inspection.plots.training import draw_curves, names_of, read_metrics
 

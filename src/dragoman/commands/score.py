@@ -40,7 +40,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     options = parse(Options, "score", arguments)
     if not options.pairs:
-        raise UsageError("name sentence pairs: a file with pairs, or a source file and a target file")
+        raise UsageError("give sentence pairs: a file of pairs, or a source file and a target file")
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import perplexity, score

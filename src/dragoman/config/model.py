@@ -33,7 +33,7 @@ class AttentionConfig:
         """Return (d_k, d_v). Raise UsageError where d_model does not split into equal heads and no size is given."""
         if (self.d_k is None or self.d_v is None) and d_model % self.heads:
             raise UsageError(
-                f"d_model {d_model} does not split into {self.heads} heads: choose a divisor, or give d_k and d_v"
+                f"d_model {d_model} is not divisible by {self.heads} heads: choose a divisor, or give d_k and d_v"
             )
         return self.d_k or d_model // self.heads, self.d_v or d_model // self.heads
 
@@ -55,7 +55,7 @@ class FeedForwardConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer without its vocabulary. Without a preset: the base model of the paper, section 3 and Table 3."""
+    """The architecture of a Transformer. Without a preset: the base model of the paper, section 3 and Table 3."""
 
     d_model: Size = 512
     "size of the vector that represents a token between layers"
@@ -80,7 +80,7 @@ class TransformerConfig:
     output_bias: bool = False
     "add a bias to the logits"
     max_length: Annotated[int, at_least(2), at_most(MAX_POSITIONS)] = 1024
-    "rows in the table of learned positions, which refuse longer sentences; other positions have no limit"
+    "maximum sentence length with learned positions; the others have no limit"
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -120,7 +120,7 @@ class RecurrentConfig:
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.bidirectional and self.d_model % 2:
-            raise UsageError(f"d_model {self.d_model} does not split into two directions: choose an even number")
+            raise UsageError(f"d_model {self.d_model} must be even, to be split between two directions")
 
 
 ModelConfig = TransformerConfig | RecurrentConfig

@@ -26,7 +26,7 @@ class SearchConfig:
     n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1
     "number of translations per text, at most as many as beams"
     patience: Annotated[float, above(0), at_most(MAX_BEAMS)] | None = None
-    "stop after patience * beam hypotheses are finished; default: when none can still overtake the best"
+    "stop after patience * beam hypotheses are finished; default: when no unfinished one can overtake the best"
     no_repeat_ngram: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
     "do not repeat any sequence of this many tokens; 0: no limit"
     beam_groups: Annotated[int, at_least(1)] = 1
@@ -48,8 +48,8 @@ class SearchConfig:
             raise UsageError("coverage_penalty needs a beam search with several beams")
         if self.temperature is None:
             if self.n_best > self.beam:
-                raise UsageError(f"n_best {self.n_best} needs as many beams, not {self.beam}")
+                raise UsageError(f"n_best {self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
             if self.top_k is not None or self.top_p != 1:
-                raise UsageError("top_k and top_p are for sampling: choose a temperature, 1 for instance")
+                raise UsageError("top_k and top_p are for sampling: choose a temperature, such as 1")
         if self.beam % self.beam_groups:
             raise UsageError(f"beam {self.beam} cannot be divided evenly into beam_groups {self.beam_groups}")

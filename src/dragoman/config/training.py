@@ -33,7 +33,7 @@ class TrainingConfig:
     max_steps: Count | None = None
     "maximum number of updates"
     minutes: Duration | None = None
-    "maximum minutes of training"
+    "maximum training time in minutes"
     stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
     "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
     patience: CountOrZero = 10
@@ -41,7 +41,7 @@ class TrainingConfig:
 
     # Batches
     batch_tokens: Count | Literal["auto"] = 4096
-    "maximum tokens in a batch, per side, padding included; one batch is one update; auto: find what fits and pays off"
+    "maximum tokens in a batch, per side, padding included; one batch is one update; auto: the fastest size that fits"
     micro_batches: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
     "split each batch into this many parts: the same update in less memory; default: one per process"
     max_tokens: Count = 256
@@ -97,18 +97,18 @@ class TrainingConfig:
     shard: bool = False
     "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
     rank_timeout: Duration = 10.0
-    "minutes after which a process that does not answer is an error"
+    "minutes to wait for a process that does not answer"
 
     # Reproducibility
     seed: CountOrZero = 1
     "seed for the initial weights, the order of the data and dropout"
     deterministic: bool = False
-    "give the same bits on any number of processes: sum gradients in a fixed order, one thread each"
+    "bit-identical results on any number of processes: sum gradients in a fixed order, one thread each"
 
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.schedule in ("cosine", "linear") and not self.max_steps:
-            raise UsageError(f"schedule = '{self.schedule}' falls to zero at training.max_steps, which is not set")
+            raise UsageError(f"schedule = '{self.schedule}' decays to zero at training.max_steps, which is not set")
         if self.schedule != "paper" and self.learning_rate > MAX_RATE:
             raise UsageError(
                 f"learning_rate {self.learning_rate:g} is too high for schedule = '{self.schedule}', "
@@ -123,7 +123,7 @@ class RunConfig:
     """A whole training run: from sentence pairs to a model."""
 
     preset: PresetName = "small"
-    "named settings that all others start from"
+    "named set of defaults for all other settings"
     train: tuple[str, ...] = ()
     "sentence pairs to learn from: TSV, JSONL, Parquet, TMX, PO, or a source file and a target file (docs/corpora.md)"
     dev: tuple[str, ...] = ()

@@ -242,7 +242,7 @@ def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator
     if counts[0] != counts[1]:
         text = (
             f"{display_path(source)} has {counts[0]:,} lines, {display_path(target)} has {counts[1]:,}: "
-            "line n of the one must be the translation of line n of the other"
+            "line n of one must be the translation of line n of the other"
         )
         on_problem(Problem("line-counts", source, 0, text))
 
@@ -286,7 +286,7 @@ class LeftOut:
     def notes(self) -> list[str]:
         """Return a sentence for each reason, for the user."""
         return [
-            f"{self.name}: left out {count:,} {reason} ({name_lines(self.first[reason])})"
+            f"{self.name}: skipped {reason}: {count:,} ({name_lines(self.first[reason])})"
             for reason, count in self.counts.items()
         ]
 

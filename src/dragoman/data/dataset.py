@@ -176,11 +176,11 @@ def repetition_notes(train: Pairs, dev: Pairs) -> list[str]:
     repeated, shared = len(learned) - len(np.unique(learned)), int(np.isin(dev.keys(), learned).sum())
     notes = []
     if repeated:
-        notes.append(f"{repeated:,} of {len(train):,} pairs are repetitions; 'dragoman check' names them")
+        notes.append(f"{repeated:,} of {len(train):,} pairs are duplicates; 'dragoman check' lists them")
     if shared:
         notes.append(
-            f"{shared:,} of {len(dev):,} dev pairs are in the training corpus, too: their scores will be too good; "
-            "'dragoman check' names them"
+            f"{shared:,} of {len(dev):,} dev pairs are in the training corpus, too: their scores will be too high; "
+            "'dragoman check' lists them"
         )
     return notes
 

@@ -34,7 +34,7 @@ def look_up(record: Any, column: str) -> str:
     value = record
     for key in [column] if column in record else column.split("."):
         if not isinstance(value, dict) or key not in value:
-            raise ValueError(f"no '{column}' (say which keys hold source and target: columns=en,de)")
+            raise ValueError(f"no '{column}' (name the keys of source and target with columns=en,de)")
         value = value[key]
     if value is None:
         return ""
@@ -43,5 +43,5 @@ def look_up(record: Any, column: str) -> str:
     try:
         value.encode()  # JSON can write half of a character: "\ud800"
     except UnicodeEncodeError:
-        raise ValueError(f"'{column}' contains half a character (a lone surrogate)") from None
+        raise ValueError(f"'{column}' contains a lone surrogate") from None
     return value

@@ -40,7 +40,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
         raise DragomanError(f"{display_path(path)}: no such file") from None
     except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-        raise DragomanError(f"{display_path(path)}: not a Parquet file that can be read: {reason}") from None
+        raise DragomanError(f"{display_path(path)}: not a readable Parquet file: {reason}") from None
 
 
 def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None:
@@ -50,7 +50,7 @@ def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None
     for column in columns:
         if column not in kinds:
             raise ValueError(
-                f"no column '{column}'; say which ones hold the texts: columns={','.join(list(kinds)[:2])}"
+                f"no column '{column}'; name those of source and target: columns={','.join(list(kinds)[:2])}"
             )
         if kinds[column] != "BYTE_ARRAY":
             raise ValueError(f"column '{column}' is {kinds[column]}, not text")

@@ -31,7 +31,7 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     whole = io.StringIO()
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line and not CLOSED.fullmatch(line):  # polib would cut off the last character
-            raise DragomanError(f"{display_path(path)}:{number}: not a PO file that can be read: a quote is not closed")
+            raise DragomanError(f"{display_path(path)}:{number}: not a readable PO file: a quote is not closed")
         whole.write(f"{line or ''}\n")
         if whole.tell() > LARGEST:
             raise DragomanError(f"{display_path(path)}: a catalogue of more than {LARGEST >> 20} MiB; split it")
@@ -41,7 +41,7 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
         messages = polib.pofile(text)
     except (OSError, ValueError, LookupError) as error:
         reason = str(error).removeprefix("Syntax error in po file ")
-        raise DragomanError(f"{display_path(path)}: not a PO file that can be read: {reason}") from None
+        raise DragomanError(f"{display_path(path)}: not a readable PO file: {reason}") from None
     for message in messages:
         number = message.linenum
         if message.obsolete:

@@ -37,7 +37,9 @@ class CorpusSpec:
         if self.tag and not TAG.fullmatch(self.tag):
             raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {self.tag!r}")
         if self.columns and self.format not in WITH_COLUMNS:
-            raise UsageError(f"{self.name}: columns= goes with {', '.join(WITH_COLUMNS)}; other files have two sides")
+            raise UsageError(
+                f"{self.name}: columns= is for {', '.join(WITH_COLUMNS)}; other files have two fixed sides"
+            )
 
     @property
     def name(self) -> str:

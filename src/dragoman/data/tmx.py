@@ -54,7 +54,7 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             f"{display_path(path)}: declares XML entities, which a translation memory does not need"
         ) from None
     except (ParseError, ValueError, LookupError) as error:
-        raise DragomanError(f"{display_path(path)}: not a TMX file that can be read: {error}") from None
+        raise DragomanError(f"{display_path(path)}: not a readable TMX file: {error}") from None
     for column, present in zip(columns or (), has_text, strict=False):
         if not present:
             raise DragomanError(
@@ -88,7 +88,7 @@ class Units:
         """Open an element; raise ValueError where elements are nested too deeply."""
         self.open.append(tag)
         if len(self.open) > MAX_DEPTH:
-            raise ValueError(f"more than {MAX_DEPTH} elements inside each other")
+            raise ValueError(f"elements nested more than {MAX_DEPTH} deep")
         if tag == "header":
             self.source = attributes.get("srclang", "")
         elif tag == "tu":

@@ -58,14 +58,14 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     translator = Translator.load(out)
     sources, references = zip(*book.test, strict=True)
     scores = evaluate([translation.text for translation in translator.translate(sources)], references)
-    print("3. Held-out sentences: known templates with values they never had in training.")
+    print("3. Held-out sentences: familiar templates with values that were not in the training pairs.")
     print(scores, flush=True)
 
     print("4. Translations:")
     for source, translation in zip(TYPED, translator.translate(TYPED), strict=True):
         print(f"   {source}\n   {translation.text}")
 
-    print("5. What the model looked at, word by word:")
+    print("5. What the model attended to, word by word:")
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
         draw_cross_attention(translator, DRAWN, picture)

@@ -71,6 +71,6 @@ def describe_difference(first: Estimate, second: Estimate, sentences: int) -> st
         return f"{first.name} {first} against {second}: no difference"
     difference = f"{first.name} {first} against {second}: {abs(gain):.1f} {'better' if gain > 0 else 'worse'}"
     if sentences < FEW:
-        return f"{difference}; {sentences} sentences are too few to tell it from chance"
+        return f"{difference}; {sentences} sentences are too few for a significance test"
     verdict = "significant" if second.p < CHANCE else "not significant"
     return f"{difference}, {verdict} (p = {second.p:.3f})"

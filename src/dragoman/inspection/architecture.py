@@ -219,7 +219,7 @@ def position_box(name: str, positions: Positions, seen: dict[int, str]) -> Box |
     scheme = next(scheme for scheme, kind in POSITIONS.items() if type(positions) is kind)
     hooks = {
         "embed": "added to the embeddings",
-        "rotate": "turns queries and keys",
+        "rotate": "rotates queries and keys",
         "rotate_across": "over the source, too",
         "bias": "added to the scores, per head",
     }

@@ -77,7 +77,7 @@ def pyplot() -> Any:
 def check_format(path: Path) -> None:
     """Raise UsageError where the name of a figure does not end in a format that can be drawn."""
     if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"{path}: a figure's name ends in one of {', '.join(FORMATS)}")
+        raise UsageError(f"{path}: a figure's name must end in one of {', '.join(FORMATS)}")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -41,7 +41,7 @@ class Snapshot:
     updates: LayerNumbers
     # Normalised entropy of each head, by kind and layer: 0, it looks at one token; 1, at all alike.
     entropies: dict[AttentionKind, list[list[float]]]
-    cross_attention: Tensor  # (L, H, W, U): how much each target word looked at each source word
+    cross_attention: Tensor  # (L, H, W, U): how much each target word attended to each source word
 
 
 @dataclass(frozen=True)

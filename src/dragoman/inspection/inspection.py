@@ -107,9 +107,9 @@ class Inspection:
     version: str  # of dragoman
     source: Sentence
     target: Sentence
-    encoder: Tensor  # L H S S: how much each source token looked at each; L = 0 for a recurrent model
-    decoder: Tensor  # L H T T: how much each token that was read looked at those up to itself; L = 0 as above
-    cross: Tensor  # L H T S: how much each target token, as it was predicted, looked at each source token
+    encoder: Tensor  # L H S S: how much each source token attended to each; L = 0 for a recurrent model
+    decoder: Tensor  # L H T T: how much each token that was read attended to those up to itself; L = 0 as above
+    cross: Tensor  # L H T S: how much each target token, as it was predicted, attended to each source token
     positions: tuple[Position, ...]  # T, that of EOS included
     tree: BeamTree | None  # of the search that found the target; None where that was given, or a search of another kind
     alignment: AlignmentHead | None  # the head that words are aligned by; None: no attention over the source

@@ -24,9 +24,9 @@ from dragoman.translation.translator import Translator
 
 View = Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"]
 TITLES: dict[AttentionKind, str] = {
-    "encoder": "What each word of the source looked at",
-    "decoder": "What each word that the decoder read looked at",
-    "cross": "What each word of the translation looked at",
+    "encoder": "What each word of the source attended to",
+    "decoder": "What each word of the decoder's input attended to",
+    "cross": "What each word of the translation attended to",
 }
 # The statistics of a head, and the headings of their columns.
 STATISTICS = {
@@ -123,13 +123,13 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
     values = [[getattr(head, name) for name in STATISTICS] for head in heads]
     numbers = [[float("nan") if value is None else value for value in row] for row in values]
     unit = "sentence lengths" if kind == "cross" else "tokens"
-    note = " (positions in two languages do not count)" if kind == "cross" else ""
+    note = " (not labelled by position: two languages differ in order)" if kind == "cross" else ""
     queries, sentences = heads[0].queries, heads[0].sentences
     over = "one sentence" if sentences == 1 else f"{sentences:,} sentences"
     caption = (
         f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and offset in {unit}; "
         "previous, same, next, special tokens, punctuation: shares of the weight; in brackets: "
-        f"where more than half of it goes{note}; the darkest is the greatest of its column; {about}"
+        f"where more than half of it goes{note}; the darkest cell of a column is its largest; {about}"
     )
     return number_table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 
@@ -153,7 +153,7 @@ def attention_masks(inspection: Inspection) -> Figure:
         raise UsageError("this model has no attention, so it needs no masks")
     caption = (
         "rows: queries, columns: keys; grey and crossed out: no attention allowed, because the key comes later or is "
-        f"padding ({PADDING} positions, for show); what rows of padding look at does not matter; {about(inspection)}"
+        f"padding ({PADDING} positions as an example); rows of padding do not matter; {about(inspection)}"
     )
     return mask_figure(shown, caption)
 
@@ -163,7 +163,7 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
     losses = occlusion(model, inspection, subwords=subwords)
     level = "subword" if subwords else "word"
     caption = (
-        f"each source {level} left out in turn, the translation scored again; beside each {level} of the translation "
+        f"each source {level} left out in turn, the translation scored again; next to each {level} of the translation, "
         f"its probability with the whole source, the most that it can lose; {about(inspection)}"
     )
     letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()

@@ -137,12 +137,12 @@ def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, lis
     """Return a sentence for each reason why texts were left out, and a warning of a teacher that mostly fails."""
     names = " and ".join(started["files"])
     notes = [
-        f"{names}: left out {count:,} {reason} ({first_few(locations)})"
+        f"{names}: skipped {reason}: {count:,} ({first_few(locations)})"
         for reason, (count, locations) in left_out.items()
     ]
     faulty = sum(count for reason, (count, _) in left_out.items() if reason.startswith(FAULTY))
     if faulty > pairs:
-        notes.append(f"{names}: {faulty:,} translations with a fault are many: is {job.model} trained well enough?")
+        notes.append(f"{names}: {faulty:,} translations with a fault are a lot: is {job.model} trained well enough?")
     return notes
 
 

@@ -106,5 +106,5 @@ def process_lost_error(error: Exception) -> DragomanError:
     """Return the error that a user sees for an error of PyTorch about a lost process."""
     reason = " ".join(str(error).split())
     return DragomanError(
-        f"another process of this run is gone or does not answer; the last checkpoint is kept ({reason[:300]})"
+        f"another process of this run has ended or does not answer; the last checkpoint is kept ({reason[:300]})"
     )

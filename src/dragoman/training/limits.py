@@ -15,14 +15,14 @@ def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: P
     if progress.epoch >= settings.epochs:
         return f"all {settings.epochs:,} epochs done"
     if time_is_over:
-        return f"the {settings.minutes:g} minutes are over"
+        return f"the time limit of {settings.minutes:g} minutes is reached"
     return out_of_patience(progress, settings)
 
 
 def out_of_patience(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return a reason to end if the last `patience` validations brought no improvement, else ''."""
     if settings.patience and progress.worse >= settings.patience:
-        return f"validation has not improved for {progress.worse} checks"
+        return f"no improvement in {progress.worse} validations"
     return ""
 
 

@@ -78,7 +78,7 @@ class Loop:
                 raise exit_for(max(run.group.gather(stop.number)))
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
-            raise DragomanError(f"{run.folder}: no batch changed the weights: there is no model ({progress.finished})")
+            raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
         journal.log(
             f"finished: {progress.finished}, after {progress.step:,} steps and {format_duration(progress.seconds)}; "
             f"{describe_best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
@@ -189,7 +189,7 @@ class Loop:
                 "training.warmup or training.precision float32 may help"
             )
         raise DragomanError(
-            f"{MAX_SKIPPED} batches in a row changed nothing ({result.skipped}): {advice}; the last checkpoint is kept"
+            f"{MAX_SKIPPED} batches in a row were skipped ({result.skipped}): {advice}; the last checkpoint is kept"
         )
 
     def save_is_due(self, stopping: bool) -> bool:

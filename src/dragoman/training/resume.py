@@ -45,7 +45,7 @@ def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal
         if old.get(name) == new.get(name):
             continue
         if setting in MAY_CHANGE_LOGGED:
-            journal.log(f"from here on, {name} is {new.get(name)} instead of {old.get(name)}")
+            journal.log(f"from now on, {name} is {new.get(name)} instead of {old.get(name)}")
         elif setting not in MAY_CHANGE - fixed:
             raise UsageError(
                 f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "

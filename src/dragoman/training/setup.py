@@ -221,7 +221,9 @@ def copy_weights(old: Model, new: Model) -> None:
     for name, parameter in new.named_parameters():
         value = values[name]
         if parameter.shape[1:] != value.shape[1:] or len(parameter) < len(value):
-            raise DragomanError(f"'{name}' is {tuple(value.shape)} there and {tuple(parameter.shape)} here")
+            raise DragomanError(
+                f"'{name}' is {tuple(value.shape)} in the model to start from, but {tuple(parameter.shape)} here"
+            )
         parameter[: len(value)].copy_(value)
 
 

@@ -150,7 +150,7 @@ def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> I
                 print(json.dumps(job), file=process.stdin, flush=True)
             if not (answer := answers.readline()):
                 errors.seek(0)
-                reason = next((line.strip() for line in errors if "Error" in line), "it gives no reason")
+                reason = next((line.strip() for line in errors if "Error" in line), "no reason given")
                 raise DragomanError(f"{name} ended: {reason[:200]}")
             return [[int(word[1:]) for word in sentence.split()] for sentence in json.loads(answer)]
 

@@ -65,7 +65,7 @@ class Options:
     keep_numbers: bool = False
     "numbers with units and times of day come back unchanged, too"
     detect_faults: bool = True
-    "decode again, wider and without repetitions, if a translation is empty, a copy, a loop, or far too long or short"
+    "decode again, with a wider beam and no repetitions, what is empty, a copy, a loop, or far too long or short"
     engine: Literal["native", "ctranslate2"] = "native"
     "decoder; ctranslate2 is the fastest on CPUs: it converts and verifies the model once and keeps the copy"
     compute_type: Literal["float32", "int8"] = "float32"

@@ -80,7 +80,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             progress.advance(len(block), sum(map(len, texts)))
     report.summarise()
     if errors:
-        raise DragomanError(f"{errors:,} lines could not be read and are listed above; all others are translated")
+        raise DragomanError(f"{errors:,} lines could not be read and are listed above; all others were translated")
 
 
 def annotate(

@@ -20,7 +20,7 @@ class TranslationReport:
         if translation.segments > 1:
             limit, segments = self.max_source_tokens, translation.segments
             self.progress.log(f"{location}: longer than {limit} tokens, translated in {segments} segments")
-        self.counts["translated again, more carefully"] += translation.retried
+        self.counts["decoded a second time"] += translation.retried
         self.counts["still flagged"] += bool(translation.flags)
         self.counts["terms met"] += len(translation.terms_met)
 

@@ -36,7 +36,7 @@ def history_figure(history: History) -> Figure:
         layers, attention, sentence = figure.subfigures(3, 1, height_ratios=heights)
         left, right = layers.subplots(1, 2)
         draw_table(left, gradients, log_shades(gradients), steps, "Norm of the gradient")
-        title = "Change of the weights since the checkpoint before, over their norm"
+        title = "Relative change of the weights since the checkpoint before"
         draw_table(right, updates, log_shades(updates), steps[1:], title)
         for axes, (kind, entropies) in zip(np.ravel(attention.subplots(1, len(heads))), heads.items(), strict=True):
             draw_table(axes, entropies, entropies, steps, f"Normalised entropy, {KINDS[kind]}")
@@ -53,7 +53,7 @@ def history_figure(history: History) -> Figure:
 
     caption = (
         f"{history.run}: gradients and entropies over {history.pairs:,} pairs. Norms: shades are logarithmic. "
-        "Normalised entropy (over ln n): 0, a head looks at one token; 1, at all alike. Below: cross-attention, "
+        "Normalised entropy (over ln n): 0, a head attends to one token; 1, to all equally. Below: cross-attention, "
         f"{history.head_name}, from white, 0, to dark, 1; each row, a word of the target, sums to 1"
     )
     return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))

@@ -130,5 +130,5 @@ def mask_figure(shown: Sequence[Mask], caption: str) -> Figure:
 def occlusion_map(drops: Tensor, rows: Sequence[str], columns: Sequence[str], caption: str) -> Figure:
     """Return a map of the probability that each target word (row) loses without each source word (column)."""
     limit = max(float(drops.abs().max()) if drops.numel() else 0.0, 1e-3)
-    title = "What each word of the translation loses without a source word"
+    title = "How much less probable each word becomes without a source word"
     return map_figure(drops, rows, columns, title, caption, signed_scale("probability lost; below 0: gained", limit))

@@ -63,7 +63,7 @@ def probability_table(positions: Sequence[Position], vocabulary: int, caption: s
         caption = f"{caption}; the first {len(shown)} of {len(positions)} positions"
     rows = range(len(shown))
     ranks = max((len(position.alternatives) for position in shown), default=0)
-    caption = f"{caption}; the model's probability, which is not its chance of being right; ▶ marks the chosen token"
+    caption = f"{caption}; the model's probability, not the chance that it is right; ▶ marks the chosen token"
 
     def draw(figure: Any) -> None:
         chosen, others, entropy = figure.subplots(1, 3, sharey=True, width_ratios=(2, 1.3 * max(ranks, 1), 1.5))

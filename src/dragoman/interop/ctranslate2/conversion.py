@@ -66,7 +66,7 @@ def unknown_settings(model: Transformer) -> list[str]:
     reasons = {
         f"positions = '{config.positions}'": config.positions not in POSITION_SCHEMES,
         f"attention.score = '{attention.score}'": attention.score != "dot",
-        f"attention.d_v = {d_v} beside d_k = {d_k}": d_v != d_k,
+        f"attention.d_v = {d_v} with d_k = {d_k}": d_v != d_k,
         f"attention.heads = {attention.heads}": attention.heads > MAX_HEADS,
         "encoder_layers = 0": config.encoder_layers == 0,
         "decoder_layers = 0": config.decoder_layers == 0,
