@@ -230,8 +230,9 @@ HOSTILE = [
     Hostile("JSON LS", {"a.jsonl": jsonl(changed("a\u2028b"))}, "line-separator", changed("a\u2028b")),
     Hostile("JSON Latin-1", json_line(b'{"source": "\xe9", "target": "b"}'), "utf-8", "a.jsonl:6: not UTF-8"),
     # Parquet.
-    Hostile("no Parquet", {"a.parquet": tsv(CLEAN)}, "unreadable", "not a readable Parquet file"),
-    Hostile("Parquet cut off", {"a.parquet": parquet(CLEAN)[:-100]}, "unreadable", "not a readable Parquet file"),
+    Hostile("no Parquet", {"a.parquet": tsv(CLEAN)}, "unreadable", "a.parquet: not a readable Parquet file"),
+    Hostile("Parquet cut off", {"a.parquet": parquet(CLEAN)[:-100]}, "unreadable",
+            "a.parquet: not a readable Parquet file"),
     Hostile("Parquet of numbers", {"a.parquet": parquet([(1, 2)], pa.int64())}, "unreadable", "not text"),  # type: ignore[list-item]
     Hostile("Parquet columns", {"a.parquet": parquet(CLEAN)}, "unreadable", "no column 'en'", ("columns=en,ko",)),
     Hostile("Parquet null", {"a.parquet": parquet(changed(target=None))}, "empty", changed(target="")),  # type: ignore[arg-type]
@@ -244,10 +245,11 @@ HOSTILE = [
       for kind in ("laughs", "quadratic", "external", "parameter")],
     Hostile("TMX deep", {"a.tmx": tmx(CLEAN).replace(b"<seg>", b"<seg>" + b"<hi>" * 10**6, 1)}, "unreadable",
             "elements nested more than 100 deep"),
-    Hostile("TMX cut off", {"a.tmx": tmx(CLEAN)[:-30]}, "unreadable", "not a readable TMX file"),
-    Hostile("TMX Latin-1", {"a.tmx": tmx(CLEAN).replace(b"dog", b"d\xf6g", 1)}, "unreadable", "not a readable TMX file"),
+    Hostile("TMX cut off", {"a.tmx": tmx(CLEAN)[:-30]}, "unreadable", "a.tmx: not a readable TMX file"),
+    Hostile("TMX Latin-1", {"a.tmx": tmx(CLEAN).replace(b"dog", b"d\xf6g", 1)}, "unreadable",
+            "a.tmx: not a readable TMX file"),
     Hostile("TMX encoding", {"a.tmx": tmx(CLEAN).replace(b'"1.0"', b'"1.0" encoding="klingon"', 1)}, "unreadable",
-            "not a readable TMX file"),
+            "a.tmx: not a readable TMX file"),
     Hostile("TMX language", {"a.tmx": tmx(CLEAN)}, "unreadable", "no text in 'fr'", ("columns=en,fr",)),
     Hostile("TMX of one", {"a.tmx": tmx(CLEAN, languages=("en", "en"))}, "unreadable", "say which languages"),
     Hostile("TMX without a side", {"a.tmx": tmx(CLEAN).replace(b'"ko"', b'"fr"', 1)}, "empty",
