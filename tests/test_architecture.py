@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import TINY, TINY_RECURRENT
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import nn
 
 from dragoman.cli import main
@@ -50,10 +51,9 @@ CONFIGS: dict[str, TransformerConfig | RecurrentConfig] = {
 def draw(model: Model) -> Any:
     """Return the axes of the drawing of a model."""
     figure = architecture_figure(model, "mine")
-    canvas = pyplot().figure(figsize=figure.size)
-    figure.draw(canvas)
-    pyplot().close(canvas)
-    return canvas.axes[0]
+    canvas = FigureCanvasAgg(pyplot().Figure(figsize=figure.size))
+    figure.draw(canvas.figure)
+    return canvas.figure.axes[0]
 
 
 def texts(model: Model) -> list[str]:
