@@ -10,7 +10,10 @@ Link = tuple[int, int]  # source word, target word; both count from 0
 
 
 def strongest_links(weights: Tensor) -> list[Link]:
-    """Return a link from each target word to the source word that it attended to most; weights (W, U)."""
+    """Return a link from each target word to the source word that it attended to most; weights (W, U).
+
+    A target word whose weights are all 0 has no link.
+    """
     if not weights.numel():
         return []
     largest, sources = (values.tolist() for values in weights.max(1))

@@ -46,7 +46,7 @@ BEST = "best of each"
 
 @dataclass(frozen=True)
 class Shape:
-    """Hold a model of the form that all contenders have, and how many batches are timed at once."""
+    """An architecture that all contenders have, and how many batches are timed at once."""
 
     model: TransformerConfig
     vocabulary: int
@@ -61,7 +61,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class ShapeResult:
-    """Hold what was measured of one shape in one precision."""
+    """What was measured of one shape in one precision."""
 
     contenders: dict[str, Contender]  # by column
     matmuls: tuple[float, float]  # operations per second in matmuls: in training, and alone
@@ -118,9 +118,10 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
 
 
 def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
-    """Return the rate of each column, then two ratios of our rate to the fastest peer's: on equal batches, on own ones.
+    """Return the rate of each column, and two ratios.
 
-    MarianMT and torch.nn.Transformer train on the same batches as we do, grouped by length; programs make their own.
+    The first is our rate to that of the fastest of MarianMT and torch.nn.Transformer, on the same batches; the second
+    is our rate on batches of our own to that of the fastest of all peers.
     """
     cells = [str(row[name]) if name in row else "–" for name in columns]
     same = [row[NAMES[peer]].median for peer in TORCH_STEPS if NAMES[peer] in row]
@@ -141,7 +142,7 @@ def percent(value: float) -> str:
 
 
 class TimedBatches:
-    """Hold sentences, and the batches of them that are timed: evenly chosen from short to long."""
+    """Sentences, and the batches of them that are timed, evenly chosen from short to long."""
 
     def __init__(self, shape: Shape, corpus: str | None):
         self.shape = shape

@@ -30,7 +30,7 @@ class CheckedCorpus:
 
 @dataclass
 class CheckReport:
-    """Hold the occurrences of each rule, by its name, and the counts of each corpus."""
+    """The occurrences of each rule, by its name, and the counts of each corpus."""
 
     corpora: list[CheckedCorpus] = field(default_factory=list)
     findings: dict[str, Occurrences] = field(default_factory=dict)

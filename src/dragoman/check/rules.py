@@ -8,7 +8,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class CheckRule:
-    """Describe a rule: an error stops training; a warning does harm, and `--write-clean` drops it; a note does not."""
+    """A rule: an error stops training; a warning does harm, and `--write-clean` drops it; a note does not."""
 
     level: Level
     what: str

@@ -26,7 +26,7 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Hold the batches of an epoch, in order, as indices of pairs: three arrays, however many batches there are."""
+    """The batches of an epoch, in order, as indices of pairs: three arrays, however many batches there are."""
 
     order: np.ndarray  # of all pairs, the widest first
     starts: np.ndarray  # of each batch in `order`, and the end of the last
@@ -99,7 +99,7 @@ def split_batch(indices: np.ndarray, parts: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold the padded ids of B pairs. Teacher forcing: `target` is `labels` shifted right by one."""
+    """The padded ids of B pairs. For teacher forcing, `target` is `labels` shifted right by one."""
 
     source: Tensor  # B S, each sentence ends with EOS
     target: Tensor  # B T, begins with BOS

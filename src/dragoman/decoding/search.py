@@ -75,7 +75,7 @@ def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class BeamStep:
-    """Hold the continuations of each sentence's hypotheses in one step, all (R, K), the most probable first."""
+    """The continuations of each sentence's hypotheses in one step, all (R, K), the most probable first."""
 
     score: Tensor  # of those that stay open; -inf where there are fewer
     beam: Tensor  # which of the K each of them continues

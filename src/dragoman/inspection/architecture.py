@@ -138,7 +138,7 @@ def transformer_stacks(
 
 
 def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
-    """Yield each module of a layer that has a residual connection around it, in the order in which they act."""
+    """Yield the sublayers of a layer, a module and its norm with a residual connection, in the order they act."""
     for name, around in layer.named_children():
         if not isinstance(around, Residual):
             continue

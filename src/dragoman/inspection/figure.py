@@ -45,7 +45,7 @@ def signed_scale(name: str, limit: float) -> Scale:
 
 @dataclass(frozen=True)
 class Figure:
-    """Describe a figure that is not drawn yet."""
+    """A figure that is not drawn yet."""
 
     caption: str  # what is shown, of which model and sentence
     draw: Callable[[Any], None]  # on an empty matplotlib figure with constrained layout

@@ -32,7 +32,7 @@ class Positions(nn.Module):
         return x
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
-        """Return the same in attention over the source: x are queries of target tokens or keys of source tokens."""
+        """Return x rotated for attention over the source: queries of target tokens or keys of source tokens."""
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:

@@ -30,7 +30,7 @@ NEVER = 1_000_000  # updates
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Hold a model's settings, the pairs to train it on, and how. The pairs are in groups of similar length."""
+    """A model's settings, the pairs to train it on, and how. The pairs are in groups of similar length."""
 
     model: TransformerConfig
     vocabulary: int
@@ -60,7 +60,7 @@ class TrainingTask:
 
 @dataclass(frozen=True)
 class Program:
-    """Describe a toolkit: `settings` writes its files into a folder and returns its command; `tokens` reads its log."""
+    """A toolkit: `settings` writes its files into a folder and returns its command; `tokens` reads its log."""
 
     settings: Callable[[TrainingTask, Path], list[str]]
     tokens: str  # pattern of a line of the log with the target tokens since the last such line

@@ -41,7 +41,10 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
 
 
 def position_figure(model: Model, positions: int, about: str) -> Figure:
-    """Return a figure of the position scheme of the encoder. Raise UsageError for a model without positions."""
+    """Return a figure of the position scheme of the encoder.
+
+    Raise UsageError for a scheme without a figure, and for a model without positions.
+    """
     if table := added_positions(model, positions):
         caption = f"{table.scheme} positions of the encoder, added to the embeddings of words; {about}"
         return encoding_figure(table.table, "What is added to the word at each position", caption)

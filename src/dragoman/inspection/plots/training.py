@@ -25,7 +25,7 @@ MARKS = ("o", "s", "^", "D", "v")
 
 @dataclass(frozen=True)
 class Panel:
-    """Describe a panel with one curve per run: a value of the rows of one event."""
+    """A panel with one curve per run: a value of the rows of one event."""
 
     title: str
     event: str
@@ -45,7 +45,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """Hold what a run recorded: its rows by (event, step), numbers only, in the order of steps."""
+    """What a run recorded: its rows by (event, step), in the order of steps; numbers only."""
 
     rows: dict[tuple[str, int], dict[str, float]]
     damaged: list[int]  # lines that could not be read, counted from 1
