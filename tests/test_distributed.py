@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from processes import (
     SETUP,
     SOON,
     VALIDATION,
+    Command,
     Fault,
     rank,
     signal_before,
@@ -33,12 +35,14 @@ from processes import (
 from safetensors.torch import load_file
 
 from dragoman.config import RunConfig, read_toml
-from dragoman.data.batches import Batch
+from dragoman.data.batches import Batch, plan
+from dragoman.data.dataset import Pairs
 from dragoman.training import loop
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.learner import Learner
 
 Corpus = tuple[str, str]
+Spoil = Callable[[torch.Tensor], torch.Tensor]
 
 TIMEOUT = 3.0  # seconds after which a rank that does not answer is an error
 
@@ -79,14 +83,13 @@ def record_batches(file: Path) -> None:
     loop.Loop.micro_batches = parts  # type: ignore[method-assign]
 
 
-def spoil(with_: Callable[[torch.Tensor], torch.Tensor], on_rank: int, losses: set[int] | None) -> None:
-    """The losses of that rank that have those numbers, counted from 0, the trial first, or all of them."""
-    work, so_far = Learner.loss, [0]
+def spoil(with_: Spoil, on_rank: int, losses: set[int]) -> None:
+    """The losses of that rank that have those numbers, counted from 0, the trial first."""
+    work, so_far = Learner.loss, count()
 
     def loss(self: Learner, batch: Batch) -> torch.Tensor:
-        found, number = work(self, batch), so_far[0]
-        so_far[0] += 1
-        return with_(found) if rank() == on_rank and (losses is None or number in losses) else found
+        found = work(self, batch)
+        return with_(found) if next(so_far) in losses and rank() == on_rank else found
 
     Learner.loss = loss  # type: ignore[method-assign]
 
@@ -140,7 +143,9 @@ def test_any_number_of_ranks_sees_the_same_batches(ordered: dict[int, Path], ran
         for rank in range(number)
     }
     assert len(set(seen.values())) == 1
-    assert len(seen[1, 0].splitlines()) == 8
+    lengths = Pairs.open(ordered[1] / "data" / "train.arrow").lengths
+    planned = [batch.tolist() for epoch in range(2) for batch in plan(lengths, 400, 1, epoch)]
+    assert [json.loads(line) for line in seen[1, 0].splitlines()] == planned[:8]
 
 
 @pytest.fixture(scope="module")
@@ -168,29 +173,24 @@ def test_a_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, 
     assert state(out) == state(ordered[1])
 
 
-def test_a_run_keeps_the_parts_it_began_with(corpus: Corpus, tmp_path: Path):
-    """Left open, there is one for each process; they decide dropout, so they must stay."""
-    for ranks, steps in ((2, 2), (1, 4)):
-        trained(config_of(corpus, tmp_path / "run", max_steps=steps, micro_batches=None), ranks)
-        assert read_toml(tmp_path / "run" / "config.toml")["training"]["micro_batches"] == 2
-
-
-def test_in_a_fixed_order_there_are_four_parts_where_nobody_says(
-    corpus: Corpus, tmp_path: Path, ordered: dict[int, Path]
+@pytest.mark.parametrize(("ranks", "deterministic", "parts"), [((2, 1), False, 2), ((1,), True, 4)])
+def test_a_run_keeps_the_parts_it_began_with(
+    corpus: Corpus, tmp_path: Path, ranks: tuple[int, ...], deterministic: bool, parts: int
 ):
-    trained(config_of(corpus, tmp_path / "run", deterministic=True, micro_batches=None), 1)
-    assert state(tmp_path / "run") == state(ordered[1])
-    trained(config_of(corpus, tmp_path / "other", deterministic=True, micro_batches=2), 1)
-    assert state(tmp_path / "other") != state(ordered[1])
+    """Left open, there is one for each process, in a fixed order at least four; they decide dropout, so they stay."""
+    open_ = {"micro_batches": None, "validate_every": 100}
+    for steps, number in enumerate(ranks, start=1):
+        trained(config_of(corpus, tmp_path / "run", deterministic=deterministic, max_steps=steps, **open_), number)
+        assert read_toml(tmp_path / "run" / "config.toml")["training"]["micro_batches"] == parts
 
 
-def test_the_first_rank_alone_writes_and_speaks(corpus: Corpus, tmp_path: Path):
-    commands = train(settings_file(config_of(corpus, tmp_path / "run")), tmp_path / "log", ranks=2)
-    assert [command.code() for command in commands] == [0, 0]
-    assert "finished: all 8 steps done" in commands[0].said
-    assert commands[1].said == ""
-    assert [event["step"] for event in events(tmp_path / "run", "validation")] == [4, 8]
-    lines = (tmp_path / "run" / "train.log").read_text().splitlines()
+def test_the_first_rank_alone_writes_and_speaks(unordered: dict[int, Path]):
+    out = unordered[2]
+    first, second = (out.with_suffix(f".{rank}.log").read_text() for rank in (0, 1))
+    assert "finished: all 8 steps done" in first
+    assert second == ""
+    assert [event["step"] for event in events(out, "validation")] == [4, 8]
+    lines = (out / "train.log").read_text().splitlines()
     assert sum(line.startswith("finished") for line in lines) == 1
 
 
@@ -231,29 +231,38 @@ def test_a_checkpoint_serves_whole_and_sharded_runs(
 # What is skipped, on all ranks together.
 
 
+FAULTY = 3  # a batch, counted from 0
+
+
+@pytest.fixture(scope="module")
+def spared(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Path:
+    """A run whose first epoch lacks a batch."""
+    out = tmp_path_factory.mktemp("spared") / "run"
+    trained(config_of(corpus, out, ema=0.5), 2, partial(without_batch, FAULTY))
+    return out
+
+
 @pytest.mark.parametrize(
-    ("with_", "batch", "why"), [(nan, 3, "the loss is nan"), (no_memory, 2, "not enough memory")], ids=["nan", "memory"]
+    ("with_", "why"), [(nan, "the loss is nan"), (no_memory, "not enough memory")], ids=["nan", "memory"]
 )
 def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
-    corpus: Corpus, tmp_path: Path, with_: Callable[[torch.Tensor], torch.Tensor], batch: int, why: str
+    corpus: Corpus, tmp_path: Path, spared: Path, whole_and_sharded: tuple[Path, Path], with_: Spoil, why: str
 ):
     """As if that batch had not been there."""
-    spoiled, spared = (config_of(corpus, tmp_path / name, ema=0.5) for name in ("spoiled", "spared"))
-    losses = {2 + 2 * batch}  # each rank has two in the trial, and two in a batch
-    seen = tmp_path / "seen"
-    said = trained(spoiled, 2, partial(spoil, with_, 1, losses), partial(record_batches, seen))
-    trained(spared, 2, partial(without_batch, batch))
-    assert said.count("skipped batch") == said.count(f"skipped batch {batch + 1} of epoch 1: {why}") == 1
-    (event,) = events(tmp_path / "spoiled", "skipped")
-    assert event["step"] == batch
+    out, seen = tmp_path / "run", tmp_path / "seen"
+    losses = {2 + 2 * FAULTY}  # each rank has two in the trial, and two in a batch
+    faults = partial(spoil, with_, 1, losses), partial(record_batches, seen)
+    said = trained(config_of(corpus, out, ema=0.5), 2, *faults)
+    assert said.count("skipped batch") == said.count(f"skipped batch {FAULTY + 1} of epoch 1: {why}") == 1
+    (event,) = events(out, "skipped")
+    assert event["step"] == FAULTY
     named = [location.split(":") for location in event["places"].split(", ")]
     assert {name for name, _ in named} == {corpus[0]}
-    pairs = json.loads(seen.with_suffix(".0").read_text().splitlines()[batch])
+    pairs = json.loads(seen.with_suffix(".0").read_text().splitlines()[FAULTY])
     assert {int(line) - 1 for _, line in named} < set(pairs)  # line 1 is pair 0
-    assert state(tmp_path / "spoiled") == state(tmp_path / "spared")
-    assert progress(tmp_path / "spoiled") == progress(tmp_path / "spared")
-    trained(config_of(corpus, tmp_path / "plain", ema=0.5), 2)  # the control
-    assert state(tmp_path / "spoiled") != state(tmp_path / "plain")
+    assert state(out) == state(spared)
+    assert progress(out) == progress(spared)
+    assert state(out) != state(whole_and_sharded[0])  # the control: no batch is missing
 
 
 @pytest.mark.parametrize(
@@ -262,7 +271,7 @@ def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
     ids=["nan", "memory"],
 )
 def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
-    corpus: Corpus, tmp_path: Path, with_: Callable[[torch.Tensor], torch.Tensor], advice: str
+    corpus: Corpus, tmp_path: Path, with_: Spoil, advice: str
 ):
     out = tmp_path / "run"
     # Out of memory ends the batch on that rank: from then on it has one loss for each batch, not two.
@@ -275,7 +284,7 @@ def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
         assert advice in sentence
         assert "the last checkpoint is kept" in sentence
     assert [folder.name for folder in checkpoints(out)] == ["step-00000004"]
-    trained(config_of(corpus, out, max_steps=6), 2)
+    trained(config_of(corpus, out, max_steps=6), 1)
 
 
 def test_nine_batches_without_a_number_do_not_end_the_run(corpus: Corpus, tmp_path: Path):
@@ -297,12 +306,7 @@ def test_a_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpu
 
 @pytest.mark.parametrize(
     ("owner", "name", "call", "asked"),
-    [
-        (LEARNER, "update", 3, (0, 1)),
-        (VALIDATION, "translate_all", 2, (0, 1)),
-        (LEARNER, "update", 3, (0,)),
-        (LEARNER, "update", 3, (1,)),
-    ],
+    [(VALIDATION, "translate_all", 2, (0, 1)), (LEARNER, "update", 3, (0,)), (LEARNER, "update", 3, (1,))],
 )
 def test_sigterm_to_any_rank_saves_and_the_same_command_resumes(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int, asked: tuple[int, ...]
@@ -329,11 +333,41 @@ def test_sigterm_at_any_time_stops_all_ranks_and_the_same_command_resumes(
         for command in chance.sample(commands, 2):
             command.send(signal.SIGTERM)
             time.sleep(chance.uniform(0, 0.005))
-        codes = [command.code(within=SOON) for command in commands]
-        assert set(codes) <= {0, ASKED}, [command.said for command in commands]
+        stops_as_asked(commands)
         assert time.monotonic() - asked < SOON
         trained(config_of(corpus, out), 2)
         assert state(out) == state(unordered[2])
+
+
+def stops_as_asked(commands: list[Command]) -> None:
+    """Fail unless each rank saved and stopped, or was done.
+
+    A run that only prepares has nothing to save, so the signal ends its ranks at once; then one that lives a little
+    longer loses the other, and says so.
+    """
+    codes = [command.code(within=SOON) for command in commands]
+    if 1 in codes:
+        lost = codes.index(1)
+        assert commands[1 - lost].process.exitcode == -signal.SIGTERM
+        assert not any("the largest batch fits" in command.said for command in commands)  # said when both are ready
+        reports_a_lost_process(commands[lost].said)
+    else:
+        assert set(codes) <= {0, ASKED}, [command.said for command in commands]
+
+
+def reports_a_lost_process(said: str) -> None:
+    (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
+    assert "another process of this run has ended or does not answer; the last checkpoint is kept" in sentence
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_sigterm_to_a_rank_that_prepares_ends_both(corpus: Corpus, tmp_path: Path, asked: int):
+    """It has nothing to save yet, and the other is not left waiting."""
+    fault = partial(signal_before, SETUP, "read_corpus", 1, signal.SIGTERM, (asked,))
+    commands = train(settings_file(config_of(corpus, tmp_path / "run")), tmp_path / "log", ranks=2, faults=[fault])
+    stops_as_asked(commands)
+    assert commands[1 - asked].process.exitcode == 1
 
 
 # Gone, or silent.
@@ -356,12 +390,6 @@ def test_a_rank_that_is_killed_ends_the_others_at_once(
     assert other.code(within=SOON) == 1
     assert time.monotonic() - killed < SOON
     reports_a_lost_process(other.said)
-
-
-def reports_a_lost_process(said: str) -> None:
-    (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
-    assert "another process of this run has ended or does not answer; the last checkpoint is kept" in sentence
-    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 6), (VALIDATION, "translate_all", 1)])
@@ -418,7 +446,7 @@ def workers_of(torchrun: int) -> dict[int, int]:
 def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
     corpus: Corpus, tmp_path: Path, kills: list[int]
 ):
-    out, often = tmp_path / "run", {"max_steps": 40, "save_every": 2, "validate_every": 40, "keep": 100}
+    out, often = tmp_path / "run", {"max_steps": 24, "save_every": 2, "validate_every": 24, "keep": 100}
     trained(config_of(corpus, tmp_path / "whole", **often), 2)
     file = settings_file(config_of(corpus, out, **often))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=3"]
