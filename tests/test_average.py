@@ -49,7 +49,7 @@ def exact_mean(tensors: Sequence[Tensor]) -> Tensor:
     return torch.tensor([math.fsum(column) / len(tensors) for column in columns]).view_as(tensors[0])
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("count", [1, 2, 7])
 def test_every_weight_is_the_exact_mean(tmp_path: Path, tokenizer: Tokenizer, count: int):
     folders = [write(tmp_path / f"model-{seed}", tokenizer, seed) for seed in range(count)]
     average(folders, tmp_path / "mean")
@@ -189,18 +189,16 @@ def test_a_run_stands_for_its_last_checkpoints(
     assert (printed.out, printed.err) == ("out/mean\n", "")
 
 
-def test_fewer_checkpoints_than_asked_for_are_reported(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
+    run: Path, capsys: pytest.CaptureFixture[str]
+):
     assert main(["average", "run", "--last", "20", "--out", "mean"]) == 0
     assert weight("mean") == 4
     assert "7 checkpoints, not 20" in capsys.readouterr().err
-
-
-def test_the_card_names_the_checkpoints_and_quotes_the_card_of_the_last(run: Path):
-    main(["average", "run", "--last", "2", "--out", "mean"])
     card = Path("mean/card.md").read_text()
     named = [line for line in card.splitlines() if line.startswith("- ")]
-    assert named == ["- run/checkpoints/step-00000006", "- run/checkpoints/step-00000007"]
-    assert "> Learned from toys." in card
+    assert named == [f"- run/checkpoints/step-{step:08d}" for step in range(1, 8)]
+    assert "> Learned from toys." in card  # quoted from the card of the last one
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Sentence pairs from files: line n of the one side stays with line n of the other, whatever is in the lines."""
+"""Sentence pairs from files: line n of the one side stays with line n of the other, whatever is in the lines.
+
+Files that are refused are in hostile.py, formats in test_corpus_formats.py.
+"""
 
 from pathlib import Path
 
@@ -72,85 +75,12 @@ def test_dropping_empty_lines_on_each_side_alone_would_shift(tmp_path: Path):
     assert ("three", "zwei") in list(zip(*each, strict=False))
 
 
-@every_file_anew
-@given(st.lists(st.tuples(untabbed, untabbed), min_size=1))
-def test_pairs_of_a_tsv_come_back_as_they_were_written(tmp_path: Path, pairs: list[tuple[str, str]]):
-    pairs = [("first", "zuerst"), *((f"a{s}", f"b{t}e") for s, t in pairs)]
-    path = write(tmp_path / "pairs.tsv", "".join(f"{s}\t{t}\n" for s, t in pairs))
-    assert read_corpus([path]).pairs == pairs
-
-
 def test_what_was_left_out_is_told_with_its_lines(tmp_path: Path):
     path = write(tmp_path / "pairs.tsv", "a\tb\n\tb\na\t\n\na\tb\n \t \na\tb")
     corpus = read_corpus([path])
     assert corpus.lines == [1, 5, 7]
     assert corpus.notes() == [f"{path}: skipped pairs with an empty side: 4 (lines 2, 3, 4, ...)"]
     assert read_corpus([write(tmp_path / "full.tsv", "a\tb\n")]).notes() == []
-
-
-@pytest.mark.parametrize(
-    ("data", "pairs"),
-    [
-        ("one\teins\ntwo\tzwei", [("one", "eins"), ("two", "zwei")]),  # the last line without its line feed
-        (f"{BOM}one\teins\r\ntwo\tzwei\r\n", [("one", "eins"), ("two", "zwei")]),  # Windows
-        (f"one\teins\n{BOM}two\tzwei\n", [("one", "eins"), (f"{BOM}two", "zwei")]),  # inside, a mark is text
-    ],
-)
-def test_line_ends_and_a_mark_at_the_start_are_no_text(tmp_path: Path, data: str, pairs: list[tuple[str, str]]):
-    assert read_corpus([write(tmp_path / "pairs.tsv", data)]).pairs == pairs
-
-
-@pytest.mark.parametrize(
-    ("lines", "counts"), [(("a\n" * 1000, "b\n" * 999), ("1,000", "999")), (("one\n\n", "eins\n"), ("2", "1"))]
-)
-def test_unequal_files_are_refused_with_both_names_and_counts(
-    tmp_path: Path, lines: tuple[str, str], counts: tuple[str, str]
-):
-    source, target = write(tmp_path / "s", lines[0]), write(tmp_path / "t", lines[1])
-    with pytest.raises(DragomanError) as error:
-        read_corpus([source, target])
-    assert f"{source} has {counts[0]} lines, {target} has {counts[1]}:" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("line", "columns"), [("only one column", "no tab"), ("a\tb\tc", "3 columns"), ("\ta\tb\t", "4 columns")]
-)
-def test_a_line_without_two_columns_is_refused_by_number(tmp_path: Path, line: str, columns: str):
-    path = write(tmp_path / "pairs.tsv", f"a\tb\n{line}\na\tb\n")
-    with pytest.raises(DragomanError) as error:
-        read_corpus([path])
-    assert str(error.value).startswith(f"{path}:2: {columns}")
-
-
-def test_a_refused_line_is_shown_shortened(tmp_path: Path):
-    with pytest.raises(DragomanError) as error:
-        read_corpus([write(tmp_path / "pairs.tsv", "x" * 1_000_000)])
-    assert len(str(error.value)) < 300 + len(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("data", "line", "byte", "shown"),
-    [
-        (b"a\tb\nc\xff\td\n", 2, 2, "0xff"),
-        (b"a\tb\nc\td\nabc\xc3", 3, 4, "0xc3"),  # a character cut off
-        (b"\xed\xa0\x80\tb\n", 1, 1, "0xed"),  # a lone surrogate
-        ("one\teins\n".encode("utf-16"), 1, 1, "0xff"),
-        (b"\xef\xbb\xbfab\x80\n", 1, 3, "0x80"),  # counted without the byte order mark
-    ],
-)
-def test_what_is_not_utf8_is_refused_by_line_and_byte(tmp_path: Path, data: bytes, line: int, byte: int, shown: str):
-    path = write(tmp_path / "pairs.tsv", data)
-    with pytest.raises(DragomanError) as error:
-        read_corpus([path])
-    assert str(error.value).startswith(f"{path}:{line}: not UTF-8 at byte {byte} of the line ({shown})")
-
-
-@pytest.mark.parametrize("data", ["", "\n", "\n\n", "a\t\n", BOM, " \t \n"])
-def test_a_file_without_pairs_is_refused_by_name(tmp_path: Path, data: str):
-    path = write(tmp_path / "pairs.tsv", data)
-    with pytest.raises(DragomanError, match="no sentence pairs") as error:
-        read_corpus([path])
-    assert path in str(error.value)
 
 
 def test_what_is_no_file_is_named(tmp_path: Path):

@@ -1,11 +1,9 @@
 """Tokenised corpora on disk: what went in comes out, the same bytes each time, and damage is seen."""
 
-import os
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,13 +12,14 @@ import pyarrow as pa
 import pytest
 import torch
 from conftest import toy_pairs, write_tsv
+from processes import Command
 
 from dragoman.data import dataset
 from dragoman.data.batches import Batch, Repeat, plan_batches
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec
-from dragoman.data.tokenizer import Tokenizer, normalise
+from dragoman.data.tokenizer import PAD, Tokenizer, normalise
 from dragoman.errors import DragomanError
 
 LONG = "dog " * 300
@@ -43,6 +42,10 @@ def stored(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
 
 def same(one: Batch, other: Batch) -> bool:
     return all(torch.equal(getattr(one, name), getattr(other, name)) for name in ("source", "target", "labels", "real"))
+
+
+def texts_of(stored: Pairs, tokenizer: Tokenizer) -> list[Pair]:
+    return [tuple(map(tokenizer.decode, stored.ids(index))) for index in range(len(stored))]  # type: ignore[misc]
 
 
 def test_every_pair_comes_back_with_its_place(
@@ -73,9 +76,7 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
         CorpusSpec((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30]))
     )
     stored, _ = tokenise(origins, tokenizer, None, tmp_path / "all.arrow")
-    expected = [(source, target) for rows in (one, one[:30]) for source, target in rows if source]
-    found = [tuple(tokenizer.decode(ids) for ids in stored.ids(index)) for index in range(len(stored))]
-    assert found == expected
+    assert texts_of(stored, tokenizer) == [pair for pair in (*one, *one[:30]) if pair[0]]
     assert stored.location(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
     assert stored.location(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
     assert stored.repeats == (Repeat(0, CHUNK + 19, 1.0), Repeat(CHUNK + 19, CHUNK + 48, 1.0))
@@ -94,32 +95,22 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
 
 # The same bytes.
 
-IN_A_PROCESS = """
-import sys
-from pathlib import Path
-from dragoman.data.spec import parse_corpora
-from dragoman.data.dataset import tokenise
-from dragoman.data.tokenizer import Tokenizer
-tokenise(parse_corpora(sys.argv[1:2]), Tokenizer.load(Path(sys.argv[2])), 60, Path(sys.argv[3]))
-"""
+
+def tokenise_file(file: str, tokenizer: Path, out: Path) -> None:
+    tokenise((CorpusSpec((file,)),), Tokenizer.load(tokenizer), 60, out)
 
 
-def test_any_number_of_workers_writes_the_same_bytes(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_any_number_of_workers_writes_the_same_bytes(tokenizer: Tokenizer, tmp_path: Path):
     file = write_tsv(tmp_path / "toy.tsv", 2 * toy_pairs(2500))  # more than a chunk
     other = write_tsv(tmp_path / "other.tsv", 2 * toy_pairs(2500)[::-1])
     tokenizer.save(tmp_path / "tokenizer.json")
-    arguments = [file, str(tmp_path / "tokenizer.json"), str(tmp_path / "two.arrow")]
-    subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS, *arguments], env={**os.environ, "RAYON_NUM_THREADS": "2"}, check=True
-    )
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    for name, corpus in (("one.arrow", file), ("other.arrow", other)):
-        tokenise((CorpusSpec((corpus,)),), tokenizer, 60, tmp_path / name)
-    two, one, another = ((tmp_path / f"{name}.arrow").read_bytes() for name in ("two", "one", "other"))
-    assert two == one
-    assert two != another
+    found = []
+    for corpus, workers in ((file, 2), (file, 1), (other, 1)):
+        out = tmp_path / f"{len(found)}.arrow"
+        work = partial(tokenise_file, corpus, tmp_path / "tokenizer.json", out)
+        assert Command(["--version"], tmp_path / "log", {"RAYON_NUM_THREADS": str(workers)}, [work]).code() == 0
+        found.append(out.read_bytes())
+    assert found[0] == found[1] != found[2]
 
 
 def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
@@ -184,7 +175,7 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
     ]
     kept = [number for number in range(20) if number not in (2, 4, 6, 9, 11)]
     assert [stored.location(index) for index in range(len(stored))] == [f"{file}:{number + 1}" for number in kept]
-    assert [tokenizer.decode(stored.ids(index)[0]) for index in range(len(stored))] == [rows[n][0] for n in kept]
+    assert texts_of(stored, tokenizer) == [rows[number] for number in kept]
 
 
 def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path: Path):
@@ -209,10 +200,6 @@ def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: P
 
 
 # Pairs that are joined.
-
-
-def texts_of(stored: Pairs, tokenizer: Tokenizer) -> list[Pair]:
-    return [tuple(map(tokenizer.decode, stored.ids(index))) for index in range(len(stored))]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
@@ -323,7 +310,7 @@ def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
     stored, _ = tokenise(origins, tokenizer, 100, tmp_path / "x.arrow")
     data, file, seen = (tmp_path / "x.arrow").read_bytes(), tmp_path / "changed.arrow", 0
     random = Random(1)
-    anywhere = [(random.randrange(len(data)), random.randrange(1, 256)) for _ in range(400)]
+    anywhere = [(random.randrange(len(data)), random.randrange(1, 256)) for _ in range(200)]
     descriptions = [(place, 0x80) for place in range(2000)]
     digits = [(place, 1) for place, byte in enumerate(data) if byte == ord("1")]  # the number of a corpus, among others
     for place, change in anywhere + descriptions + digits:
@@ -355,29 +342,31 @@ def memory(work: Callable[[], object]) -> int:
         del result
 
 
-def test_reading_keeps_only_lengths_in_memory(tokenizer: Tokenizer, tmp_path: Path):
-    text = "a" * 250
-    file = tmp_path / "x.arrow"
-    tokenise((CorpusSpec((write_tsv(tmp_path / "long.tsv", [(text, text)] * 12_000),)),), tokenizer, None, file)
+@pytest.fixture(scope="module")
+def megabytes(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenised corpus of 6 MB."""
+    folder, text = tmp_path_factory.mktemp("megabytes"), "a" * 250
+    file = write_tsv(folder / "long.tsv", [(text, text)] * 6000)
+    tokenise((CorpusSpec((file,)),), tokenizer, None, folder / "x.arrow")
+    return folder / "x.arrow"
 
+
+def test_reading_keeps_only_lengths_in_memory(megabytes: Path):
     def read() -> Pairs:
-        stored = Pairs.open(file)
-        for start in range(0, len(stored), 100):
-            stored.batch(np.arange(start, start + 100))
+        stored = Pairs.open(megabytes)
+        for start in range(0, len(stored), 50):
+            stored.batch(np.arange(start, start + 50))
         return stored
 
-    size = file.stat().st_size
+    size = megabytes.stat().st_size
     assert memory(read) < size / 8
-    assert memory(file.read_bytes) > size  # the control
-    assert memory(lambda: pa.ipc.open_file(pa.OSFile(str(file))).read_all()) > size / 2
+    assert memory(megabytes.read_bytes) > size  # the control
+    assert memory(lambda: pa.ipc.open_file(pa.OSFile(str(megabytes))).read_all()) > size / 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    text = "a" * 250
-    file = tmp_path / "x.arrow"
-    tokenise((CorpusSpec((write_tsv(tmp_path / "long.tsv", [(text, text)] * 6000),)),), tokenizer, None, file)
-    size = file.stat().st_size
+def test_the_file_does_not_stay_in_memory_either(megabytes: Path, monkeypatch: pytest.MonkeyPatch):
+    size = megabytes.stat().st_size
 
     def mapped() -> int:
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -385,7 +374,7 @@ def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path:
 
     def growth(rows: int) -> int:
         monkeypatch.setattr(dataset, "READS_BEFORE_RELEASE", rows)
-        stored = Pairs.open(file)
+        stored = Pairs.open(megabytes)
         before = mapped()
         for index in range(len(stored)):
             stored.ids(index)
@@ -398,28 +387,22 @@ def test_the_file_does_not_stay_in_memory_either(tokenizer: Tokenizer, tmp_path:
 # BPE-dropout.
 
 
-def texts(tokenizer: Tokenizer, batch: Batch) -> list[tuple[str, str]]:
-    sides = (batch.source.tolist(), batch.labels.tolist())
-    return [tuple(tokenizer.decode(ids) for ids in pair) for pair in zip(*sides, strict=True)]  # type: ignore[misc]
-
-
 def test_dropout_changes_pieces_and_no_text(stored: Pairs, tokenizer: Tokenizer):
     indices = np.arange(20)
     plain, dropped = stored.batch(indices), stored.batch(indices, (tokenizer, 0.3, (1, 0)))
-    assert texts(tokenizer, dropped) == texts(tokenizer, plain)
+    for ours, theirs in ((dropped.source, plain.source), (dropped.labels, plain.labels)):
+        assert [*map(tokenizer.decode, ours.tolist())] == [*map(tokenizer.decode, theirs.tolist())]
     assert dropped.tokens > plain.tokens
     assert same(stored.batch(indices, (tokenizer, 0.0, (1, 0))), plain)
 
 
 def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tokenizer: Tokenizer):
-    def row(indices: list[int], pair: int, seeds: tuple[int, ...]) -> list[int]:
-        return stored.batch(np.array(indices), (tokenizer, 0.3, seeds)).source[indices.index(pair)].tolist()
+    def pieces(indices: list[int], pair: int, seeds: tuple[int, ...]) -> list[int]:
+        row = stored.batch(np.array(indices), (tokenizer, 0.3, seeds)).source[indices.index(pair)]
+        return row[row != PAD].tolist()
 
-    def stripped(ids: list[int]) -> list[int]:
-        return [id for id in ids if id]
-
-    assert stripped(row([4, 5, 6], 5, (1, 2))) == stripped(row([9, 5], 5, (1, 2)))
-    assert len({tuple(stripped(row([5], 5, (1, step)))) for step in range(10)}) > 5
+    assert pieces([4, 5, 6], 5, (1, 2)) == pieces([9, 5], 5, (1, 2))
+    assert len({tuple(pieces([5], 5, (1, step))) for step in range(10)}) > 5
 
 
 def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
