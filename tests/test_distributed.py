@@ -35,7 +35,7 @@ from processes import (
 from safetensors.torch import load_file
 
 from dragoman.config import RunConfig, read_toml
-from dragoman.data.batches import Batch, plan
+from dragoman.data.batches import Batch, plan_batches
 from dragoman.data.dataset import Pairs
 from dragoman.training import loop
 from dragoman.training.checkpoint import checkpoints
@@ -144,7 +144,7 @@ def test_any_number_of_ranks_sees_the_same_batches(ordered: dict[int, Path], ran
     }
     assert len(set(seen.values())) == 1
     lengths = Pairs.open(ordered[1] / "data" / "train.arrow").lengths
-    planned = [batch.tolist() for epoch in range(2) for batch in plan(lengths, 400, 1, epoch)]
+    planned = [batch.tolist() for epoch in range(2) for batch in plan_batches(lengths, 400, 1, epoch)]
     assert [json.loads(line) for line in seen[1, 0].splitlines()] == planned[:8]
 
 

@@ -200,7 +200,7 @@ def test_work_killed_again_and_again_resumes_to_the_same_bytes(job: Job, expecte
     """In the fourth block, in the sixth, before the blocks are joined, and before the result is recorded."""
     made: set[Path] = set()
     for place, name, call, count in (
-        *(("blocks", "encode_block", 4, 3), ("blocks", "encode_block", 3, 5)),
+        *(("blocks", "build_block", 4, 3), ("blocks", "build_block", 3, 5)),
         *(("synthesise", "join_blocks", 1, 9), ("blocks", "replace_file", 1, 9)),
     ):
         fault = partial(signal_before, f"dragoman.synthesis.{place}", name, call, signal.SIGKILL)
@@ -244,7 +244,7 @@ def test_a_resumed_file_would_differ_without_its_blocks(job: Job, expected: byte
     """The control for the comparison of bytes: a resume that forgets where it was has other noise in its lines."""
     encode = blocks.build_block
     monkeypatch.setattr(
-        blocks, "encode_block", lambda job, made, number, *more: encode(job, made, max(number - 1, 0), *more)
+        blocks, "build_block", lambda job, made, number, *more: encode(job, made, max(number - 1, 0), *more)
     )
     assert make(job)
     assert job.out.read_bytes() != expected
