@@ -2,31 +2,16 @@
 
 import ast
 import itertools
+import re
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "dragoman"
 
-# From the bottom to the top. A file may import from its own package and from lower layers.
-LAYERS = [
-    {"errors"},
-    {"config", "console", "files"},
-    {"data", "device"},
-    {"text", "documents"},
-    {"check", "model"},
-    {"decoding", "model_folder"},
-    {"alignment", "interop"},
-    {"translation"},
-    {"evaluation"},
-    {"training", "inspection"},
-    {"synthesis"},
-    {"demo", "benchmarks"},
-    {"lab"},
-    {"commands"},
-    {"cli"},
-    {"__main__"},
-]
+MAP = (PACKAGE / "README.md").read_text(encoding="utf-8").split("## Layers")[1].split("\n## ")[0]
+# From the bottom to the top, as the map has them. A file may import from its own folder and from lower layers.
+LAYERS = [set(line.split(", ")) for line in re.findall(r"^    (.+)$", MAP, re.MULTILINE)]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

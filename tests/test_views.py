@@ -5,6 +5,7 @@ import json
 import re
 import resource
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -92,14 +93,11 @@ def image(axes: Any) -> Tensor:
 
 def labels(axes: Any) -> tuple[list[str], list[str]]:
     """Of rows and of columns."""
-    return [label.get_text() for label in axes.get_yticklabels()], [
-        label.get_text() for label in axes.get_xticklabels()
-    ]
+    rows, columns = axes.get_yticklabels(), axes.get_xticklabels()
+    return [label.get_text() for label in rows], [label.get_text() for label in columns]
 
 
-def view(translator: Translator, inspection: Inspection, name: View, **changes: Any) -> Figure:
-    if name == "map":
-        return attention_map(inspection, "cross", **changes)
+def view(translator: Translator, inspection: Inspection, name: View) -> Figure:
     return view_figure(translator, inspection, name, "cross", subwords=False)
 
 
@@ -191,7 +189,7 @@ def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
     tree = searched.tree
     assert tree
     texts = [text.get_text().replace("−", "-").split("\n") for text in drawn(tree_figure(tree, "")).axes[0].texts]
-    shown, rows = shown_steps(tree.steps), dict.fromkeys(range(tree.steps + 1), 0)
+    shown, rows = shown_steps(tree.steps), Counter[int]()
     for number, node in enumerate(tree.nodes):
         rows[node.step] += 1
         if node.step in shown and (rows[node.step] <= MAX_ROWS or number in tree.path) and node.step:
@@ -425,7 +423,6 @@ def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_an
         ("--json --view grid", "--view grid draws a figure"),
         ("--html page.pdf", "page.pdf: the name of a page must end in .html"),
         ("--view tree --translation 개가", "there is no beam search to draw"),
-        ("--kind encoder --layer 3", "layer 3: the model has layers 1 to 1"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(dragoman, trained: Path, tmp_path: Path, flags: str, says: str):
