@@ -255,7 +255,7 @@ HOSTILE = [
     Hostile("TMX encoding", {"a.tmx": tmx(CLEAN).replace(b'"1.0"', b'"1.0" encoding="klingon"', 1)}, "unreadable",
             "a.tmx: not a readable TMX file"),
     Hostile("TMX language", {"a.tmx": tmx(CLEAN)}, "unreadable", "no text in 'fr'", ("columns=en,fr",)),
-    Hostile("TMX of one", {"a.tmx": tmx(CLEAN, languages=("en", "en"))}, "unreadable", "say which languages"),
+    Hostile("TMX of one", {"a.tmx": tmx(CLEAN, languages=("en", "en"))}, "unreadable", "name two languages"),
     Hostile("TMX without a side", {"a.tmx": tmx(CLEAN).replace(b'"ko"', b'"fr"', 1)}, "empty",
             [(CLEAN[0][0], ""), *CLEAN[1:]], ("columns=en,ko",)),
     Hostile("TMX line break", {"a.tmx": tmx(changed("a\nb"))}, "line-break", changed("a b")),

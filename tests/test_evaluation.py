@@ -223,7 +223,7 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--against-file missing.txt", 1, "missing.txt: no such file"),
         ("--against-file short.txt", 1, "short.txt: 1 lines, but the test set has 12 pairs with text"),
         ("--against-file latin1.txt", 1, "latin1.txt:1: not UTF-8"),
-        ("--against-file short.txt --output short.txt", 2, "short.txt: that is the test set or what it is compared"),
+        ("--against-file short.txt --output short.txt", 2, "short.txt: is read as the test set or for comparison"),
         ("--sentences no/such/table.tsv", 2, "no such folder"),
         ("--sentences test.tsv", 2, "test.tsv: that is the test set"),
         ("--sentences new.tsv --output new.tsv", 2, "the same file"),

@@ -128,7 +128,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
     try:
         expected = named_tensors(outline(config, vocabulary))
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise DragomanError(f"{file.with_name('config.json')}: impossible model: {error}") from None
+        raise DragomanError(f"{file.with_name('config.json')}: invalid model: {error}") from None
     for names, tensor in expected:
         shape = tuple(tensor.shape)
         if not any(name in shapes for name in names):

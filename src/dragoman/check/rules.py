@@ -37,9 +37,11 @@ RULES = {
     "copy": CheckRule("warning", "source and target are the same text", "drop it: it teaches the model to copy"),
     "length-ratio": CheckRule("warning", "one side is far too long for the other", "check that these are translations"),
     "over-long": CheckRule("warning", "a side is too long for one sentence", "split it, or see --max-length"),
-    "slipped": CheckRule("warning", "the sides fit better shifted by a line", "find the missing line further up"),
+    "slipped": CheckRule(
+        "warning", "the sides match better if one is shifted by a line", "look for the missing line above"
+    ),
     "swapped": CheckRule("warning", "the sides look swapped", "swap source and target"),
-    "one-language": CheckRule("warning", "both sides look like one language", "drop it, or translate it"),
+    "one-language": CheckRule("warning", "both sides look like the same language", "drop it, or translate it"),
     "script": CheckRule(
         "warning", "written in a script that is rare on this side", "check that it is the right language"
     ),

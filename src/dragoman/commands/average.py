@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
         if not newest:
             raise DragomanError(f"{path}: no checkpoints yet")
         if len(newest) < options.last:
-            print(f"{path}: {len(newest)} checkpoints, not {options.last}: no more were kept", file=sys.stderr)
+            print(f"{path}: only {len(newest)} checkpoints were kept, not {options.last}", file=sys.stderr)
         folders += newest
     average(folders, options.out)
     print(options.out)

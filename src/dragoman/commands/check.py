@@ -89,7 +89,7 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
         raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
     if len({(spec.tag, spec.weight) for spec in specs}) > 1:
-        raise UsageError("corpora of different tags or weights would become one file: clean them one at a time")
+        raise UsageError("corpora with different tags or weights cannot share a file: clean them one at a time")
 
 
 def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:

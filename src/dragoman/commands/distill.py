@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
     if not 0 <= options.originals < float("inf"):
         raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("distill runs in one process: share the translation with --shard, train with dragoman train")
+        raise UsageError("distill runs in one process: split the translation with --shard, train with dragoman train")
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
 

@@ -102,7 +102,7 @@ def check_outputs(options: Options) -> None:
         if not output.parent.is_dir():
             raise UsageError(f"{output}: no such folder")
         if any(output.exists() and file.exists() and output.samefile(file) for file in read):
-            raise UsageError(f"{output}: that is the test set or what it is compared with; write to another file")
+            raise UsageError(f"{output}: is read as the test set or for comparison; write to another file")
     if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():
         raise UsageError(f"{outputs[0]}: --output and --sentences are the same file")
 

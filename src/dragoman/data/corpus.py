@@ -154,7 +154,7 @@ def _whole_lines(path: str) -> Iterator[bytes]:
         if len(rest) > LONGEST_LINE:
             raise DragomanError(
                 f"{display_path(path)}: a line of more than {LONGEST_LINE >> 20} MiB; "
-                "a line is one sentence, ended by a line feed"
+                "each sentence must end in a line feed"
             )
     if rest:
         yield rest

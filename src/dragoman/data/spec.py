@@ -151,4 +151,4 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
         return name, columns
     near = difflib.get_close_matches(name, ("weight", "tag", "columns"), n=1)
     hint = f"did you mean {near[0]}=?" if near else "there are weight=, tag= and columns="
-    raise UsageError(f"{word}: unknown option, {hint} (a file of that name is written ./{word})")
+    raise UsageError(f"{word}: unknown option, {hint} (for a file of that name, write ./{word})")

@@ -118,7 +118,7 @@ def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
     languages = list(dict.fromkeys(language for language, _ in unit))
     if len(languages) != 2:
         raise ValueError(
-            f"say which languages it holds, columns=en,de: its first unit has {', '.join(languages[:MAX_NAMED])}"
+            f"name two languages with columns=en,de; its first unit has {', '.join(languages[:MAX_NAMED])}"
         )
     first, second = languages
     return (second, first) if source and is_language(second, source) else (first, second)
