@@ -225,7 +225,7 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--against-file latin1.txt", 1, "latin1.txt:1: not UTF-8"),
         ("--against-file short.txt --output short.txt", 2, "short.txt: is read as the test set or for comparison"),
         ("--sentences no/such/table.tsv", 2, "no such folder"),
-        ("--sentences test.tsv", 2, "test.tsv: that is the test set"),
+        ("--sentences test.tsv", 2, "test.tsv: is read as the test set"),
         ("--sentences new.tsv --output new.tsv", 2, "the same file"),
     ],
 )

@@ -256,7 +256,7 @@ def test_a_limit_may_change_when_a_run_is_resumed(started: RunConfig, changes: d
 )
 def test_what_helps_against_divergence_may_change_and_is_logged(started: RunConfig, name: str, old: float, new: float):
     notebook = run_training(with_training(started, **{name: new}))
-    assert f"from here on, training.{name} is {new} instead of {old}" in notebook.logged
+    assert f"from now on, training.{name} is {new} instead of {old}" in notebook.logged
     assert len(notebook.losses) == 2
 
 
