@@ -1,19 +1,19 @@
 """Word alignments: nothing is shifted between tokens, words and characters, and the best head is found."""
 
 import dataclasses
+import itertools
 import json
 import random
 import re
-import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import TINY, TINY_RECURRENT, tiny_transformer, write_tsv
+from conftest import TINY, TINY_RECURRENT, Ran, tiny_transformer, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -23,7 +23,6 @@ from dragoman.alignment.heads import AlignmentHead, alignment_weights, default_h
 from dragoman.alignment.ibm1 import most_probable_origins, mutual_links
 from dragoman.alignment.links import character_links, links_above, strongest_links
 from dragoman.alignment.words import Word, character_spans, fill_gaps, merge_tokens, subwords, words
-from dragoman.cli import main
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair
@@ -35,7 +34,6 @@ from dragoman.inspection.inspection import build_sentence, run_forced
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture
-from dragoman.model.transformer import Transformer
 from dragoman.model_folder import read_model, verify_files, write_model
 
 DEEP = tiny_transformer(heads=4, decoder_layers=3)
@@ -63,14 +61,12 @@ def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(na
     sides[1].reverse()
     expected = [run_forced(model, source, target)[0]["cross"] for source, target in zip(*sides, strict=True)]
     layers, count = expected[0].shape[:2]
-    for layer in range(1, layers + 1):
-        for head in (None, *range(1, count + 1)):
-            tables = alignment_weights(model, *sides, AlignmentHead(layer, head))
-            for weights, maps in zip(tables, expected, strict=True):
-                wanted = maps[layer - 1].mean(0) if head is None else maps[layer - 1, head - 1]
-                torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
-    # The control: layers and heads differ by more than that.
-    if count > 1:
+    for layer, head in itertools.product(range(1, layers + 1), (None, *range(1, count + 1))):
+        tables = alignment_weights(model, *sides, AlignmentHead(layer, head))
+        for weights, maps in zip(tables, expected, strict=True):
+            wanted = maps[layer - 1].mean(0) if head is None else maps[layer - 1, head - 1]
+            torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
+    if count > 1:  # the control: heads differ by more than that
         assert not torch.allclose(expected[0][0, 0], expected[0][0, 1], atol=1e-3)
 
 
@@ -92,16 +88,10 @@ def test_a_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | No
 # From tokens to words and characters.
 
 ODD = [
-    *("", " ", "a\tb", "\u3000", "😀 e\u0301", "x\x1cy", "\0", " a  b ", "日本語 が", "\u2028 \x85", "né", "\u00a0x"),
-    *(
-        "a\u0300\u0301b",
-        "a\u00a0b",
-        "The dog\tsees\u00a012 cats.",
-        "개가\t고양이를\u00a0봐요.",
-        "12 34",
-        "中文 字\u3000符",
-    ),
-]
+    "", " ", "a\tb", "\u3000", "😀 e\u0301", "x\x1cy", "\0", " a  b ", "日本語 が", "\u2028 \x85", "né",
+    "\u00a0x", "a\u0300\u0301b", "a\u00a0b", "The dog\tsees\u00a012 cats.", "개가\t고양이를\u00a0봐요.", "12 34",
+    "中文 字\u3000符",
+]  # fmt: skip
 texts = st.sampled_from(ODD) | st.text(st.characters(codec="utf-8"), max_size=12)
 
 
@@ -141,13 +131,6 @@ def test_the_bytes_of_a_character_stand_for_it_together(tokenizer: Tokenizer):
     assert emoji[-4:] == [(1, 2)] * 4
 
 
-def split_at_spaces(tokenizer: Tokenizer, ids: Ids) -> list[str]:
-    """The words that `inspect` showed up to version 0.1: where a piece begins with a space."""
-    starts = [i for i, id in enumerate(ids) if i == 0 or tokenizer.pieces[id].startswith(" ")]
-    parts = [ids[start:end] for start, end in zip(starts, [*starts[1:], len(ids)], strict=True)]
-    return [tokenizer.decode(part).strip() or "".join(tokenizer.pieces[id] for id in part) for part in parts]
-
-
 def agree(tokenizer: Tokenizer, text: str, tag: str, shown: list[str]) -> bool:
     """Whether what `inspect` shows is the words that `align` links, beside white space, tags and EOS."""
     linked = [word.label for word in words(tokenizer, tokenizer.encode(text, tag))]
@@ -176,13 +159,10 @@ def test_align_and_inspect_agree_on_the_words_of_every_text(tagged: Tokenizer, t
         assert all(word.label for word in entries)
 
 
-def test_the_old_splitting_does_not_agree(tagged: Tokenizer):
+def test_words_split_at_spaces_alone_do_not_agree(tagged: Tokenizer):
     """The control for the test above."""
-    for text in ("a\tb", "a\u00a0b", "The dog\tsees"):
-        assert not agree(tagged, text, "", split_at_spaces(tagged, tagged.encode(text)))
-    for text in ("The dog sees 12 cats.", "개가 고양이 12마리를 봐요."):  # where it did, nothing has changed
-        ids = tagged.encode(text)
-        assert [word.label for word in build_sentence(tagged, ids).words[:-1]] == split_at_spaces(tagged, ids)
+    texts = ["a\tb", "a\u00a0b", "The dog\tsees", "The dog sees 12 cats."]
+    assert [agree(tagged, text, "", text.split(" ")) for text in texts] == [False, False, False, True]
 
 
 def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
@@ -195,10 +175,8 @@ def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
 def test_a_space_of_its_own_joins_the_word_after_it(tagged: Tokenizer):
     ids = tagged.encode("dog  12")
     assert [tagged.pieces[id] for id in ids] == [" dog", " ", " ", "<0x31>", "2"]
-    shown = fill_gaps(words(tagged, ids), tagged, ids)
-    assert [(word.label, word.tokens) for word in shown[:-1]] == [
-        *(("dog", range(1)), ("␣", range(1, 2)), ("12", range(2, 5))),
-    ]
+    shown = [(word.label, word.tokens) for word in fill_gaps(words(tagged, ids), tagged, ids)]
+    assert shown[:-1] == [("dog", range(1)), ("␣", range(1, 2)), ("12", range(2, 5))]
 
 
 sides = st.lists(st.integers(0, 3), max_size=4).map(
@@ -208,16 +186,15 @@ sides = st.lists(st.integers(0, 3), max_size=4).map(
 
 @given(target=sides, source=sides, seed=st.integers(0, 9))
 def test_words_have_the_sum_of_their_columns_and_the_mean_of_their_rows(target, source, seed):
-    generator = torch.Generator().manual_seed(seed)
     size = [side[-1].tokens.stop + 1 if side else 1 for side in (target, source)]
+    generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(2, 3, *size, dtype=torch.float64, generator=generator)
     weights /= weights.sum(-1, keepdim=True)
     found = merge_tokens(weights, target, source)
     assert found.shape == (2, 3, len(target), len(source))
-    for w, row in enumerate(target):
-        for u, column in enumerate(source):
-            inside = weights[..., row.tokens.start : row.tokens.stop, column.tokens.start : column.tokens.stop]
-            torch.testing.assert_close(found[..., w, u], inside.sum((-1, -2)) / max(len(row.tokens), 1))
+    for (w, row), (u, column) in itertools.product(enumerate(target), enumerate(source)):
+        inside = weights[..., row.tokens.start : row.tokens.stop, column.tokens.start : column.tokens.stop]
+        torch.testing.assert_close(found[..., w, u], inside.sum((-1, -2)) / max(len(row.tokens), 1))
     assert (found.sum(-1) < 1).all()  # EOS is left out
     with_eos = [[*side, Word("</s>", range(n - 1, n))] for side, n in zip((target, source), size, strict=True)]
     rows = [row for row in with_eos[0] if row.tokens]
@@ -255,32 +232,23 @@ def word_by_word(count: int, order: str, seed: int = 0) -> tuple[list[Ids], list
     """Sentences of different words and their translations, in the same order, backwards or mixed."""
     chance = random.Random(seed)
     sources = [chance.sample(range(FIRST, FIRST + SIZE), chance.randint(2, 7)) for _ in range(count)]
-    targets = [[id + SIZE for id in source] for source in sources]
-    for target in targets:
-        if order == "backwards":
-            target.reverse()
-        elif order == "mixed":
-            chance.shuffle(target)
-    return sources, targets
+    reorder = {"same": list, "backwards": lambda ids: ids[::-1], "mixed": lambda ids: chance.sample(ids, len(ids))}
+    return sources, [[id + SIZE for id in reorder[order](source)] for source in sources]
+
+
+def linked(sources: list[Ids], targets: list[Ids]) -> float:
+    """The share of target words that are linked with the word that they translate."""
+    pairs = zip(itertools.chain(*mutual_links(sources, targets)), itertools.chain(*targets), strict=True)
+    right = [origin == id - SIZE for origin, id in pairs]
+    return sum(right) / len(right)
 
 
 @pytest.mark.parametrize("order", ["same", "backwards", "mixed"])
 def test_the_word_model_finds_which_word_was_translated(order: str):
     sources, targets = word_by_word(150, order)
-    for found, target in zip(mutual_links(sources, targets), targets, strict=True):
-        assert found.tolist() == [id - SIZE for id in target]
-
-
-def test_words_that_have_nothing_to_do_with_each_other_are_hardly_linked():
-    """The control for the test above."""
-    sources, targets = word_by_word(150, "same")
+    assert linked(sources, targets) == 1
     random.Random(1).shuffle(targets)
-    right = [
-        f == id - SIZE
-        for found, target in zip(mutual_links(sources, targets), targets, strict=True)
-        for f, id in zip(found, target, strict=True)
-    ]
-    assert sum(right) < 0.2 * len(right)
+    assert linked(sources, targets) < 0.2  # the control: words that have nothing to do with each other
 
 
 def test_a_word_that_stands_everywhere_explains_nothing():
@@ -325,32 +293,38 @@ def test_the_word_model_is_ibm_model_1(sources: list[Ids], chance: random.Random
 # Which layer and head.
 
 
-def plant(model: Transformer, layer: int, head: int, backwards: bool = False) -> None:
-    """One head that looks at the place of its own number, counted from the start or the end; the others as before."""
-    attend = model.decoder[layer - 1].cross_attention
+def plant(model: Model, layer: int, scores_of: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Let a layer attend by `scores_of` its plain scores and the number of real places of each source."""
 
     def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        scores = query @ key.mT / query.size(-1) ** 0.5
         real = torch.ones(len(key), 1, 1, key.size(2), dtype=torch.bool) if mask is None else mask
-        place = torch.arange(query.size(2))[None, :, None]
-        if backwards:
-            place = real.sum(-1) - 2 - place  # before the end
-        scores[:, head - 1] = 9.0 * (torch.arange(key.size(2)) == place)
+        scores = scores_of(query @ key.mT / query.size(-1) ** 0.5, real.sum(-1))
         return masked_softmax(scores, mask) @ value
 
-    attend.kernel = kernel  # type: ignore[union-attr, assignment]
+    model.decoder[layer - 1].cross_attention.kernel = kernel  # type: ignore[union-attr, index]
+
+
+def plant_one(model: Model, layer: int, head: int, order: str = "same") -> None:
+    """One head that looks at the place of its own number, counted from the start or the end; the others as before."""
+
+    def scores_of(scores: Tensor, real: Tensor) -> Tensor:
+        place = torch.arange(scores.size(2))[None, :, None]
+        if order == "backwards":
+            place = real - 2 - place  # before the end
+        scores[:, head - 1] = 9.0 * (torch.arange(scores.size(3)) == place)
+        return scores
+
+    plant(model, layer, scores_of)
 
 
 @pytest.mark.parametrize("order", ["same", "backwards"])
 @pytest.mark.parametrize(("layer", "head"), [(1, 1), (2, 3), (3, 4)])
 def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, order: str):
     model = make()
-    plant(model, layer, head, backwards=order == "backwards")  # type: ignore[arg-type]
+    plant_one(model, layer, head, order)
     sources, targets = word_by_word(100, order)
     found = measure_heads(model, sources, targets)
-    assert (found.layer, found.head) == (layer, head)
-    assert found.agreement == 1
-    assert found.links == sum(map(len, targets))
+    assert found == AlignmentHead(layer, head, 1.0, sum(map(len, targets)))
     # The control: for a language of another order that head is not right.
     other = measure_heads(model, *word_by_word(100, "backwards" if order == "same" else "same"))
     assert other.agreement is not None
@@ -360,7 +334,7 @@ def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, ord
 def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
     """The model runs on the first pairs only, until they have so many links, and the same head is found."""
     model, asked, found = make(), Counter(), {}
-    plant(model, 2, 3, backwards=False)  # type: ignore[arg-type]
+    plant_one(model, 2, 3)
     sources, targets = word_by_word(100, "same")
 
     def run(self: AttentionCapture, source: Tensor, *others: Tensor) -> Tensor:
@@ -372,8 +346,7 @@ def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
     for enough in (50, 10_000):
         monkeypatch.setattr(heads, "ENOUGH_LINKS", enough)
         found[enough] = measure_heads(model, sources, targets)
-        assert (found[enough].layer, found[enough].head, found[enough].agreement) == (2, 3, 1.0)
-        assert found[enough].links == sum(map(len, targets[: asked[enough]]))
+        assert found[enough] == AlignmentHead(2, 3, 1.0, sum(map(len, targets[: asked[enough]])))
     assert 50 <= found[50].links < 50 + max(map(len, targets))
     assert asked[10_000] == len(targets)
 
@@ -386,18 +359,15 @@ def test_a_model_that_knows_nothing_agrees_no_more_than_by_chance():
 
 def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
     """Two heads of three places each; together they know all."""
-    model, (sources, targets) = make(), word_by_word(100, "same")
-    attend = model.decoder[1].cross_attention  # type: ignore[union-attr, index]
 
-    def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        scores = torch.zeros(*query.shape[:-1], key.size(2))
-        diagonal = 9.0 * torch.eye(query.size(2), key.size(2))
-        scores[:, 0], scores[:, 1] = diagonal, diagonal
-        scores[:, 0, 2:], scores[:, 1, :2] = 0, 0
-        return masked_softmax(scores, mask) @ value
+    def scores_of(scores: Tensor, real: Tensor) -> Tensor:
+        scores, diagonal = torch.zeros_like(scores), 9.0 * torch.eye(*scores.shape[2:])
+        scores[:, 0, :2], scores[:, 1, 2:] = diagonal[:2], diagonal[2:]
+        return scores
 
-    attend.kernel = kernel  # type: ignore[union-attr, assignment]
-    found = measure_heads(model, sources, targets)
+    model = make()
+    plant(model, 2, scores_of)
+    found = measure_heads(model, *word_by_word(100, "same"))
     assert (found.layer, found.head, found.agreement) == (2, None, 1)
 
 
@@ -411,31 +381,27 @@ def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list
 
 def learn(sources: list[Ids], targets: list[Ids], steps: int) -> Model:
     torch.manual_seed(0)
-    config = dataclasses.replace(
-        TINY, d_model=32, decoder_layers=2, dropout=0.0, attention=AttentionConfig(heads=2, dropout=0.0)
-    )
+    attention = AttentionConfig(heads=2, dropout=0.0)
+    config = tiny_transformer(d_model=32, decoder_layers=2, dropout=0.0, attention=attention)
     model = build(config, FIRST + 2 * SIZE)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for step in range(steps):
-        rows = range(32 * step % len(sources), 32 * step % len(sources) + 32)
-        ((_, batch),) = forced_batches(model, [sources[r] for r in rows], [targets[r] for r in rows])
-        order = model(batch.source, batch.target, batch.real)
-        loss = F.cross_entropy(order, batch.labels[batch.real])
+        start = 32 * step % len(sources)
+        ((_, batch),) = forced_batches(model, sources[start : start + 32], targets[start : start + 32])
         optimizer.zero_grad()
-        loss.backward()
+        F.cross_entropy(model(batch.source, batch.target, batch.real), batch.labels[batch.real]).backward()
         optimizer.step()
     return model.eval()
 
 
 def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: AlignmentHead) -> float:
     """Share of target words whose strongest source word is the one that they translate."""
-    right = 0
-    for source, target, weights in zip(
-        sources, targets, alignment_weights(model, sources, targets, which), strict=True
-    ):
-        looked = weights[:-1, :-1].argmax(1).tolist()
-        right += sum(source[s] == id - SIZE for s, id in zip(looked, target, strict=True))
-    return right / sum(map(len, targets))
+    right: list[bool] = []
+    maps = alignment_weights(model, sources, targets, which)
+    for source, target, weights in zip(sources, targets, maps, strict=True):
+        strongest = weights[:-1, :-1].argmax(1).tolist()
+        right += [source[s] == id - SIZE for s, id in zip(strongest, target, strict=True)]
+    return sum(right) / len(right)
 
 
 def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_measured_best():
@@ -462,38 +428,20 @@ def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tok
     verify_files(folder)
     assert AlignmentHead.load(folder) == record
     assert "layer 2, head 3, agrees with 75.0 % of 1,234 links" in (folder / "card.md").read_text()
+    assert AlignmentHead.load(tmp_path) is None
     (folder / "alignment.json").write_text(json.dumps({"layer": 1}))
     with pytest.raises(DragomanError, match=r"alignment\.json: damaged"):
         verify_files(folder)
 
 
-def test_a_model_without_a_record_has_none(trained: Path, tmp_path: Path):
-    copied = shutil.copytree((trained / "best").resolve(), tmp_path / "copy")
-    assert AlignmentHead.load(copied)
-    (copied / "alignment.json").unlink()
-    assert AlignmentHead.load(copied) is None
+RECORDS = [
+    "", "[]", "{}", '{"layer": 0}', '{"layer": 1.5}', '{"layer": true}', '{"layer": "1"}', '{"layer": null}',
+    '{"layer": 1, "head": 0}', '{"layer": 1, "links": -1}', '{"layer": 1, "links": null}',
+    '{"layer": 1, "agreement": "0.5"}', '{"layer": 1, "agreement": NaN}', '{"layer": 1, "x": 2}', "[" * 9999,
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"layer": 0}',
-        '{"layer": 1.5}',
-        '{"layer": true}',
-        '{"layer": "1"}',
-        '{"layer": null}',
-        '{"layer": 1, "head": 0}',
-        '{"layer": 1, "links": -1}',
-        '{"layer": 1, "links": null}',
-        '{"layer": 1, "agreement": "0.5"}',
-        '{"layer": 1, "agreement": NaN}',
-        '{"layer": 1, "x": 2}',
-        "[" * 9999,
-    ],
-)
+@pytest.mark.parametrize("text", RECORDS, ids=range(len(RECORDS)))
 def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
     (tmp_path / "alignment.json").write_text(text)
     with pytest.raises(DragomanError, match=r"alignment\.json: not an alignment record"):
@@ -504,21 +452,15 @@ def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["align", *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return command
+def align(dragoman, trained: Path) -> Callable[..., Ran]:
+    """Run the command, with the trained model unless another is named."""
+    return lambda *words: dragoman("align", *([] if "-m" in words else ["-m", trained]), *words)
 
 
-def test_the_command_prints_one_line_for_each_pair(run, trained: Path, pairs: list[Pair]):
+def test_the_command_prints_one_line_for_each_pair(align, trained: Path, pairs: list[Pair]):
     many = [*pairs[:3], ("", ""), ("The dog", ""), ("", "개"), ("x" * 5000, "y"), ("a\u2028b", "\x85 \0"), *pairs[3:5]]
     write_tsv(Path("pairs.tsv"), many)
-    code, out, err = run("-m", trained, "pairs.tsv", "--layer", 1, "--head", 2)
+    code, out, err = align("pairs.tsv", "--layer", 1, "--head", 2)
     assert (code, err) == (0, "pairs.tsv:7: a side has more than 1,023 tokens: not aligned\n")
     lines = out.removesuffix("\n").split("\n")
     assert len(lines) == len(many)
@@ -527,49 +469,43 @@ def test_the_command_prints_one_line_for_each_pair(run, trained: Path, pairs: li
         links = [tuple(map(int, link.split("-"))) for link in line.split()]
         assert sorted(w for _, w in links) == list(range(len(target.split())))
         assert all(u < len(source.split()) for u, _ in links)
-    assert lines[0] != run("-m", trained, "pairs.tsv", "--head", 1)[1].split("\n")[0]  # the control: heads differ
+    assert lines[0] != align("pairs.tsv", "--head", 1).out.split("\n")[0]  # the control: heads differ
 
 
-def test_the_command_shows_words_weights_and_subwords(run, trained: Path, pairs: list[Pair]):
+def test_the_command_shows_words_weights_and_subwords(align, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), pairs[:1])
-    (source, target), flags = pairs[0], ["-m", trained, "pairs.tsv", "--layer", 1]
-    plain = run(*flags)[1].split()
-    words_ = run(*flags, "--text")[1].split()
+    (source, target), flags = pairs[0], ["pairs.tsv", "--layer", 1]
+    plain = align(*flags).out.split()
+    words_ = align(*flags, "--text").out.split()
     assert words_ == [f"{source.split()[int(u)]}→{target.split()[int(w)]}" for u, w in (x.split("-") for x in plain)]
-    soft = dict(part.split(":") for part in run(*flags, "--soft")[1].split())
+    soft = dict(part.split(":") for part in align(*flags, "--soft").out.split())
     assert set(plain) <= set(soft)
     for w in range(len(target.split())):
         assert 0.5 < sum(float(weight) for link, weight in soft.items() if link.endswith(f"-{w}")) <= 1.005
-    threshold = run(*flags, "--threshold", 0.1)[1].split()
+    threshold = align(*flags, "--threshold", 0.1).out.split()
     assert {link for link, weight in soft.items() if float(weight) > 0.1005} <= set(threshold) < set(soft)
     tokenizer = read_model(trained)[1]
-    pieces = [tuple(map(int, link.split("-"))) for link in run(*flags, "--subwords")[1].split()]
+    pieces = [tuple(map(int, link.split("-"))) for link in align(*flags, "--subwords").out.split()]
     assert sorted(t for _, t in pieces) == list(range(len(tokenizer.encode(target))))
 
 
-def test_the_command_says_what_it_aligns_with_unless_it_was_told(run, trained: Path, pairs: list[Pair]):
+def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), pairs[:100])
-    assert run("-m", trained, "pairs.tsv")[2] == ""  # training has measured it
-    with new_folder(Path("model").absolute()) as draft:
-        write_model(draft, *read_model(trained), "# card\n")
-    assert run("-m", "model", "pairs.tsv")[2] == "layer 1, mean of all heads, not measured\n"
-    code, out, err = run("-m", trained, "pairs.tsv", "--measure")
     model, tokenizer = read_model(trained)
-    sources, targets = ([tokenizer.encode(one) for one in side] for side in zip(*pairs[:100], strict=True))
-    found = measure_heads(model, sources, targets)
-    assert (code, err) == (0, f"{found}\n")
+    assert align("pairs.tsv").err == ""  # training has measured it
+    for name, record in (("model", None), ("measured", AlignmentHead(1, 2, 0.5, 10))):
+        with new_folder(Path(name).absolute()) as draft:
+            write_model(draft, model, tokenizer, "# card\n")
+            if record:
+                record.save(draft)
+    assert align("-m", "model", "pairs.tsv").err == "layer 1, mean of all heads, not measured\n"
+    second = align("pairs.tsv", "--layer", 1, "--head", 2)
+    assert align("-m", "measured", "pairs.tsv") == second != align("pairs.tsv", "--head", 1)
+    sources, targets = (tokenizer.encode_all(list(side)) for side in zip(*pairs[:100], strict=True))
+    found, measured = measure_heads(model, sources, targets), align("pairs.tsv", "--measure")
+    assert (measured.code, measured.err) == (0, f"{found}\n")
     flags = ["--layer", found.layer, *(["--head", found.head] if found.head else [])]
-    assert run("-m", trained, "pairs.tsv", *flags) == (0, out, "")
-
-
-def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: Path, pairs: list[Pair]):
-    model, tokenizer = read_model(trained)
-    with new_folder(Path("model").absolute()) as draft:
-        write_model(draft, model, tokenizer, "# card\n")
-        AlignmentHead(1, 2, 0.5, 10).save(draft)
-    write_tsv(Path("pairs.tsv"), pairs[:5])
-    assert run("-m", "model", "pairs.tsv") == run("-m", "model", "pairs.tsv", "--layer", 1, "--head", 2)
-    assert run("-m", "model", "pairs.tsv")[1] != run("-m", "model", "pairs.tsv", "--head", 1)[1]
+    assert align("pairs.tsv", *flags) == (0, measured.out, "")
 
 
 @pytest.mark.parametrize(
@@ -579,7 +515,6 @@ def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: P
         (["missing.tsv"], 1, "missing.tsv: no such file"),
         (["missing.tsv", "--measure"], 1, "missing.tsv: no such file"),
         (["pairs.tsv", "--layer", "2"], 2, "layer 2: the model has layers 1 to 1"),
-        (["pairs.tsv", "--layer", "0"], 2, "layer 0: the model has layers 1 to 1"),
         (["pairs.tsv", "--head", "3"], 2, "head 3: the model has heads 1 to 2"),
         (["pairs.tsv", "--measure", "--head", "1"], 2, "leave out --layer and --head"),
         (["pairs.tsv", "--soft", "--threshold", "0.5"], 2, "not both"),
@@ -588,8 +523,8 @@ def test_the_command_aligns_with_what_was_measured_for_the_model(run, trained: P
         (["pairs.tsv", "tag=med"], 1, "unknown tag 'med'"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(run, trained: Path, words: list[str], code: int, says: str):
+def test_a_wrong_request_gets_one_clear_line(align, words: list[str], code: int, says: str):
     Path("pairs.tsv").write_text("a\tb\n", encoding="utf-8")
-    found, out, err = run("-m", trained, *words)
+    found, out, err = align(*words)
     assert (found, out) == (code, "")
     assert says in err.splitlines()[-1]

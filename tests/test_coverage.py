@@ -25,11 +25,8 @@ def test_it_is_equation_14_of_wu_et_al():
     unfinished = 0.2 * (math.log(1.0) + math.log(0.1 + 0.1 + 0.0))
     assert coverage_penalty(weights, 0.2, finished=False) == pytest.approx(unfinished)
     assert coverage_penalty(weights, 0.0) == 0
-
-
-def test_what_nothing_looked_at_costs_much_and_not_everything():
-    weights = torch.tensor([[1.0, 0.0, 0.0]])
-    assert coverage_penalty(weights, 0.2) == pytest.approx(0.2 * math.log(MIN_ATTENTION))
+    # What nothing looked at costs much, and not everything.
+    assert coverage_penalty(torch.tensor([[1.0, 0.0, 0.0]]), 0.2) == pytest.approx(0.2 * math.log(MIN_ATTENTION))
 
 
 def test_hypotheses_are_ranked_by_score_and_coverage():
@@ -38,10 +35,8 @@ def test_hypotheses_are_ranked_by_score_and_coverage():
     which = default_head(model)
     (best,) = rerank_by_coverage(model, [source], [found], 3.0, which)
     maps = alignment_weights(model, [source] * 3, [h.tokens for h in found], which)
-    expected = {
-        tuple(h.tokens): h.score + coverage_penalty(weights, 3.0, h.finished)
-        for h, weights in zip(found, maps, strict=True)
-    }
+    penalties = [coverage_penalty(weights, 3.0, h.finished) for h, weights in zip(found, maps, strict=True)]
+    expected = {tuple(h.tokens): h.score + penalty for h, penalty in zip(found, penalties, strict=True)}
     assert {tuple(h.tokens): h.score for h in best} == pytest.approx(expected, abs=1e-6)
     assert [h.score for h in best] == sorted(expected.values(), reverse=True)
     assert [h.tokens for h in best] != [h.tokens for h in found]  # or the test would not see the order

@@ -2,9 +2,9 @@
 
 import contextlib
 import copy
+import itertools
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from conftest import write_tsv
 from dragoman.benchmarks import decoding
 from dragoman.benchmarks.decoding import MODEL, our_decoder, pass_over, prevent_eos
 from dragoman.benchmarks.peers import decoders, trainers
-from dragoman.benchmarks.peers.decoders import Decode, layer_weights
+from dragoman.benchmarks.peers.decoders import layer_weights
 from dragoman.benchmarks.peers.pytorch import padded_step
 from dragoman.config import FeedForwardConfig
 from dragoman.data.batches import Batch, Ids
@@ -48,41 +48,33 @@ def texts(count: int, seed: int) -> list[Ids]:
     return torch.randint(3, VOCABULARY, (count, LENGTH - 1), generator=random).tolist()
 
 
-@contextlib.contextmanager
-def opened(name: str, model: Transformer) -> Iterator[Decode]:
-    """One of them, or a skipped test where it is not installed."""
-    notes: list[str] = []
-    with contextlib.ExitStack() as stack:
-        found = dict(decoding.open_decoders(model, 1, stack, notes)).get(name)
-        if found is None:
-            pytest.skip(next(note for note in notes if "left out" in note))
-        yield found
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer):
     sources = texts(5, seed=1)
     ours = {beam: our_decoder(model)(sources, beam) for beam in (1, 4)}
     assert ours[1] != ours[4]
     assert len({word for output in ours[1] for word in output}) > 8
-    with opened(name, model) as decode:
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        found = dict(decoding.open_decoders(model, 1, stack, notes))
+        if name not in found:
+            pytest.skip(next(note for note in notes if "left out" in note))
         for beam, expected in ours.items():
-            assert decode(sources, beam) == expected
-            assert decode(sources[:1], beam) == expected[:1]
+            assert found[name](sources, beam) == expected
+            assert found[name](sources[:1], beam) == expected[:1]
 
 
 def test_the_words_depend_on_every_matrix_and_norm(model: Transformer):
     """So no weight can be missing or in another's place where the words are the same."""
     sources = texts(8, seed=1)
     ours = our_decoder(model)(sources, 1)
-    for part in {part for _, _, part, _, _ in layer_weights(model)}:
-        for side in ("encoder", "decoder"):
-            other = copy.deepcopy(model)
-            for where, _, name, _, value in layer_weights(other):
-                if (where, name) == (side, part):
-                    value.zero_()
-            same = our_decoder(other)(sources, 1) == ours
-            assert same == (side == "encoder" and "cross" in part), (side, part)
+    for part, side in itertools.product({part for _, _, part, _, _ in layer_weights(model)}, ("encoder", "decoder")):
+        other = copy.deepcopy(model)
+        for where, _, name, _, value in layer_weights(other):
+            if (where, name) == (side, part):
+                value.zero_()
+        same = our_decoder(other)(sources, 1) == ours
+        assert same == (side == "encoder" and "cross" in part), (side, part)
 
 
 def test_work_that_is_not_the_same_is_not_counted():

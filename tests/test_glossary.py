@@ -11,7 +11,9 @@ from conftest import tiny_transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.data.batches import source_batch
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.decoding.engine import Term
 from dragoman.decoding.search import OutputSpec
 from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
 from dragoman.errors import DragomanError
@@ -54,6 +56,8 @@ def test_a_file_is_read_line_by_line(tmp_path: Path):
         Entry("Polish", ("polaco", "polaca"), "exact", 5),
         Entry("C#", ("C#",), "any", 6),
     )
+    found = Glossary.read(write(tmp_path, "polish\tpulir\nPolish\tpolaco\texact\n")).find("polish Polish POLISH")
+    assert [one.targets[0] for one in found] == ["pulir", "polaco", "PULIR"]  # one term may have several case rules
 
 
 @pytest.mark.parametrize(
@@ -81,32 +85,23 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str | bytes, 
         Glossary.read(path)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "\ufeff"])
-def test_a_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path, text: str):
-    with pytest.raises(DragomanError, match="it has no terms"):
-        Glossary.read(write(tmp_path, text))
+def test_a_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path):
+    for text in ("", "\n\n", "# only a comment\n", "\ufeff"):
+        with pytest.raises(DragomanError, match="it has no terms"):
+            Glossary.read(write(tmp_path, text))
     with pytest.raises(DragomanError, match=r"nowhere.tsv: no such file"):
         Glossary.read(tmp_path / "nowhere.tsv")
-
-
-def test_one_term_may_have_several_case_rules(tmp_path: Path):
-    path = write(tmp_path, "polish\tpulir\nPolish\tpolaco\texact\n")
-    found = Glossary.read(path).find("polish Polish POLISH")
-    assert [one.targets[0] for one in found] == ["pulir", "polaco", "PULIR"]
 
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_glossary_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes):
-    path = tmp_path_factory.getbasetemp() / "any.tsv"
-    path.write_bytes(data)
+    path = write(tmp_path_factory.getbasetemp(), data)
     try:
-        entries = Glossary.read(path).entries
+        named = str(path) if Glossary.read(path).entries else ""
     except DragomanError as error:
-        said = str(error)
-    else:
-        said = str(path) if entries else ""
-    assert said.startswith(str(path))
+        named = str(error)
+    assert named.startswith(str(path))
 
 
 # Finding.
@@ -247,12 +242,16 @@ def test_every_term_is_found_in_itself(source: str):
         assert spans(single(source, case="any"), source) == [source]
 
 
-@pytest.mark.parametrize("text", ["dog " * 20_000, "a" * 100_000, "개" * 30_000, "." * 50_000, "\u0301" * 50_000])
-def test_long_texts_and_many_terms_take_their_length_in_time(text: str):
-    """With time in proportion to terms times text, or to the square of the text, this would take hours."""
+@pytest.fixture(scope="module")
+def many_terms() -> Glossary:
     phrases = {" ".join(random.Random(seed).choices(["dog", "cat", "개", "a", "."], k=6)) for seed in range(10_000)}
-    glossary = Glossary([Entry(phrase, ("perro",)) for phrase in sorted(phrases)] + [Entry("dog " * 40 + "x", ("y",))])
-    found = glossary.find(text)
+    return Glossary([Entry(phrase, ("perro",)) for phrase in sorted(phrases)] + [Entry("dog " * 40 + "x", ("y",))])
+
+
+@pytest.mark.parametrize("text", ["dog " * 20_000, "a" * 100_000, "개" * 30_000, "." * 50_000, "\u0301" * 50_000])
+def test_long_texts_and_many_terms_take_their_length_in_time(many_terms: Glossary, text: str):
+    """With time in proportion to terms times text, or to the square of the text, this would take hours."""
+    found = many_terms.find(text)
     assert check_terms(found, text) == TermReport((), tuple(found))
     many = check_terms([TermMatch(0, 1, Entry("dog", ("dog",)), ("dog",))] * 30_000, text)
     assert len(many.met) == text.count("dog")
@@ -265,6 +264,11 @@ def test_long_texts_and_many_terms_take_their_length_in_time(text: str):
 def pieces() -> Tokenizer:
     text = "El perro (perro) guía ve al gato. Gatos y perros, ¡Perro! 개가 개를 보고 猫が猫を見る 3 perros"
     return Tokenizer.train([text] * 20)
+
+
+def sequences(target: str, pieces: Tokenizer) -> Term:
+    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
+    return term
 
 
 def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenizer):
@@ -281,36 +285,31 @@ def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenize
 @pytest.mark.parametrize("around", ["{} x", "x {} x", "x ({}) x", "x “{}”", "猫{}を"])
 def test_the_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, target: str, around: str):
     """What is written with them reads as the term, at the beginning and inside."""
-    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
+    spaced, bare = sequences(target, pieces)
     before, after = around.split("{}")
+    inside = before and not before.endswith(" ")
+    ids = [*pieces.encode(before), *bare] if inside else [*pieces.encode(before[:-1]), *spaced]
     text = unicodedata.normalize("NFC", around.format(target))
-    spaced, bare = term
-    if before.endswith(" ") or not before:
-        assert pieces.decode([*pieces.encode(before[:-1]), *spaced, *pieces.encode("\n" + after)[2:]]) == text
-    else:
-        assert pieces.decode([*pieces.encode(before), *bare, *pieces.encode("\n" + after)[2:]]) == text
+    assert pieces.decode([*ids, *pieces.encode("\n" + after)[2:]]) == text
 
 
 @pytest.mark.parametrize("around", ["{} ve", "ve {} ve", "ve ({}), ve", "ve “{}”", "{}, ve"])
 @pytest.mark.parametrize("target", ["perro", "perro guía", "gato"])
 def test_a_sentence_with_the_term_has_one_of_its_sequences(pieces: Tokenizer, target: str, around: str):
-    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
     ids = pieces.encode(around.format(target))
     runs = {tuple(ids[start:end]) for start in range(len(ids)) for end in range(start, len(ids) + 1)}
-    assert runs & set(term)
+    assert runs & set(sequences(target, pieces))
 
 
 def test_tokens_tell_where_words_begin_and_end(pieces: Tokenizer):
     table = dict(zip(pieces.pieces, token_boundaries(pieces), strict=True))
-    assert len(token_boundaries(pieces)) == len(pieces)
-    assert table["<s>"] == table["</s>"] == table["<pad>"] == (OPEN, OPEN)
-    assert table[" perro"] == (OPEN, WORD)
-    assert table["<0x61>"] == table["<0xC3>"] == (WORD, WORD)
-    assert table["<0x20>"] == (OPEN, OPEN)
-    assert table["p"] == (WORD, WORD)
-    assert table["."] == table[" ("] == (OPEN, OPEN)
-    assert table["개"] == (STEM, STEM)
-    assert table["猫"] == (OPEN, OPEN)
+    assert len(table) == len(token_boundaries(pieces)) == len(pieces)
+    expected = {
+        (OPEN, OPEN): ["<s>", "</s>", "<pad>", "<0x20>", ".", " (", "猫"], (OPEN, WORD): [" perro"],
+        (WORD, WORD): ["<0x61>", "<0xC3>", "p"], (STEM, STEM): ["개"],
+    }  # fmt: skip
+    for boundaries, some in expected.items():
+        assert {piece: table[piece] for piece in some} == dict.fromkeys(some, boundaries)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -320,19 +319,11 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
     model = build(tiny_transformer(share="none"), len(pieces)).eval()
     texts = ["The dog and the dog", "A guide dog", "Cat, CAT and cat."]
     founds = [ANIMALS.find(text) for text in texts]
-    ids = [pieces.encode(text) for text in texts]
-    longest = max(map(len, ids))
-    source = torch.tensor([[*row, EOS, *[0] * (longest - len(row))] for row in ids])
-    reports = []
+    source = source_batch(pieces.encode_all(texts))
+    output = OutputSpec(BOS, EOS, torch.tensor([40] * 3), alpha=0.6)
+    boundaries, reports = torch.tensor(token_boundaries(pieces)), []
     for wanted in ([token_sequences(found, pieces) for found in founds], [()] * 3):
-        hypotheses = constrained_search(
-            model,
-            source,
-            wanted,
-            OutputSpec(BOS, EOS, torch.tensor([40] * 3), alpha=0.6),
-            beams=4,
-            boundaries=torch.tensor(token_boundaries(pieces)),
-        )
+        hypotheses = constrained_search(model, source, wanted, output, beams=4, boundaries=boundaries)
         said = [pieces.decode(found[0].tokens) for found in hypotheses]
         reports.append([check_terms(found, text) for found, text in zip(founds, said, strict=True)])
     assert not any(one.missed for one in reports[0])

@@ -105,10 +105,6 @@ def unspaced(text: str) -> str:
     return "".join(text.split())
 
 
-def characters(plain: str) -> list[tuple[int, int]]:
-    return [(index, index) for index in range(len(plain))]
-
-
 def well_nested(text: str) -> bool:
     stack = []
     for name in re.findall(r"<(/?[bi])>", text):
@@ -126,16 +122,8 @@ def test_placeholders_are_found(text: str, line: str):
 
 @pytest.mark.parametrize(("text", "line"), NUMBERS)
 def test_numbers_with_units_are_found_on_request(text: str, line: str):
-    assert [placeholder.text for placeholder in find(text, numbers=True)] == expected(line)
+    assert [number.text for number in find(text, numbers=True)] == expected(line)
     assert find(text) == []
-
-
-@settings(max_examples=150)
-@given(sources, st.booleans())
-def test_placeholders_are_parts_of_the_text_and_do_not_overlap(text: str, numbers: bool):
-    found = find(text, numbers)
-    assert all(text[p.start : p.end] == p.text != "" for p in found)
-    assert all(one.end <= other.start for one, other in pairwise(found))
 
 
 def test_lost_and_invented_placeholders_are_counted():
@@ -154,33 +142,27 @@ def test_a_text_reads_well_without_its_placeholders(text: str, plain: str):
 
 @settings(max_examples=150)
 @given(sources, st.booleans())
-def test_only_placeholders_are_taken_out_and_all_of_them(text: str, numbers: bool):
-    plain, removed = remove(text, numbers)
-    found = find(text, numbers)
-    rest = list(text)
+def test_placeholders_are_parts_of_the_text_and_only_they_are_taken_out(text: str, numbers: bool):
+    (plain, removed), found, rest = remove(text, numbers), find(text, numbers), list(text)
+    assert all(one.end <= other.start for one, other in pairwise(found))
     for placeholder in found:
-        rest[placeholder.start : placeholder.end] = [""] * len(placeholder.text)
+        place = slice(placeholder.start, placeholder.end)
+        assert text[place] == placeholder.text != ""
+        rest[place] = [""] * len(placeholder.text)
     assert [(item.text, item.kind) for item in removed] == [(p.text, p.kind) for p in found]
     assert unspaced(plain) == unspaced("".join(rest))
     assert all(0 <= item.offset <= len(plain) for item in removed)
     assert sorted(item.offset for item in removed) == [item.offset for item in removed]
 
 
-@pytest.mark.parametrize("text", SAME)
-def test_taken_out_and_put_back_is_the_same(text: str):
-    plain, removed = remove(text)
-    assert restore(plain, plain, removed, characters(plain)) == text
-    assert restore(plain, plain, removed) == text
-
-
-def test_without_offsets_the_text_would_not_be_the_same():
-    """The control for the test above."""
+def test_taken_out_and_put_back_is_the_same():
     changed = 0
     for text in SAME:
         plain, removed = remove(text)
-        moved = [Removed(item.text, item.kind, 0) for item in removed]
-        changed += restore(plain, plain, moved) != text
-    assert changed > len(SAME) / 2
+        assert restore(plain, plain, removed, [(index, index) for index in range(len(plain))]) == text
+        assert restore(plain, plain, removed) == text
+        changed += restore(plain, plain, [Removed(item.text, item.kind, 0) for item in removed]) != text
+    assert changed > len(SAME) / 2  # the control: without offsets
 
 
 def test_the_worked_example_of_the_module_is_true():
@@ -196,7 +178,7 @@ def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, transla
     assert restore(translation, plain, removed, alignment) == text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(sources, translations, alignments, st.booleans())
 def test_whatever_the_translation_each_placeholder_is_there_once(
     source: str, translation: str, alignment: list[tuple[int, int]] | None, numbers: bool
@@ -207,7 +189,7 @@ def test_whatever_the_translation_each_placeholder_is_there_once(
     assert unspaced(remove(text, numbers)[0]) == unspaced(translation)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(sources, mixed(*SCRAPS, *PARTS, "Wort"), alignments)
 def test_placeholders_that_the_translation_has_stay(
     source: str, translation: str, alignment: list[tuple[int, int]] | None
@@ -226,7 +208,7 @@ def test_placeholders_inserted_without_care_are_lost_and_tags_cross():
     assert not well_nested("</b>A<b>")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(nested, st.lists(st.sampled_from(["Wort", "zwei", "漢字", "den"]), max_size=8), alignments)
 def test_tags_that_were_well_nested_are_so_again(
     source: str, words: list[str], alignment: list[tuple[int, int]] | None
@@ -237,7 +219,7 @@ def test_tags_that_were_well_nested_are_so_again(
     assert well_nested(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     mixed("{x}", "%s", "<br/>", "word", "two words"),
     st.lists(st.sampled_from(["Wörter", "don't", "a-b", "1,000.5", "naïve", "e\u0301te\u0301", "서울"]), max_size=8),
@@ -255,18 +237,14 @@ HOSTILE = [
     "<a ", '<a "', "<a b='", "{", "{{a ", "{a,", "a", "a@", "a@b.c", "`a ", "``a`", "5", "5,", "5\u00a0", "http://)",
     "%", "$a", "&a", "<!--", "<!-- -", "mailto:", "%(", "1:1", "€5-",
 ]  # fmt: skip
+SCRAMBLED = "".join(unit * (100_000 // len(HOSTILE) // len(unit)) for unit in HOSTILE)
 
 
-ALL_HOSTILE = "".join(unit * (200_000 // len(HOSTILE) // len(unit)) for unit in HOSTILE)
-
-
-@pytest.mark.parametrize(
-    "text", [*(unit * (200_000 // len(unit)) for unit in HOSTILE), ALL_HOSTILE], ids=range(len(HOSTILE) + 1)
-)
+@pytest.mark.parametrize("text", [*(u * (100_000 // len(u)) for u in HOSTILE), SCRAMBLED], ids=range(len(HOSTILE) + 1))
 def test_any_text_is_searched_in_linear_time(text: str):
     began = time.process_time()
     find(text, numbers=True)
-    assert time.process_time() - began < 2  # 0.1 on a quiet core; quadratic, many minutes
+    assert time.process_time() - began < 2  # 0.05 on a quiet core; quadratic, minutes
 
 
 @pytest.mark.parametrize("unit", ["<b>", "%s", "a{x}b", "http://x)))", "</b>", "<b>.</b>", "(5 km)"])

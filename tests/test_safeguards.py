@@ -1,19 +1,141 @@
-"""Safeguards: whatever the model predicts, placeholders come back, nonsense is flagged, and terms are met."""
+"""Safeguards and the second search: placeholders come back once each, nonsense is flagged, the better one is kept."""
 
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from dictated import SPEECHES, dictated
+import torch
+from conftest import TINY
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import EOS, Tokenizer
+from dragoman.decoding.engine import Constraints
+from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
+from dragoman.model import build
 from dragoman.text import placeholders
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.translator import Translator
+
+Speech = Callable[[str, SearchConfig], str]  # the output for a source and the settings of a search
+
+SPEECHES: dict[str, Speech] = {
+    "the source": lambda text, _: text,
+    "nothing": lambda text, _: "",
+    "everything twice": lambda text, _: f"{text} {text}",
+    "the words without placeholders": lambda text, _: placeholders.remove(text)[0],
+    "something made up": lambda text, _: "%s <i>lorem {x} ipsum</i> https://other.example",
+    "less at first, and then without an end": lambda text, search: (
+        "Der Hund " * 60 if search.no_repeat_ngram else "Der Hund"
+    ),
+    "the words backwards": lambda text, _: " ".join(reversed(text.split())),
+}
+
+
+class DictatedEngine:
+    """Find what a speech makes of each source, behind the prefix if asked to honour it, and count the searches."""
+
+    max_positions: int | None = None
+
+    def __init__(self, tokenizer: Tokenizer, speech: Speech, honour_prefix: bool = False):
+        self.tokenizer, self.speech, self.honour_prefix, self.searches = tokenizer, speech, honour_prefix, 0
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
+    ) -> list[list[Hypothesis]]:
+        self.searches += len(sources)
+        outputs = [self.tokenizer.encode(self.speech(self.tokenizer.decode(ids), config)) for ids in sources]
+        if self.honour_prefix:
+            outputs = [[*own.prefix, *ids] for own, ids in zip(constraints or [], outputs, strict=True)]
+        return [[Hypothesis(ids, -1.0)] for ids in outputs]
+
+
+@pytest.fixture(scope="module")
+def dictated(tokenizer: Tokenizer) -> Callable[..., Translator]:
+    """Return a function that makes a translator that says what `speech` makes of each source."""
+    model = build(TINY, len(tokenizer)).eval()
+
+    def make(speech: Speech, safeguards: Safeguards = Safeguards(), honour_prefix: bool = False) -> Translator:
+        engine = DictatedEngine(tokenizer, speech, honour_prefix)
+        return Translator(model, tokenizer, SearchConfig(beam=1), safeguards, engine)
+
+    return make
+
+
+# The second search.
+
+HELD = ["{name}", "%s", "%(count)d", "${x}", "https://example.org/a?b=1", "me@example.org", "`code()`", "{0}", "&amp;"]
+TAGS = ["<b>", "</b>", "<br/>", '<a href="x">', "</a>"]
+WORDS = ["The", "dog", "sees", "5", "red", "horses", ".", ",", "ok", "!"]
+SOURCE = "The dog sees 5 red horses."
+
+mixed = st.lists(st.sampled_from(HELD + TAGS + WORDS), min_size=1, max_size=10).map(" ".join)
+
+
+@pytest.mark.parametrize("speech", SPEECHES)
+@settings(max_examples=40)
+@given(texts=st.lists(mixed, min_size=1, max_size=4))
+def test_placeholders_come_back_once_each_whatever_the_model_predicts(dictated, speech: str, texts: list[str]):
+    translations = dictated(SPEECHES[speech]).translate(texts)
+    for text, translation in zip(texts, translations, strict=True):
+        assert placeholders.compare(text, translation.text) == ([], [])
+        assert not any(flag.startswith(("lost", "invented")) for flag in translation.flags)
+
+
+@pytest.mark.parametrize("speech", SPEECHES)
+@pytest.mark.parametrize("prefix", ["Hallo {name},", "Hallo", "{name}", "<b>%s</b>:"])
+def test_a_translation_begins_with_its_prefix_also_after_a_second_search(dictated, speech: str, prefix: str):
+    texts = ["The dog sees {name}", "The dog", "{name} %s", "<b>The dog</b> sees %s"]
+    translations = dictated(SPEECHES[speech], honour_prefix=True).translate(texts, prefixes=[prefix] * 4)
+    for text, translation in zip(texts, translations, strict=True):
+        assert translation.text.startswith(prefix)
+        assert placeholders.compare(text, translation.text, prefix=prefix) == ([], [])
+        assert not any("prefix" in flag or flag.startswith(("lost", "invented")) for flag in translation.flags)
+
+
+def test_a_translation_without_a_fault_is_not_searched_for_again(dictated):
+    translator = dictated(lambda text, _: text.replace("The dog", "Der Hund"))
+    (translation,) = translator.translate(["The dog {name}"])
+    assert (translation.text, translation.retried) == ("Der Hund {name}", False)
+    assert translator.engine.searches == 1
+
+
+def test_nonsense_is_searched_for_again_and_the_better_one_is_kept(dictated):
+    def stutter(text: str, search: SearchConfig) -> str:
+        return "Der Hund " + "sieht " * (3 if search.no_repeat_ngram else 60)
+
+    (translation,) = dictated(stutter).translate([SOURCE])
+    assert (translation.retried, translation.flags) == (True, ())
+    assert translation.text.count("sieht") == 3
+    (careless,) = dictated(stutter, NO_SAFEGUARDS).translate([SOURCE])
+    assert careless.text.count("sieht") == 60  # the control
+    (translation,) = dictated(lambda *_: "sieht " * 60).translate([SOURCE])
+    assert translation.retried
+    assert "loop" in translation.flags  # what is still wrong
+
+
+@pytest.mark.parametrize("search", [SearchConfig(beam=1), SearchConfig(beam=4, coverage_penalty=0.2)])
+def test_an_output_that_reaches_the_last_position_breaks_nothing(tokenizer: Tokenizer, search: SearchConfig):
+    """Its alignment would need one more position."""
+    config = dataclasses.replace(TINY, positions="learned", max_length=24, output_bias=True)
+    torch.manual_seed(0)
+    model = build(config, len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.bias[EOS] = -1e3  # type: ignore[index]
+    (translation,) = Translator(model, tokenizer, search, Safeguards(faults=False)).translate(["The {name} sees."])
+    assert not translation.finished
+    assert "{name}" in translation.text
+
+
+# What translations are held to.
 
 
 @pytest.fixture(scope="module")
@@ -21,26 +143,22 @@ def translator(trained: Path) -> Translator:
     return Translator.load(trained, SearchConfig(beam=2))
 
 
-def test_without_safeguards_placeholders_are_lost(tokenizer: Tokenizer):
+def test_without_safeguards_placeholders_are_lost(dictated):
     """The control for the tests of the second search."""
-    text = "The {name} sees %s"
     for speech in ("nothing", "something made up"):
-        (translation,) = dictated(tokenizer, SPEECHES[speech], NO_SAFEGUARDS).translate([text])
-        assert placeholders.compare(text, translation.text) != ([], [])
+        (translation,) = dictated(SPEECHES[speech], NO_SAFEGUARDS).translate(["The {name} sees %s"])
+        assert placeholders.compare("The {name} sees %s", translation.text) != ([], [])
 
 
-def test_numbers_come_back_on_request(tokenizer: Tokenizer):
-    def speech(text: str, search: SearchConfig) -> str:
-        return text.replace("3.5 km", "4 km")
-
-    text = "The dog sees 3.5 km of horses"
-    assert "4 km" in dictated(tokenizer, speech).translate([text])[0].text
-    assert "3.5 km" in dictated(tokenizer, speech, Safeguards(numbers=True)).translate([text])[0].text
+def test_numbers_come_back_on_request(dictated):
+    text, speech = "The dog sees 3.5 km of horses", lambda text, _: text.replace("3.5 km", "4 km")
+    assert "4 km" in dictated(speech).translate([text])[0].text
+    assert "3.5 km" in dictated(speech, Safeguards(numbers=True)).translate([text])[0].text
 
 
 @pytest.mark.parametrize("text", ["!!!", "ok", "😀", "-", "1", "A", "?", "...", "OK.", "…"])
-def test_a_short_text_that_comes_back_as_it_is_has_no_fault(tokenizer: Tokenizer, text: str):
-    (translation,) = dictated(tokenizer, SPEECHES["the source"]).translate([text])
+def test_a_short_text_that_comes_back_as_it_is_has_no_fault(dictated, text: str):
+    (translation,) = dictated(SPEECHES["the source"]).translate([text])
     assert (translation.text, translation.flags, translation.retried) == (text, (), False)
 
 
@@ -70,15 +188,15 @@ def test_terms_of_a_glossary_stand_in_the_output(translator: Translator, pairs: 
     free, bound = (
         translator.replace(safeguards=Safeguards(glossary=terms)).translate(sources) for terms in (None, glossary)
     )
-    with_terms = [index for index, text in enumerate(sources) if glossary.find(text)]
-    assert 5 < len(with_terms) < len(sources)
-    for index in range(len(sources)):
-        if index in with_terms:
-            assert bound[index].terms_met
-            assert not any(flag.startswith("no ") for flag in bound[index].flags)
+    with_terms = [bool(glossary.find(text)) for text in sources]
+    assert 5 < sum(with_terms) < len(sources)
+    for wanted, one, other in zip(with_terms, bound, free, strict=True):
+        if wanted:
+            assert one.terms_met
+            assert not any(flag.startswith("no ") for flag in one.flags)
         else:
-            assert bound[index] == free[index]
-    assert any("zebra" in bound[index].text for index in with_terms)
+            assert one == other
+    assert any("zebra" in one.text for one in itertools.compress(bound, with_terms))
 
 
 def test_a_term_inside_a_placeholder_is_not_translated():
@@ -88,9 +206,9 @@ def test_a_term_inside_a_placeholder_is_not_translated():
     assert len(Safeguards(glossary=glossary, placeholders=False).find_terms(text)) == 5  # the control
 
 
-def test_a_missed_term_is_flagged_and_a_met_one_reported(tokenizer: Tokenizer):
+def test_a_missed_term_is_flagged_and_a_met_one_reported(dictated):
     safeguards = Safeguards(glossary=Glossary([Entry("dog", ("Hund",)), Entry("cat", ("Katze",))]))
-    (translation,) = dictated(tokenizer, lambda *_: "Der Hund sieht sie", safeguards).translate(["The dog, a cat"])
+    (translation,) = dictated(lambda *_: "Der Hund sieht sie", safeguards).translate(["The dog, a cat"])
     assert (translation.flags, translation.terms_met) == (("no cat",), ("dog",))
 
 
@@ -103,8 +221,8 @@ def test_the_text_of_a_prefix_is_kept(translator: Translator, pairs: list[Pair])
     assert [one.text for one in free] != [one.text for one in bound]
 
 
-def test_a_lost_prefix_is_flagged(tokenizer: Tokenizer):
-    translator = dictated(tokenizer, SPEECHES["the words backwards"])
+def test_a_lost_prefix_is_flagged(dictated):
+    translator = dictated(SPEECHES["the words backwards"])
     (translation,) = translator.translate(["The dog sees"], prefixes=["Hallo"])
     assert "lost prefix" in translation.flags
 

@@ -1,22 +1,46 @@
-"""Greedy and beam search, held against searches that are too slow to be wrong."""
+"""Greedy search, beam search, sampling and processors, held against searches that are too slow to be wrong."""
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import tiny_transformer
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
-from dragoman.config import AttentionConfig, RecurrentConfig
-from dragoman.decoding.processors import Processor
-from dragoman.decoding.search import BeamSearch, Hypothesis, OutputSpec, greedy_search, length_penalty
+from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.ensemble import Ensemble
+from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
+from dragoman.decoding.search import (
+    BeamAllocation,
+    BeamSearch,
+    Hypothesis,
+    OutputSpec,
+    Sampling,
+    greedy_search,
+    length_penalty,
+    sample,
+)
+from dragoman.errors import DragomanError
+from dragoman.files import new_folder
 from dragoman.model import Model, build
+from dragoman.model_folder import read_model, write_model
+from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translator import Translator
 
 PAD, BOS, EOS, WORDS = 0, 1, 2, 5  # a vocabulary so small that every output can be tried
+A, B, C = 3, 4, 5  # some words; C only in the chains below
+CPU = torch.device("cpu")
 
 SMALL = tiny_transformer(decoder_layers=2, share="none", max_length=32)
 MODELS = {
@@ -30,6 +54,7 @@ MODELS = {
 }
 # Sentences of several lengths, so that batches are padded.
 SENTENCES = [[3, 4, 3, 3, 4, 2], [4, 2], [3, 3, 4, 2], [4, 4, 4, 3, 2]]
+SENTENCE = SENTENCES[0]
 LIMITS = [9, 3, 12, 1]
 WIDE = 341  # all outputs of at most 4 tokens: 1 + 4 + 16 + 64 that end, 256 that are cut off
 
@@ -103,64 +128,52 @@ def plain_beam_search(model: Model, sentence: list[int], beams: int, limit: int,
     return sorted(finished, key=lambda hypothesis: -hypothesis[0])[:beams]
 
 
-def ids(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
-    return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
+    """Whether they have the same tokens in the same order, and nearly the same scores."""
+    words = [[(h.tokens, h.finished) for h in hypotheses] for hypotheses in (one, other)]
+    return words[0] == words[1] and [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_beam_of_one_is_greedy_search(name: str):
     model = make(name)
     one = [hypotheses[0] for hypotheses in beam(model, sources(), 1, LIMITS, alpha=0.0)]
-    two = greedy(model, sources(), LIMITS)
-    assert same(one, two)
+    assert same(one, greedy(model, sources(), LIMITS))
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_a_beam_as_wide_as_the_space_finds_everything_in_order(name: str, alpha: float):
-    model, sentence = make(name), SENTENCES[0]
-    expected = all_outputs(model, sentence, 4, alpha)
-    found = beam(model, sources([sentence]), WIDE, [4], alpha)[0]
+    model = make(name)
+    expected = all_outputs(model, SENTENCE, 4, alpha)
+    found = beam(model, sources([SENTENCE]), WIDE, [4], alpha)[0]
     assert len(found) == len(expected) == WIDE
     assert {tuple(h.tokens): h.score for h in found} == pytest.approx(expected, abs=1e-5)
     assert tuple(found[0].tokens) == max(expected, key=expected.__getitem__)
 
 
-def test_a_narrow_beam_does_not_find_the_best_everywhere():
-    """The control for the test above: finding the best takes width."""
-    misses = 0
+def test_finding_the_best_takes_width_and_the_penalty_changes_it():
+    """The control for the test above."""
+    misses = changes = 0
     for seed in range(20):
-        model, sentence = make("sinusoidal", seed), SENTENCES[0]
-        best = max(all_outputs(model, sentence, 4, 0.6).values())
-        misses += beam(model, sources([sentence]), 1, [4])[0][0].score < best - 1e-4
+        model = make("sinusoidal", seed)
+        plain, penalised = (all_outputs(model, SENTENCE, 4, alpha) for alpha in (0.0, 1.0))
+        best = max(penalised, key=penalised.__getitem__)
+        misses += beam(model, sources([SENTENCE]), 1, [4], alpha=1.0)[0][0].score < penalised[best] - 1e-4
+        changes += best != max(plain, key=plain.__getitem__)
     assert misses
-
-
-def test_the_oracle_minds_the_length_penalty():
-    """The control: scored without the penalty, another output is best somewhere."""
-    best = []
-    for alpha in (0.0, 1.0):
-        for seed in range(20):
-            scores = all_outputs(make("sinusoidal", seed), SENTENCES[0], 4, alpha)
-            best.append(max(scores, key=scores.__getitem__))
-    assert best[:20] != best[20:]
+    assert changes
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "relative", "lstm"])
 @pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 2.0])
 def test_ending_early_changes_nothing(name: str, alpha: float):
     model = make(name)
-    found = beam(model, sources(), 3, [10] * 4, alpha)
-    for sentence, hypotheses in zip(SENTENCES, found, strict=True):
-        expected = plain_beam_search(model, sentence, 3, 10, alpha)
-        assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
-        assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
-
-
-def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
-    """Whether they have the same tokens in the same order, and nearly the same scores."""
-    words = [[(h.tokens, h.finished) for h in hypotheses] for hypotheses in (one, other)]
-    return words[0] == words[1] and [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+    for beams in (1, 3):
+        for sentence, found in zip(SENTENCES, beam(model, sources(), beams, [10] * 4, alpha), strict=True):
+            expected = plain_beam_search(model, sentence, beams, 10, alpha)
+            assert [h.tokens for h in found] == [tokens for _, tokens in expected]
+            assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -170,6 +183,17 @@ def test_a_sentence_alone_is_translated_as_in_a_batch(name: str):
     for row, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
         assert same(beam(model, sources([sentence]), 3, [limit])[0], together[row])
         assert same(greedy(model, sources([sentence]), [limit]), [greedily[row]])
+    backwards = beam(model, sources(SENTENCES[::-1]), 3, LIMITS[::-1])
+    assert all(map(same, backwards[::-1], together))
+
+
+def test_a_model_that_looks_at_padding_translates_differently_in_a_batch():
+    """The control for the test above."""
+    model = make("sinusoidal")
+    model.pad = -1
+    together = beam(model, sources(), 3, LIMITS)
+    alone = [beam(model, sources([s]), 3, [limit])[0] for s, limit in zip(SENTENCES, LIMITS, strict=True)]
+    assert not all(map(same, together, alone))
 
 
 def test_searches_that_take_their_steps_in_turn_find_what_each_finds_alone():
@@ -180,33 +204,16 @@ def test_searches_that_take_their_steps_in_turn_find_what_each_finds_alone():
         for sentence in SENTENCES
     ]
     steps = 0
-    while any(not search.done for search in searches):
-        for search in searches:
-            if not search.done:
-                search.step()
-                steps += 1
+    while unfinished := [search for search in searches if not search.done]:
+        for search in unfinished:
+            search.step()
+            steps += 1
     assert [search.finished.hypotheses() for search in searches] == alone
     assert len(seen) == steps
     for so_far, log_p, step in seen:  # what an observer is shown belongs together
         total = (so_far[..., None] + log_p).flatten(1)
         kept = step.score > -torch.inf
         assert torch.equal(total.gather(1, step.beam * WORDS + step.token)[kept], step.score[kept])
-
-
-def test_the_order_of_a_batch_changes_nothing():
-    model = make("sinusoidal")
-    forwards = ids(beam(model, sources(), 3, LIMITS))
-    assert ids(beam(model, sources(SENTENCES[::-1]), 3, LIMITS[::-1])) == forwards[::-1]
-
-
-def test_a_model_that_looks_at_padding_translates_differently_in_a_batch():
-    """The control for the tests above."""
-    model = make("sinusoidal")
-    model.pad = -1
-    together = beam(model, sources(), 3, LIMITS)
-    alone = [beam(model, sources([s]), 3, [limit])[0] for s, limit in zip(SENTENCES, LIMITS, strict=True)]
-    scores = [[h.score for hypotheses in found for h in hypotheses] for found in (together, alone)]
-    assert scores[0] != pytest.approx(scores[1], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -218,69 +225,37 @@ def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
         for sentence, hypotheses in zip(SENTENCES, found, strict=True):
             expected = [rescored(model, sentence, h, alpha) for h in hypotheses]
             assert [h.score for h in hypotheses] == pytest.approx(expected, abs=1e-5)
+        others = [rescored(model, SENTENCES[1], h, alpha) for h in found[0]]
+        assert [h.score for h in found[0]] != pytest.approx(others, abs=1e-5)  # the control: of another sentence
 
 
-def test_scores_of_another_sentence_are_others():
-    """The control for the test above."""
-    model = make("sinusoidal")
-    found = beam(model, sources(), 3, LIMITS)[0]
-    expected = [rescored(model, SENTENCES[1], h, 0.6) for h in found]
-    assert [h.score for h in found] != pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize(("length", "penalty"), [(1, 1.0), (5, 1.3587), (10, 1.7329), (20, 2.3544)])
-def test_the_length_penalty_is_that_of_the_formula(length: int, penalty: float):
+def test_the_length_penalty_is_that_of_the_formula():
     """Wu et al. 2016, equation 14, at alpha 0.6."""
-    assert length_penalty(length, 0.6) == pytest.approx(penalty, abs=5e-5)
-    assert length_penalty(length, 0.0) == 1
+    assert [length_penalty(n, 0.6) for n in (1, 5, 10, 20)] == pytest.approx([1, 1.3587, 1.7329, 2.3544], abs=5e-5)
+    assert length_penalty(5, 0.0) == 1
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("beams", [1, 3])
-def test_no_output_is_longer_than_its_limit(name: str, beams: int):
-    found = beam(make(name), sources(), beams, LIMITS)
-    found += [[hypothesis] for hypothesis in greedy(make(name), sources(), LIMITS)]
-    for limit, hypotheses in zip(LIMITS * 2, found, strict=True):
+@pytest.mark.parametrize("beams", [0, 1, 2, 5, 40])
+def test_hypotheses_are_different_in_order_within_their_limit_and_as_many_as_there_are(name: str, beams: int):
+    """Zero stands for greedy search; 40 are more than the vocabulary, and than the outputs within a limit of 1."""
+    if beams:
+        found = beam(make(name), sources(), beams, LIMITS)
+    else:
+        found = [[hypothesis] for hypothesis in greedy(make(name), sources(), LIMITS)]
+    outputs = {9: 10**9, 3: 1 + 4 + 16 + 64, 12: 10**9, 1: 1 + 4}
+    for limit, hypotheses in zip(LIMITS, found, strict=True):
+        assert len(hypotheses) == min(beams or 1, outputs[limit])
+        assert len({(tuple(h.tokens), h.finished) for h in hypotheses}) == len(hypotheses)
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:
             assert len(hypothesis.tokens) + hypothesis.finished <= limit
+            assert hypothesis.finished or len(hypothesis.tokens) == limit
             assert EOS not in hypothesis.tokens
-
-
-def test_an_output_is_unfinished_only_where_it_was_cut_off():
-    found = [h for seed in range(5) for h in beam(make("sinusoidal", seed), sources(), 3, [4] * 4)]
-    hypotheses = list(itertools.chain.from_iterable(found))
-    assert {h.finished for h in hypotheses} == {True, False}
-    assert all(h.finished or len(h.tokens) == 4 for h in hypotheses)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("beams", [2, 5, 40])
-def test_the_best_hypotheses_are_in_order_and_all_different(name: str, beams: int):
-    """Also with a beam wider than the vocabulary, and wider than there are outputs (a limit of 1)."""
-    for hypotheses in beam(make(name), sources(), beams, LIMITS):
-        scores = [h.score for h in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        assert len({(tuple(h.tokens), h.finished) for h in hypotheses}) == len(hypotheses)
-
-
-@pytest.mark.parametrize("beams", [1, 2, 5, 40])
-def test_there_are_as_many_hypotheses_as_were_asked_for_or_as_there_are(beams: int):
-    outputs = {9: 10**9, 3: 1 + 4 + 16 + 64, 12: 10**9, 1: 1 + 4}
-    found = beam(make("sinusoidal"), sources(), beams, LIMITS)
-    assert [len(hypotheses) for hypotheses in found] == [min(beams, outputs[limit]) for limit in LIMITS]
-
-
-def test_one_token_is_the_most_likely_one_where_the_limit_is_one():
-    model = make("sinusoidal")
-    found = greedy(model, sources([SENTENCES[0]]), [1])[0]
-    with torch.inference_mode():
-        best = int(model(torch.tensor([SENTENCES[0]]), torch.tensor([[BOS]]))[0, -1].argmax())
-    assert (found.tokens, found.finished) == (([], True) if best == EOS else ([best], False))
 
 
 # A model of ten lines, whose best path is known.
 
-A, B, C = 3, 4, 5
 TRAP = {BOS: {A: 0.6, B: 0.4}, A: {C: 0.5, EOS: 0.5}, B: {EOS: 0.9, C: 0.1}, C: {EOS: 1.0}}
 
 
@@ -310,30 +285,272 @@ class Chain:
         return self.log_p[tokens]
 
 
-def test_greedy_search_walks_into_the_trap():
+def test_greedy_search_walks_into_the_trap_and_a_beam_of_two_does_not():
     found = greedy(Chain(TRAP), sources(), [5] * 4)
     assert [h.tokens for h in found] in ([[A]] * 4, [[A, C]] * 4)
-    assert [h.score for h in found] == pytest.approx([torch.tensor(0.3).log().item()] * 4, abs=1e-5)
+    assert [h.score for h in found] == pytest.approx([math.log(0.3)] * 4, abs=1e-5)
+    best = [hypotheses[0] for hypotheses in beam(Chain(TRAP), sources(), 2, [5] * 4, alpha=0.0)]
+    assert [h.tokens for h in best] == [[B]] * 4
+    assert [h.score for h in best] == pytest.approx([math.log(0.36)] * 4, abs=1e-5)
 
 
-def test_a_beam_of_two_does_not_walk_into_the_trap():
-    found = beam(Chain(TRAP), sources(), 2, [5] * 4, alpha=0.0)
-    assert [hypotheses[0].tokens for hypotheses in found] == [[B]] * 4
-    assert found[0][0].score == pytest.approx(torch.tensor(0.36).log().item(), abs=1e-5)
-
-
-def test_a_model_that_never_ends_is_cut_off():
-    found = beam(Chain({BOS: {A: 1.0}, A: {A: 1.0}}), sources(), 1, LIMITS)
-    assert [(h.tokens, h.finished) for hypotheses in found for h in hypotheses] == [([A] * n, False) for n in LIMITS]
-
-
-def test_a_model_that_ends_at_once_says_nothing():
-    found = beam(Chain({BOS: {EOS: 1.0}}), sources(), 1, LIMITS)
-    assert [(h.tokens, h.finished) for hypotheses in found for h in hypotheses] == [([], True)] * 4
+@pytest.mark.parametrize(
+    ("chances", "expected"),
+    [
+        ({BOS: {A: 1.0}, A: {A: 1.0}}, [([A] * limit, False) for limit in LIMITS]),
+        ({BOS: {EOS: 1.0}}, [([], True)] * 4),
+    ],
+)
+def test_a_model_that_never_ends_is_cut_off_and_one_that_ends_at_once_says_nothing(chances: dict, expected: list):
+    found = beam(Chain(chances), sources(), 1, LIMITS)
+    assert [(h.tokens, h.finished) for hypotheses in found for h in hypotheses] == expected
 
 
 def test_a_longer_output_wins_with_a_length_penalty():
-    """Ending at once has 0.5, going on for eight words 0.45 in all."""
+    """Ending at once has 0.5, going on for three words 0.45 in all."""
     chain = Chain({BOS: {EOS: 0.5, A: 0.45, B: 0.05}, A: {B: 1.0}, B: {C: 1.0}, C: {EOS: 1.0}})
     assert beam(chain, sources(), 3, [9] * 4, alpha=0.0)[0][0].tokens == []
     assert beam(chain, sources(), 3, [9] * 4, alpha=1.0)[0][0].tokens == [A, B, C]
+
+
+# Processors.
+
+
+def repeats(tokens: tuple[int, ...], size: int) -> bool:
+    windows = [tokens[start : start + size] for start in range(len(tokens) - size + 1)]
+    return len(set(windows)) < len(windows)
+
+
+def has(tokens: Sequence[int], sequence: Sequence[int]) -> bool:
+    size = len(sequence)
+    return any(list(tokens[start : start + size]) == list(sequence) for start in range(len(tokens) - size + 1))
+
+
+CASES: dict[str, tuple[Processor, Callable[[tuple[int, ...]], bool]]] = {
+    "minimum length": (MinimumLength(2, EOS), lambda tokens: len(tokens) >= 2),
+    "no token twice": (NoRepeat(1), lambda tokens: not repeats(tokens, 1)),
+    "no pair twice": (NoRepeat(2), lambda tokens: not repeats(tokens, 2)),
+    "no word": (Forbidden([[[A]]], CPU), lambda tokens: A not in tokens),
+    "no sequence": (Forbidden([[[A, B], [B, B, A]]], CPU), lambda t: not has(t, (A, B)) and not has(t, (B, B, A))),
+    "prefix": (Prefix([[B, A]], CPU), lambda tokens: tokens[:2] == (B, A)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", ["sinusoidal", "lstm"])
+def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
+    (processor, allowed), model = CASES[case], make(name)
+    everything = all_outputs(model, SENTENCE, 4, 0.6)
+    expected = {tokens: score for tokens, score in everything.items() if allowed(tokens)}
+    (found,) = BeamSearch(model, sources([SENTENCE]), output([4], 0.6, [processor]), beams=WIDE).run()
+    assert {tuple(h.tokens): h.score for h in found} == pytest.approx(expected, abs=1e-5)
+    assert 0 < len(expected) < len(everything)  # the control: the processor forbids something
+
+
+@given(st.lists(st.lists(st.integers(A, 5), max_size=5), min_size=1, max_size=3), st.integers(1, 3))
+def test_a_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]], size: int):
+    length = max(map(len, rows))
+    padded = torch.tensor([[BOS, *[0] * (length - len(row)), *row] for row in rows])
+    log_p = NoRepeat(size)(torch.zeros(len(rows), 6), padded, torch.arange(len(rows)))
+    for row, scores in zip(padded[:, 1:].tolist(), log_p.tolist(), strict=True):
+        for word, score in enumerate(scores):
+            again = len(row) >= size - 1 and has(row, [*row[len(row) - size + 1 :], word])
+            assert (score == -math.inf) == again
+
+
+DRAWS = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(params=["greedy", "sample", "beam"])
+def search(request: pytest.FixtureRequest) -> Callable[..., list[Hypothesis]]:
+    """A search that obeys processors: one hypothesis for each sentence."""
+
+    def find(*processors: Processor) -> list[Hypothesis]:
+        task = make("sinusoidal"), sources(), output([6] * len(SENTENCES), 0.6, processors)
+        if request.param == "beam":
+            return [hypotheses[0] for hypotheses in BeamSearch(*task, beams=3).run()]
+        return greedy_search(*task) if request.param == "greedy" else sample(*task, Sampling(), DRAWS)
+
+    return find
+
+
+def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search):
+    prefixes, forbidden = [[A, B], [], [B], [B]], [[], [[A]], [[B, B]], []]
+    found, free = search(Prefix(prefixes, CPU), Forbidden(forbidden, CPU)), search()
+    for hypothesis, prefix, sequences in zip(found, prefixes, forbidden, strict=True):
+        assert hypothesis.tokens[: len(prefix)] == prefix
+        assert not any(has(hypothesis.tokens, sequence) for sequence in sequences)
+    assert found[3].tokens != free[3].tokens or free[3].tokens[:1] == [B]
+    assert [h.tokens for h in found] != [h.tokens for h in free]
+
+
+def test_where_nothing_may_be_said_the_output_ends(search):
+    found = search(Forbidden([[[word] for word in range(WORDS)]] * len(SENTENCES), CPU))
+    assert [(h.tokens, h.finished) for h in found] == [([], True)] * len(SENTENCES)
+    assert all(math.isfinite(h.score) for h in found)
+
+
+@pytest.mark.parametrize("name", ["repetitions", "words", "ends"])
+def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search, name: str):
+    prefixes = [[A, A, A, A], [], [B, A, B, A], []]
+    processors = {"repetitions": NoRepeat(1), "words": Forbidden([[[A]]] * 4, CPU), "ends": MinimumLength(5, EOS)}
+    found = search(Prefix(prefixes, CPU, afterwards=[processors[name]]))
+    for tokens, prefix in zip([h.tokens for h in found], prefixes, strict=True):
+        rest = tokens[len(prefix) :]
+        assert tokens[: len(prefix)] == prefix
+        if name == "repetitions":
+            assert len(set(rest)) == len(rest)
+            assert not set(rest) & set(prefix)
+        else:
+            assert A not in rest if name == "words" else len(tokens) >= 5
+    if name != "ends":  # The control: of equal rank, they end the output where the prefix goes against the other.
+        assert search(processors[name], Prefix(prefixes, CPU))[0].tokens == [A][: name == "repetitions"]
+
+
+# Sampling.
+
+
+def drawn(sampling: Sampling, number: int, longest: int = 3) -> list[Hypothesis]:
+    """Many outputs of one sentence."""
+    draws = torch.rand(number, longest, generator=torch.Generator().manual_seed(1))
+    return sample(make("sinusoidal"), sources([SENTENCE] * number), output([longest] * number), sampling, draws)
+
+
+def test_outputs_come_as_often_as_the_model_says():
+    number, expected = 4000, all_outputs(make("sinusoidal"), SENTENCE, 3, 0.0)
+    found, flat = (Counter(tuple(h.tokens) for h in drawn(Sampling(heat), number)) for heat in (1.0, 100.0))
+    for tokens, score in expected.items():
+        chance = math.exp(score)
+        assert abs(found[tokens] / number - chance) < 5 * math.sqrt(chance * (1 - chance) / number) + 1e-3
+    likeliest = max(expected, key=expected.__getitem__)
+    assert found[likeliest] > 2 * flat[likeliest]  # the control: at a high temperature all are alike
+
+
+def test_scores_of_samples_are_those_of_the_model_at_any_temperature():
+    for hypothesis in drawn(Sampling(temperature=3.0), 50):
+        assert hypothesis.score == pytest.approx(rescored(make("sinusoidal"), SENTENCE, hypothesis, 0.0), abs=1e-5)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-3)])
+def test_drawing_from_one_token_is_greedy_search(sampling: Sampling):
+    (best,) = greedy(make("sinusoidal"), sources([SENTENCE]), [3])
+    assert {tuple(h.tokens) for h in drawn(sampling, 50)} == {tuple(best.tokens)}
+    assert len({tuple(h.tokens) for h in drawn(Sampling(), 50)}) > 5  # the control
+
+
+@pytest.mark.parametrize(("sampling", "words"), [(Sampling(top_k=2), 2), (Sampling(top_p=0.6), None)])
+def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, words: int | None):
+    with torch.inference_mode():
+        chances = make("sinusoidal")(torch.tensor([SENTENCE]), torch.tensor([[BOS]]))[0, -1].softmax(-1)
+    likely, order = chances.sort(descending=True)
+    words = words or int((likely.cumsum(0) < 0.6).sum()) + 1
+    found = {(h.tokens or [EOS])[0] for h in drawn(sampling, 500, 1)}
+    assert found == set(order[:words].tolist())
+    assert words < WORDS
+
+
+def test_a_sample_does_not_depend_on_the_sentences_beside_it():
+    together = sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), DRAWS)
+    for sentence, limit, own, expected in zip(SENTENCES, LIMITS, DRAWS, together, strict=True):
+        (alone,) = sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None])
+        assert alone.tokens == expected.tokens
+
+
+# Groups and patience.
+
+
+def diverse(groups: int, diversity: float, beams: int = 4) -> list[list[Hypothesis]]:
+    allocation = BeamAllocation(groups, diversity)
+    return BeamSearch(make("sinusoidal"), sources(), output([6] * 4, 0.6), beams=beams, allocation=allocation).run()
+
+
+def test_one_group_is_plain_beam_search():
+    assert diverse(1, 5.0) == diverse(1, 0.0)
+
+
+def test_groups_that_cost_nothing_find_the_same():
+    """Two groups of two beams each, and nothing to keep them apart: two times a beam of two."""
+    for both, one in zip(diverse(2, 0.0), diverse(1, 0.0, beams=2), strict=True):
+        assert {tuple(h.tokens) for h in both} == {tuple(h.tokens) for h in one}
+
+
+def test_groups_keep_away_from_each_other():
+    def firsts(found: list[list[Hypothesis]]) -> int:
+        return sum(len({tuple(h.tokens[:1]) for h in hypotheses}) for hypotheses in found)
+
+    assert firsts(diverse(4, 10.0)) > firsts(diverse(1, 0.0))
+
+
+def test_the_scores_of_diverse_hypotheses_are_without_the_cost():
+    for sentence, hypotheses in zip(SENTENCES, diverse(2, 2.0), strict=True):
+        expected = [rescored(make("sinusoidal"), sentence, h, 0.6) for h in hypotheses]
+        assert [h.score for h in hypotheses] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.1, 10.0])
+def test_groups_never_give_the_same_twice(diversity: float):
+    for hypotheses in diverse(2, diversity):
+        assert len({(tuple(h.tokens), h.finished) for h in hypotheses}) == len(hypotheses) > 1
+
+
+def test_with_patience_the_search_ends_when_so_many_are_finished():
+    """The exact end finds the best at least as well, and sometimes better."""
+    gains: list[float] = []
+    for seed in range(10):
+        task = make("sinusoidal", seed), sources(), output([12] * 4, 2.0)
+        soon, exact, patient = (
+            [best.score for (best,) in BeamSearch(*task, beams=2, n_best=1, patience=patience).run()]
+            for patience in (0.5, None, 100.0)
+        )
+        assert patient == pytest.approx(exact)
+        gains += [later - sooner for sooner, later in zip(soon, exact, strict=True)]
+    assert min(gains) >= -1e-6
+    assert max(gains) > 1e-3
+
+
+# Several models as one.
+
+
+class Mean:
+    """The same without a cache, one token after the other: the oracle's model."""
+
+    def __init__(self, models: list):
+        self.models = models
+
+    def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.stack([model(source, target).softmax(-1) for model in self.models]).mean(0).log()
+
+
+def wide(model: object) -> dict[tuple[int, ...], float]:
+    (found,) = beam(model, sources([SENTENCE]), WIDE, [4])
+    return {tuple(hypothesis.tokens): hypothesis.score for hypothesis in found}
+
+
+@pytest.mark.parametrize("names", [("sinusoidal", "rotary"), ("lstm", "sinusoidal", "relative")])
+def test_an_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[str, ...]):
+    models = [make(name, seed) for seed, name in enumerate(names)]
+    expected = all_outputs(Mean(models), SENTENCE, 4, 0.6)  # type: ignore[arg-type]
+    assert wide(Ensemble(models)) == pytest.approx(expected, abs=1e-5)
+    assert wide(models[0]) != pytest.approx(expected, abs=1e-2)  # the control
+
+
+def test_a_model_beside_itself_is_that_model():
+    model = make("sinusoidal")
+    one, two = (greedy(each, sources(), [9] * len(SENTENCES)) for each in (model, Ensemble([model, model])))
+    assert same(one, two)
+    assert len(set(itertools.chain(*(h.tokens for h in one)))) < WORDS
+
+
+def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, pairs: list[Pair], tmp_path: Path):
+    sources = [source for source, _ in pairs[:10]]
+    alone, twice = (
+        Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, others).translate(sources)
+        for others in ((), (trained,))
+    )
+    assert [found.text for found in twice] == [found.text for found in alone]
+    model, _ = read_model(trained)
+    other = Tokenizer.train([text for pair in pairs for text in pair][:50], suggested=len(read_model(trained)[1]) - 40)
+    with new_folder(tmp_path / "other") as draft:
+        write_model(draft, type(model)(model.config, len(other), pad=model.pad), other, "")
+    with pytest.raises(DragomanError, match="other: its tokenizer is not that of"):
+        Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, [tmp_path / "other"])

@@ -55,19 +55,12 @@ def test_cutting_after_each_full_stop_is_not_enough():
 
 
 @settings(max_examples=200)
-@given(texts)
-def test_sentences_joined_are_the_text(text: str):
-    found = split_sentences(text)
-    assert "".join(found) == text
-    assert all(found)
-
-
-@settings(max_examples=200)
 @given(texts, st.integers(1, 30))
-def test_pieces_joined_are_the_text_and_each_fits(text: str, length: int):
-    found = split_to_fit(text, at_most(length))
-    assert "".join(found) == text
-    assert all(0 < len(piece) <= length for piece in found)
+def test_sentences_and_pieces_joined_are_the_text_and_each_piece_fits(text: str, length: int):
+    sentences, pieces = split_sentences(text), split_to_fit(text, at_most(length))
+    assert "".join(sentences) == "".join(pieces) == text
+    assert all(sentences)
+    assert all(0 < len(piece) <= length for piece in pieces)
 
 
 @given(

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from test_search import (
     BOS,
     EOS,
+    LIMITS,
     SENTENCES,
     SMALL,
     WIDE,
-    WORDS,
     A,
     B,
     C,
@@ -26,6 +26,7 @@ from test_search import (
     make,
     output,
     rescored,
+    same,
     sources,
 )
 from torch import Tensor
@@ -58,6 +59,7 @@ CASES: dict[str, Terms] = {
     "three": (((3,),), ((4,),), ((1,),)),
     "more than there is room for": (((3, 4, 1),), ((0, 0),)),
 }
+TERM: Terms = (((3, 4),),)
 # What the words of the vocabulary begin and end with.
 WORDS_ONLY = torch.tensor([(OPEN, OPEN), (OPEN, OPEN), (OPEN, OPEN), (OPEN, WORD), (WORD, WORD)])
 STEMS = torch.tensor([(OPEN, OPEN), (OPEN, STEM), (OPEN, OPEN), (STEM, STEM), (STEM, OPEN)])
@@ -71,18 +73,10 @@ def search(
     alpha: float = 0.6,
     model=MODEL,
     processors: Sequence[Processor] = (),
-    boundaries: Tensor | None = None,
-    n_best: int | None = None,
+    **others: Any,
 ) -> list[list[Hypothesis]]:
-    return constrained_search(
-        model,
-        sources(sentences or [SENTENCE] * len(terms)),
-        terms,
-        output(limits, alpha, processors),
-        beams=beams,
-        n_best=n_best,
-        boundaries=boundaries,
-    )
+    source, spec = sources(sentences or [SENTENCE] * len(terms)), output(limits, alpha, processors)
+    return constrained_search(model, source, terms, spec, beams=beams, **others)
 
 
 def most(places: list[tuple[int, int]], start: int = 0) -> int:
@@ -126,11 +120,9 @@ sequences = st.lists(st.sampled_from([0, 1, 3, 4]), min_size=1, max_size=3).map(
 some_terms = st.lists(st.lists(sequences, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str, alpha: float):
-    found, right = search([CASES[name]], WIDE, [4], alpha=alpha)[0], expected(CASES[name], alpha)
-    if right:
+def assert_all_are_found(terms: Terms, alpha: float = 0.6, boundaries: Tensor | None = None) -> None:
+    found = search([terms], WIDE, [4], alpha=alpha, boundaries=boundaries)[0]
+    if right := expected(terms, alpha, boundaries):
         assert {tuple(h.tokens): h.score for h in found} == pytest.approx(right, abs=1e-5)
         assert tuple(found[0].tokens) == max(right, key=right.__getitem__)
     else:
@@ -138,15 +130,16 @@ def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str,
         assert not any(h.finished for h in found)
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str, alpha: float):
+    assert_all_are_found(CASES[name], alpha)
+
+
 @settings(max_examples=30)
 @given(some_terms, st.sampled_from([None, WORDS_ONLY, STEMS]))
 def test_whatever_the_terms_are_a_wide_beam_finds_all_outputs_with_them(terms: Terms, boundaries: Tensor | None):
-    found, right = search([terms], WIDE, [4], boundaries=boundaries)[0], expected(terms, boundaries=boundaries)
-    if right:
-        assert {tuple(h.tokens): h.score for h in found} == pytest.approx(right, abs=1e-5)
-    else:
-        assert found
-        assert not any(h.finished for h in found)
+    assert_all_are_found(terms, boundaries=boundaries)
 
 
 def test_the_oracle_tells_outputs_with_the_terms_from_others():
@@ -155,14 +148,13 @@ def test_the_oracle_tells_outputs_with_the_terms_from_others():
     sizes = {name: len(expected(terms)) for name, terms in CASES.items()}
     assert all(0 < size < len(everything) for name, size in sizes.items() if not name.startswith("more"))
     assert sizes["more than there is room for"] == 0
-    assert has(CASES["overlapping"], [3, 4, 1])
-    assert not has(CASES["a pair twice, and itself doubled"], [3, 3, 3])
-    assert has(CASES["a pair twice, and itself doubled"], [3, 3, 3, 3])
-    assert not has((((4,),),), [3, 4], WORDS_ONLY)
-    assert has((((3, 4),),), [3, 4], WORDS_ONLY)
-    assert not has((((3,),),), [3, 4], WORDS_ONLY)
-    assert has((((1,),),), [1, 3], STEMS)
-    assert not has((((3,),),), [1, 3], STEMS)
+    doubled = CASES["a pair twice, and itself doubled"]
+    with_terms = [(CASES["overlapping"], [3, 4, 1], None), (doubled, [3, 3, 3, 3], None)]
+    with_terms += [(TERM, [3, 4], WORDS_ONLY), ((((1,),),), [1, 3], STEMS)]
+    without = [(doubled, [3, 3, 3], None), ((((3,),),), [1, 3], STEMS)]
+    without += [((((word,),),), [3, 4], WORDS_ONLY) for word in (3, 4)]
+    assert all(has(*case) for case in with_terms)
+    assert not any(has(*case) for case in without)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -172,8 +164,7 @@ def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams:
     for seed in range(3):
         limits = [longest(CASES[name]) + spare] * len(SENTENCES)
         found = search([CASES[name]] * len(SENTENCES), beams, limits, SENTENCES, model=make("sinusoidal", seed))
-        assert all(has(CASES[name], h.tokens) for hypotheses in found for h in hypotheses)
-        assert all(hypotheses for hypotheses in found)
+        assert all(hypotheses and all(has(CASES[name], h.tokens) for h in hypotheses) for hypotheses in found)
 
 
 @settings(max_examples=50)
@@ -213,12 +204,10 @@ def test_a_search_that_knows_no_words_breaks_them():
 @pytest.mark.parametrize("beams", [1, 3, 40])
 @pytest.mark.parametrize("n_best", [1, None])
 def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | None):
-    limits, model = [9, 3, 12, 1], make(name)
-    cases = [(), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)]
-    for some in cases:
-        one = BeamSearch(model, sources(), output(limits, 0.6, some), beams=beams, n_best=n_best).run()
-        two = search([()] * 4, beams, limits, SENTENCES, model=model, n_best=n_best, processors=some)
-        assert two == one
+    model = make(name)
+    for some in ((), (NoRepeat(2), MinimumLength(2, EOS)), (Prefix([[3], [4, 4], [], [3]], CPU),)):
+        one = BeamSearch(model, sources(), output(LIMITS, 0.6, some), beams=beams, n_best=n_best).run()
+        assert search([()] * 4, beams, LIMITS, SENTENCES, model=model, n_best=n_best, processors=some) == one
 
 
 def test_a_sentence_alone_is_translated_as_in_a_batch():
@@ -229,9 +218,7 @@ def test_a_sentence_alone_is_translated_as_in_a_batch():
     together = search(cases, 3, limits, sentences)
     assert len(together) == len(cases)
     for place, found in enumerate(together):
-        alone = search([cases[place]], 3, [limits[place]], [sentences[place]])[0]
-        assert [(h.tokens, h.finished) for h in alone] == [(h.tokens, h.finished) for h in found]
-        assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
+        assert same(search([cases[place]], 3, [limits[place]], [sentences[place]])[0], found)
 
 
 def test_neither_the_order_of_the_terms_nor_that_of_their_sequences_matters():
@@ -241,29 +228,22 @@ def test_neither_the_order_of_the_terms_nor_that_of_their_sequences_matters():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scores_are_those_of_the_model(name: str):
-    for hypothesis in search([CASES[name]], 4, [8])[0]:
-        assert rescored(MODEL, SENTENCE, hypothesis, 0.6) == pytest.approx(hypothesis.score, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("limit", range(1, 9))
-def test_the_limit_holds_and_what_ends_has_the_terms(name: str, limit: int):
+def test_the_limit_holds_what_ends_has_the_terms_and_scores_are_those_of_the_model(name: str, limit: int):
     found = search([CASES[name]], 3, [limit])[0]
     assert found
     for hypothesis in found:
         assert len(hypothesis.tokens) + hypothesis.finished <= limit
         assert has(CASES[name], hypothesis.tokens) or not hypothesis.finished
+        assert rescored(MODEL, SENTENCE, hypothesis, 0.6) == pytest.approx(hypothesis.score, abs=1e-5)
 
 
 def test_where_there_is_no_room_the_output_with_the_most_of_the_terms_is_returned():
-    found = search([(((3, 4, 1, 4),), ((0, 0, 0, 0),))], 5, [4])[0]
-    assert [(h.tokens, h.finished) for h in found] in (
-        [([3, 4, 1, 4], False)],
-        [([0, 0, 0, 0], False)],
-        [([3, 4, 1, 4], False), ([0, 0, 0, 0], False)],
-        [([0, 0, 0, 0], False), ([3, 4, 1, 4], False)],
-    )
+    one, other = (3, 4, 1, 4), (0, 0, 0, 0)
+    found = search([((one,), (other,))], 5, [4])[0]
+    assert found
+    assert {tuple(h.tokens) for h in found} <= {one, other}
+    assert not any(h.finished for h in found)
 
 
 def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score():
@@ -276,28 +256,22 @@ def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score()
 
 
 def test_what_is_forbidden_is_not_said_for_a_term():
+    """A term that is forbidden leaves the output unfinished."""
     found = search([(((3, 4), (1, 1)),)], 3, [8], processors=(Forbidden([[(3,)]], CPU),))[0]
     assert found
     assert all(3 not in h.tokens and has((((1, 1),),), h.tokens) for h in found)
-
-
-def test_a_term_that_is_forbidden_leaves_the_output_unfinished():
     for beams, limit in [(3, 8), (40, 2)]:
-        found = search([(((3, 4),),)], beams, [limit], processors=(Forbidden([[(3, 4)]], CPU),))[0]
+        found = search([TERM], beams, [limit], processors=(Forbidden([[(3, 4)]], CPU),))[0]
         assert found
-        assert not any(h.finished or has((((3, 4),),), h.tokens) for h in found)
+        assert not any(h.finished or has(TERM, h.tokens) for h in found)
 
 
-def test_rules_that_leave_nothing_to_say_end_it():
+def test_a_prefix_may_have_the_terms_or_begin_them_or_leave_nothing_to_say():
+    for beginning in ([3], [3, 4], [4, 3]):
+        found = search([TERM], 3, [8], processors=(Prefix([beginning], CPU),))[0]
+        assert all(h.tokens[: len(beginning)] == beginning and has(TERM, h.tokens) for h in found)
     processors = (Prefix([[3, 3]], CPU), Forbidden([[(3, 3)]], CPU))
     assert [h.tokens for h in search([(((4,),),)], 3, [8], processors=processors)[0]] == [[3]]
-
-
-def test_a_prefix_may_have_the_terms_or_begin_them():
-    prefix = partial(Prefix, device=CPU)
-    for beginning in ([3], [3, 4], [4, 3]):
-        found = search([(((3, 4),),)], 3, [8], processors=(prefix([beginning]),))[0]
-        assert all(h.tokens[: len(beginning)] == beginning and has((((3, 4),),), h.tokens) for h in found)
 
 
 def test_a_wider_beam_finds_better_outputs():
@@ -326,26 +300,26 @@ def test_a_sentence_goes_on_after_a_term_with_another_word():
     assert search([(((A,),),)], 1, [5], model=chain, boundaries=boundaries)[0][0].tokens == [A, C]
 
 
-def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may():
+@pytest.fixture
+def random_chain() -> Chain:
     torch.manual_seed(0)
     chain = Chain({})
     chain.log_p = torch.randn(50, 50)
-    chain.log_p[:, C] = -20
+    return chain
+
+
+def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may(random_chain: Chain):
+    random_chain.log_p[:, C] = -20
     boundaries = torch.tensor([(OPEN, OPEN)] * 3 + [(WORD, WORD)] * 47)
     boundaries[C] = torch.tensor([OPEN, WORD])
-    term = tuple((word,) for word in (C, *range(6, 50)))
-    found = search([(term,) * 3], 1, [4], model=chain, boundaries=boundaries)[0]
-    assert has((term,) * 3, found[0].tokens, boundaries)
+    terms = (tuple((word,) for word in (C, *range(6, 50))),) * 3
+    assert has(terms, search([terms], 1, [4], model=random_chain, boundaries=boundaries)[0][0].tokens, boundaries)
 
 
-def test_many_terms_that_are_begun_do_not_hide_the_one_that_is_nearly_met():
-    torch.manual_seed(0)
-    chain = Chain({})
-    chain.log_p = torch.randn(50, 50)
-    chain.log_p[BOS, 6], chain.log_p[:, 10] = 20, -20
+def test_many_terms_that_are_begun_do_not_hide_the_one_that_is_nearly_met(random_chain: Chain):
+    random_chain.log_p[BOS, 6], random_chain.log_p[:, 10] = 20, -20
     terms = (((6, 7, 8, 9, 10),), tuple((9, word, 11, 11, 11) for word in range(20, 45)))
-    found = search([terms], 1, [longest(terms)], model=chain)[0]
-    assert has(terms, found[0].tokens)
+    assert has(terms, search([terms], 1, [longest(terms)], model=random_chain)[0][0].tokens)
 
 
 def test_each_bank_has_its_share_of_the_beams():
@@ -355,12 +329,8 @@ def test_each_bank_has_its_share_of_the_beams():
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
     nothing = TermTable.of([()], CPU, None).start(9)
     found = Candidates(score, bank, bank, ended, bank, rank_in_group(bank), nothing)
-    assert [found.select_open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)] == [
-        [7],
-        [7, 0],
-        [7, 0, 3, 5],
-        [7, 0, 3, 5, 1, 4],
-    ]
+    chosen = {beams: found.select_open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)}
+    assert chosen == {1: [7], 2: [7, 0], 4: [7, 0, 3, 5], 6: [7, 0, 3, 5, 1, 4]}
 
 
 def test_hundreds_of_terms_fit_into_memory_and_are_met():
@@ -371,7 +341,3 @@ def test_hundreds_of_terms_fit_into_memory_and_are_met():
     found = search([terms], 4, [longest(terms)], model=model)[0]
     assert found
     assert all(has(terms, h.tokens) for h in found)
-
-
-def test_the_vocabulary_of_these_tests_has_all_edges():
-    assert len(WORDS_ONLY) == len(STEMS) == WORDS
