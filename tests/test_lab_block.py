@@ -18,7 +18,7 @@ from dragoman.lab import (
     sum_or_concat,
 )
 from dragoman.lab.drawing import losses_figure
-from dragoman.lab.tasks import Learned, accuracy, copying, summary
+from dragoman.lab.tasks import Learned, accuracy, copying, summary, warm_up
 from dragoman.model.positions import Positions
 from dragoman.model.transformer import Transformer
 
@@ -159,7 +159,7 @@ def test_the_loss_of_a_batch_norm_depends_on_the_company_of_a_sentence():
 
 
 def test_the_warm_up_rises_to_the_peak_and_none_begins_there():
-    warm, cold = pre_post_norm.warm_up(10), pre_post_norm.warm_up(1)
+    warm, cold = warm_up(pre_post_norm.PEAK, 10), warm_up(pre_post_norm.PEAK, 1)
     assert warm(1) == pytest.approx(pre_post_norm.PEAK / 10)
     assert warm(10) == warm(500) == cold(1) == pre_post_norm.PEAK
 

@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from conftest import gap
 from lab_findings import findings
 
-from dragoman.config import AttentionConfig
 from dragoman.lab import complexity, feed_forward, label_smoothing, restricted, schedule, table_3
 from dragoman.lab import length_penalty as beams
 from dragoman.model import build
-from dragoman.model.attention import MultiHeadAttention, explicit_attention, fused_attention
+from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.recurrent import PlainRNN
 from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import paper_rate
@@ -73,10 +72,8 @@ def test_layers_of_table_1_are_the_layers_of_the_model():
     torch.manual_seed(3)
     layer = PlainRNN(8, 8, "tanh")
     assert torch.equal(run(x), layer(x, torch.ones(1, 6, dtype=torch.bool), torch.zeros(1, 8))[0])
-    torch.manual_seed(3)
     whole = complexity.attend_with_matrices(8)
-    torch.manual_seed(3)
-    attention = MultiHeadAttention(8, AttentionConfig(heads=1))
+    attention = whole.attention
     query, key, value = (matrix(x) for matrix in (attention.query, attention.key, attention.value))
     assert gap(whole(x), attention.out(explicit_attention(query, key, value))) < 1e-6
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
+from dragoman.lab.long_range import SelfAttention
 from dragoman.lab.parallel import longest_chain
 from dragoman.lab.restricted import layers_for, neighbours
-from dragoman.model.attention import MultiHeadAttention, explicit_attention
-from dragoman.model.packing import Packing
+from dragoman.model.attention import explicit_attention
 from dragoman.model.recurrent import PlainRNN
 
 Run = Callable[[Tensor], Tensor]  # (1, n, d) -> (1, n, d)
@@ -42,16 +41,11 @@ def attend(size: int) -> Run:
     return lambda x: explicit_attention(x, x, x)
 
 
-def attend_with_matrices(size: int) -> Run:
+def attend_with_matrices(size: int) -> SelfAttention:
     """Return a run of self-attention with one head, its projections included."""
-    layer = MultiHeadAttention(size, AttentionConfig(heads=1))
-    layer.kernel = explicit_attention
-
-    def run(x: Tensor) -> Tensor:
-        packing, rows = Packing.full(x[..., 0]), x.flatten(0, 1)
-        return packing.unpack(layer(rows, packing, layer.project(rows, packing), None))
-
-    return run
+    layer = SelfAttention(size, heads=1)
+    layer.attention.kernel = explicit_attention
+    return layer
 
 
 def recur(size: int) -> Run:

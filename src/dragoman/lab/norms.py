@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary
+from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary, warm_up
 from dragoman.model.transformer import Transformer
 
 LAYER, BATCH = "layer norm", "batch norm"
@@ -92,10 +92,6 @@ def losses(model: Transformer, pairs: Sequence[Pair]) -> tuple[float, float, flo
     return in_use, loss(pairs), float(one_by_one)
 
 
-def rate(step: int) -> float:
-    return PEAK * min(1.0, step / WARMUP)
-
-
 def claims(
     by_padding: dict[str, float],  # largest changes
     by_batch: dict[str, float],
@@ -146,7 +142,7 @@ def run(effort: Effort) -> Findings:
     for (kind, size), each in runs.items():
         for seed in effort.seeds:
             model = make(kind, seed)
-            each.append(learn(model, TASK, steps=effort.of(STEPS), seed=seed, rate=rate, batch=size))
+            each.append(learn(model, TASK, steps=effort.of(STEPS), seed=seed, rate=warm_up(PEAK, WARMUP), batch=size))
             if size == BATCHES[0] and seed == first:
                 company[kind] = losses(model, TASK.pairs(64, seed + 1))
     rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}

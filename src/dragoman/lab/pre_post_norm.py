@@ -1,6 +1,5 @@
 """The norm before or after each layer: gradients at the start, and learning with and without warm-up."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import mean
 
@@ -13,7 +12,7 @@ from dragoman.inspection.layers import layer_outputs
 from dragoman.lab.drawing import by_layer, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.residuals import gradients, networks
-from dragoman.lab.tasks import copying, learn, small, summary
+from dragoman.lab.tasks import copying, learn, small, summary, warm_up
 from dragoman.model.transformer import Transformer
 
 PRE, POST = "pre-norm", "post-norm"
@@ -45,11 +44,6 @@ def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
         model.start(source_batch([source for source, _ in TASK.pairs(1, seed)]))
     deviations = outputs.encoder[-1].std(-1, correction=0)
     return float((deviations - 1).abs().max()), isinstance(model.encoder_norm, nn.LayerNorm)
-
-
-def warm_up(steps: int) -> Callable[[int], float]:
-    """Return the rate by step, which rises to its peak and stays there."""
-    return lambda step: PEAK * min(1.0, step / steps)
 
 
 def claims(
@@ -103,7 +97,14 @@ def run(effort: Effort) -> Findings:
     warmup = max(1, round(WARMUP * steps))
     runs = {
         (kind, warm): [
-            learn(make(kind, TRAINED, s), TASK, steps=steps, seed=s, batch=PAIRS, rate=warm_up(warmup if warm else 1))
+            learn(
+                make(kind, TRAINED, s),
+                TASK,
+                steps=steps,
+                seed=s,
+                batch=PAIRS,
+                rate=warm_up(PEAK, warmup if warm else 1),
+            )
             for s in effort.seeds
         ]
         for kind in (POST, PRE)

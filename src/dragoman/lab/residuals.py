@@ -221,7 +221,7 @@ def run(effort: Effort) -> Findings:
         {
             "gradients": Figure(
                 f"{DEEP} layers at the start: gradients of the second feed-forward matrix and of the queries.",
-                lines(by_layer("network's gradient", of_networks), by_layer("queries'", of_queries), legend="above"),
+                lines(by_layer("gradient, networks", of_networks), by_layer("queries", of_queries), legend="above"),
             ),
             "words": Figure(
                 "How alike two different words are after each layer, at the start. At 1 nothing tells them apart.",

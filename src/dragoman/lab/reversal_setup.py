@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dragoman.config import AttentionConfig
-from dragoman.lab.tasks import reversing, small
+from dragoman.lab.tasks import reversing, small, warm_up
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.transformer import Transformer
 
@@ -16,11 +16,8 @@ MAX_WORDS = 6
 TASK = reversing(vocabulary=20, shortest=2, longest=MAX_WORDS)
 PAIRS = 32  # in a batch
 RATE, WARMUP = 2e-3, 50  # a rate at which the scaled model learns with small and with large queries
+rate = warm_up(RATE, WARMUP)
 CLEARLY = 0.1  # nats per token from which on one loss is clearly lower than another
-
-
-def rate(step: int) -> float:
-    return RATE * min(1.0, step / WARMUP)
 
 
 def transformer(attention: AttentionConfig, seed: int, layers: int = 1) -> Transformer:

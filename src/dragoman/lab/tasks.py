@@ -84,6 +84,11 @@ def recalling(distance: int, vocabulary: int = 20) -> Task:
     return Task(f"recall over {distance} words", vocabulary, draw)
 
 
+def warm_up(peak: float, steps: int) -> Rate:
+    """Return a rate that rises to its peak in so many steps and stays there."""
+    return lambda step: peak * min(1.0, step / steps)
+
+
 @dataclass(frozen=True)
 class Learned:
     losses: list[float]  # nats per target token, one per step
