@@ -27,6 +27,9 @@ class Row:
     millions: int | None = None  # parameters, where the paper gives them
     label_smoothing: float = 0.1
 
+    def __str__(self) -> str:
+        return f"{self.group} {self.change}".strip()
+
 
 BASIC = BASE.model
 
@@ -93,8 +96,8 @@ def claims(counts: dict[Row, int]) -> Claims:
     changed = max(abs(gap(row, count)) for row, count in smaller.items())
     return {
         "Of the sizes in the paper, ours [are within 8%|are not within 8%] at a vocabulary of 37,000: they differ by "
-        f"at most {abs(known[worst]):.1%} ({f'{worst.group} {worst.change}'.strip()}: {counts[worst]:,}, in the paper "
-        f"{worst.millions} million).": abs(known[worst]) <= AGREES,
+        f"at most {abs(known[worst]):.1%} ({worst}: {counts[worst]:,}, in the paper {worst.millions} "
+        "million).": abs(known[worst]) <= AGREES,
         "1, 4, 8, 16 and 32 heads with d_k = d_v = 512 / heads have [exactly as many parameters|not exactly as many "
         f"parameters]: {min(by_heads):,} to {max(by_heads):,}.": min(by_heads) == max(by_heads),
         "In rows B the paper [changed d_k alone|changed both], which its table does not say: ours differ from its "
@@ -105,8 +108,8 @@ def claims(counts: dict[Row, int]) -> Claims:
 @experiment(
     "The variants of Table 3",
     "section 6.2 and Table 3",
-    "The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at "
-    "the same cost, rows B the size of the keys, rows C the size of the model, rows D the regularisation, row E the "
+    "The base model has 65 million parameters and the big one 213 million; rows A change the number of heads at the "
+    "same cost, rows B the size of the keys, rows C the size of the model, rows D the regularisation, row E the "
     "positions.",
 )
 def run(effort: Effort) -> Findings:
@@ -151,7 +154,7 @@ def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
         "ours, counted": [count / 1e6 for count in counts.values()],
         "paper": [row.millions or 0 for row in counts],
     }
-    bars(axes, [f"{row.group} {row.change}".strip() for row in counts], series)
+    bars(axes, list(map(str, counts)), series)
     for label in axes.get_xticklabels():
         label.set(rotation=35, ha="right", fontsize=8)
     axes.set_ylabel("parameters (millions)")
