@@ -158,7 +158,7 @@ def wrap(text: str, count: int) -> list[str]:
 
 
 def is_wide(character: str) -> bool:
-    """Return whether a character is of a script without spaces, such as Chinese."""
+    """Return whether a character is as wide as two Latin letters, as those of Chinese, Japanese and Korean."""
     return unicodedata.east_asian_width(character) in "WF"
 
 
