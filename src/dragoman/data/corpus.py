@@ -208,7 +208,9 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
             from dragoman.data.po import read_po
 
             return read_po(file, on_problem)
-    return _read_two_files(file, spec.files[1], on_problem)
+        case "":
+            return _read_two_files(file, spec.files[1], on_problem)
+    raise ValueError(f"read_rows has no case for '{spec.format}'")
 
 
 def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:

@@ -188,4 +188,6 @@ def view_figure(
         return occlusion_view(inspection, model, subwords=subwords)
     if view == "positions":
         return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), about(inspection))
-    return attention_masks(inspection)
+    if view == "masks":
+        return attention_masks(inspection)
+    raise ValueError(f"view_figure has no branch for view = '{view}'")
