@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_flags import FLAGS
 
 PACKAGE = Path(__file__).parents[1] / "src" / "dragoman"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
@@ -272,6 +273,13 @@ def test_every_row_is_tried():
 @pytest.mark.parametrize("row", CHANGES)
 def test_a_row_names_the_files_to_touch_and_no_others(row: str):
     assert files(rows()[row][0]) == {file for file, _, _ in CHANGES[row]}
+
+
+@pytest.mark.parametrize("row", CHANGES)
+def test_a_row_names_a_command_that_shows_the_change(row: str):
+    command, *words = rows()[row][1].split("`")[1].removeprefix("dragoman ").split()
+    flags = {word for word in words if word.startswith("--")} - {"--FLAG", "--training.NAME"}
+    assert flags <= {*FLAGS[command].split()}
 
 
 # What shows that the change of a row works.
