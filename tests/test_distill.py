@@ -8,49 +8,62 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT, state
-from processes import KILLED, Command, Fault, signal_before
+from conftest import TINY, TINY_RECURRENT, state, write_tsv
+from processes import KILLED, Command, signal_before
 
 from dragoman.cli import main
 from dragoman.config import ModelConfig, RunConfig, SearchConfig, read_toml
-from dragoman.data.corpus import read_corpus
+from dragoman.data.corpus import Pair, read_corpus
 from dragoman.evaluation.compare import compare_models
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model_folder import load_model
 from dragoman.synthesis.student import prepare_student
 from dragoman.translation.translator import Translator
 
+Corpus = tuple[str, str]
 
-def distill(teacher: Path, corpus: tuple[str, str], out: Path, *more: object) -> list[str]:
+
+def distill(teacher: Path, corpus: Corpus, out: Path, *more: object) -> list[str]:
     settings = "--preset tiny --training.max-steps 6 --training.validate-every 3 --training.save-every 1 "
-    settings += "--training.threads 1 --training.batch-tokens 1500 --training.device cpu --training.precision float32 "
-    settings += "--model.encoder-layers 2 --beam 1 --extra-length 5 --block 50"
+    settings += "--training.threads 1 --training.batch-tokens 500 --training.device cpu --training.precision float32 "
+    settings += "--model.encoder-layers 2 --beam 1 --extra-length 5 --block 20"
     given = ["--teacher", teacher, "--train", corpus[0], "--dev", corpus[1], "--out", out, *more]
     return ["distill", *map(str, given), *settings.split()]
 
 
 @pytest.fixture(scope="module")
-def student(trained: Path, corpus: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def few(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> Corpus:
+    """Fewer pairs than the teacher has seen."""
+    folder = tmp_path_factory.mktemp("few")
+    return write_tsv(folder / "train.tsv", pairs[:60]), write_tsv(folder / "dev.tsv", pairs[190:])
+
+
+@pytest.fixture(scope="module")
+def student(trained: Path, few: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of a student, never interrupted."""
     out = tmp_path_factory.mktemp("student") / "run"
-    running = Command(distill(trained, corpus, out), out.with_suffix(".log"))
+    running = Command(distill(trained, few, out), out.with_suffix(".log"))
     assert running.code() == 0, running.said
     return out
+
+
+def synthetic(run: Path) -> Path:
+    """The file of what a teacher made of the training sources."""
+    return run / "synthetic" / "1.tsv"
 
 
 def test_a_student_has_the_subwords_of_its_teacher_and_its_own_layers(student: Path, trained: Path):
     (teacher, subwords), (model, same) = load_model(trained / "best"), load_model(student / "best")
     assert same.pieces == subwords.pieces
     assert model.config == replace(teacher.config, encoder_layers=2, decoder_layers=1)
-    assert read_toml(student / "config.toml")["train"] == [str(student / "synthetic" / "1.tsv")]
-    assert read_corpus([str(student / "synthetic" / "1.tsv")]).pairs
+    assert read_toml(student / "config.toml")["train"] == [str(synthetic(student))]
+    assert read_corpus([str(synthetic(student))]).pairs
 
 
 def test_teacher_and_student_stand_side_by_side(
-    student: Path, trained: Path, corpus: tuple[str, str], capfd: pytest.CaptureFixture[str]
+    student: Path, trained: Path, few: Corpus, capfd: pytest.CaptureFixture[str]
 ):
-    capfd.readouterr()
-    assert main(distill(trained, corpus, student, "--json", "--quiet")) == 0  # all is there: it only measures
+    assert main(distill(trained, few, student, "--json", "--quiet")) == 0  # all is there: it only measures
     found = json.loads(capfd.readouterr().out)
     assert {row["beam"] for row in found["rows"]} == {1}
     rows = {(row["model"], row["engine"]): row for row in found["rows"]}
@@ -60,64 +73,56 @@ def test_teacher_and_student_stand_side_by_side(
         assert row["parameters"] == sum(p.numel() for p in model.parameters())
         assert row["bytes"] > 4 * row["parameters"]
         assert row["tokens_per_second"] > 0
-        scores = capfd.readouterr() and main(
-            ["evaluate", "-m", str(folder), corpus[1], "--beam", "1", "--extra-length", "5", "--json"]
-        )
-        assert scores == 0
+        assert main(["evaluate", "-m", str(folder), few[1], "--beam", "1", "--extra-length", "5", "--json"]) == 0
         assert json.loads(capfd.readouterr().out)["bleu"] == row["scores"]["bleu"]
     assert found == json.loads((student / "students.json").read_text())
-    assert found["synthetic"][0]["pairs"] > 100
+    assert found["synthetic"][0]["pairs"] > 30
 
 
-def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, corpus: tuple[str, str]):
-    few = SearchConfig(beam=3, extra_length=5)
-    comparison = compare_models({"teacher": trained, "student": student}, [corpus[1]], few)
+def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, few: Corpus):
+    folders = {"teacher": trained, "student": student}
+    comparison = compare_models(folders, [few[1]], SearchConfig(beam=3, extra_length=5))
     natives = [row for row in comparison.rows if row.engine == "native"]
-    assert [(row.model, row.beam) for row in natives] == [
-        (name, beam) for name in ("teacher", "student") for beam in (3, 2, 1)
-    ]
-    for row, folder in zip(natives, (*[trained] * 3, *[student] * 3), strict=True):
-        translator = Translator.load(folder, SearchConfig(beam=row.beam, extra_length=5))
-        sources, references = zip(*read_corpus([corpus[1]]).pairs, strict=True)
+    assert [(row.model, row.beam) for row in natives] == [(name, beam) for name in folders for beam in (3, 2, 1)]
+    sources, references = zip(*read_corpus([few[1]]).pairs, strict=True)
+    for row in natives:
+        translator = Translator.load(folders[row.model], SearchConfig(beam=row.beam, extra_length=5))
         translations = [found.text for found in translator.translate(sources)]
         assert evaluate(translations, references).bleu.value == row.scores.bleu.value
     lines = [line.split(" | ")[0] for line in str(comparison).splitlines() if line.startswith("| student, native")]
     assert lines == ["| student, native", "| student, native, beam 2", "| student, native, greedy"]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        partial(signal_before, "dragoman.synthesis.blocks", "replace_file", 3, signal.SIGKILL),
-        partial(signal_before, "dragoman.model_folder", "write_model", 1, signal.SIGKILL),
-        partial(signal_before, "dragoman.training.learner:Learner", "update", 4, signal.SIGKILL),
-    ],
-    ids=["translating", "the first model", "training"],
-)
-def test_a_killed_distillation_ends_as_one_that_was_not(
-    student: Path, trained: Path, corpus: tuple[str, str], tmp_path: Path, fault: Fault
-):
+def test_a_killed_distillation_ends_as_one_that_was_not(student: Path, trained: Path, few: Corpus, tmp_path: Path):
+    """While the teacher translates, before the first model of the student is written, and while it learns."""
     out = tmp_path / "run"
-    killed = Command(distill(trained, corpus, out), tmp_path / "log", {"RANK": "0"}, [fault])
-    assert killed.code() == KILLED, killed.said
-    again = Command(distill(trained, corpus, out), tmp_path / "log")
+    places = (
+        ("dragoman.synthesis.blocks", "replace_file", 3),
+        ("dragoman.model_folder", "write_model", 1),
+        ("dragoman.training.learner:Learner", "update", 4),
+    )
+    for owner, name, call in places:
+        fault = partial(signal_before, owner, name, call, signal.SIGKILL)
+        killed = Command(distill(trained, few, out), tmp_path / "log", {"RANK": "0"}, [fault])
+        assert killed.code() == KILLED, killed.said
+    again = Command(distill(trained, few, out), tmp_path / "log")
     assert again.code() == 0, again.said
-    assert (out / "synthetic" / "1.tsv").read_bytes() == (student / "synthetic" / "1.tsv").read_bytes()
+    assert synthetic(out).read_bytes() == synthetic(student).read_bytes()
     assert state(out) == state(student)
 
 
-def test_shards_of_a_distillation_only_translate(student: Path, trained: Path, corpus: tuple[str, str], tmp_path: Path):
+def test_shards_of_a_distillation_only_translate(student: Path, trained: Path, few: Corpus, tmp_path: Path):
     out = tmp_path / "run"
     for number in (1, 2):
-        assert main(distill(trained, corpus, out, "--quiet", "--shard", f"{number}/2")) == 0
+        assert main(distill(trained, few, out, "--quiet", "--shard", f"{number}/2")) == 0
     assert [path.name for path in out.iterdir()] == ["synthetic"]
-    assert (out / "synthetic" / "1.tsv").read_bytes() == (student / "synthetic" / "1.tsv").read_bytes()
+    assert synthetic(out).read_bytes() == synthetic(student).read_bytes()
 
 
-def test_original_pairs_are_mixed_in_if_wanted(student: Path, trained: Path, corpus: tuple[str, str], tmp_path: Path):
+def test_original_pairs_are_mixed_in_if_wanted(student: Path, trained: Path, few: Corpus, tmp_path: Path):
     out = tmp_path / "run"
-    assert main(distill(trained, corpus, out, "--quiet", "--originals", "0.5")) == 0
-    assert read_toml(out / "config.toml")["train"] == [str(out / "synthetic" / "1.tsv"), corpus[0], "weight=0.5"]
+    assert main(distill(trained, few, out, "--quiet", "--originals", "0.5")) == 0
+    assert read_toml(out / "config.toml")["train"] == [str(synthetic(out)), few[0], "weight=0.5"]
     assert state(out) != state(student)  # the control for the equalities above
 
 
@@ -169,11 +174,11 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
     ],
 )
 def test_a_wrong_request_is_one_sentence(
-    trained: Path, corpus: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    trained: Path, few: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], words: str, code: int, says: str,
 ):  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert main(["distill", "--out", "run", *words.format(model=trained, train=corpus[0]).split()]) == code
+    assert main(["distill", "--out", "run", *words.format(model=trained, train=few[0]).split()]) == code
     err = capfd.readouterr().err
     assert says in err
     assert "Traceback" not in err
