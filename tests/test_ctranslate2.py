@@ -427,7 +427,7 @@ def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, s
 
 def test_the_library_is_imported_when_it_is_used():
     loaded = "print('ctranslate2' in sys.modules)"
-    code = f"import sys, dragoman.interop.ctranslate2.cache as cache; {loaded}; cache.library(); {loaded}"
+    code = f"import sys, dragoman.interop.ctranslate2.cache as cache; {loaded}; cache.import_ctranslate2(); {loaded}"
     answers = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answers.split() == ["False", "True"]
 
