@@ -169,7 +169,10 @@ def context_and_weights(model: Recurrent) -> tuple[Tensor, Tensor, Tensor, Tenso
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("attention", ["dot", "additive"])
 def test_the_context_is_the_weighted_mean_of_the_encoder_states(cell, attention):
-    _, context, memory, weights = context_and_weights(little(cell=cell, attention=attention))
+    model = little(cell=cell, attention=attention)
+    states, context, memory, weights = context_and_weights(model)
+    vectors = model.combine(torch.cat([states, context], -1)).tanh().flatten(0, 1)
+    assert gap(model.vectors(TARGET, model.start(SOURCE)), vectors) <= 1e-12
     assert weights.shape == (3, 4, 5)
     assert gap(weights.sum(-1), torch.ones(3, 4)) <= 1e-12
     assert torch.equal(weights > 0, (SOURCE != PAD)[:, None].expand(3, 4, 5))
@@ -205,3 +208,12 @@ def test_dropout_follows_both_embeddings_and_stands_before_the_output(cell):
     model.dropout.register_forward_hook(lambda module, given, out: widths.append(tuple(given[0].shape)))
     model(SOURCE, TARGET)
     assert widths == [(3, 5, 8), (3, 4, 8), (12, 8)]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_dropout_acts_between_layers(cell, layers):
+    x, config = torch.randn(2, 5, 8), replace(LITTLE, cell=cell, layers=layers, dropout=0.5)
+    recurrence = Recurrence(config, directions=1).train()
+    one, two = (recurrence(x, None, recurrence.zero_state(x))[0] for _ in range(2))
+    assert torch.equal(one, two) == (layers == 1)
