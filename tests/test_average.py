@@ -194,7 +194,7 @@ def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
 ):
     assert main(["average", "run", "--last", "20", "--out", "mean"]) == 0
     assert weight("mean") == 4
-    assert "7 checkpoints, not 20" in capsys.readouterr().err
+    assert "only 7 checkpoints were kept, not 20" in capsys.readouterr().err
     card = Path("mean/card.md").read_text()
     named = [line for line in card.splitlines() if line.startswith("- ")]
     assert named == [f"- run/checkpoints/step-{step:08d}" for step in range(1, 8)]
