@@ -61,7 +61,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class ShapeResult:
-    """What was measured of one shape in one precision."""
+    """Hold what was measured of one shape in one precision."""
 
     contenders: dict[str, Contender]  # by column
     matmuls: tuple[float, float]  # operations per second in matmuls: in training, and alone

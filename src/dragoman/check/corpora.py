@@ -60,7 +60,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
 
 @dataclass
 class RowHashes:
-    """What the first reading of a corpus keeps of each of its n rows: 25 bytes."""
+    """Hold what the first reading of a corpus keeps of each of its n rows: 25 bytes."""
 
     pairs: np.ndarray  # (n,) of both sides
     sources: np.ndarray  # (n,)

@@ -33,7 +33,7 @@ SLIPPED = 0.3  # the correlation of lengths is higher by this one row further
 
 @dataclass(frozen=True)
 class CheckLimits:
-    """How far a pair may be from what is usual."""
+    """Set how far a pair may be from what is usual."""
 
     ratio: float = 3.0
     "how many times as long as usual one side may be for the other"

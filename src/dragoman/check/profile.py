@@ -13,7 +13,7 @@ LINE_FEED = 10
 
 
 class Profile:
-    """What is usual in the corpora of one tag: character trigrams, scripts and length ratios."""
+    """Hold what is usual in the corpora of one tag: character trigrams, scripts and length ratios."""
 
     def __init__(self) -> None:
         self.alphabet = Alphabet()

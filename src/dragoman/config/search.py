@@ -11,7 +11,7 @@ MAX_PENALTY = 10.0  # the paper has 0.6
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How translations are searched for, section 6.1."""
+    """Describe how translations are searched for, section 6.1."""
 
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size; 1 is greedy search"

@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong in line `number` of a file, at `byte` of that line; both count from 1, and 0 is unknown."""
+    """Describe a fault in line `number` of a file, at `byte` of that line; both count from 1, and 0 is unknown."""
 
     kind: Kind
     file: str

@@ -14,7 +14,7 @@ Term = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the output for one source must contain and must not contain."""
+    """Say what the output for one source must contain and must not contain."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
     terms: tuple[Term, ...] = ()  # it has all of these
@@ -25,7 +25,7 @@ UNCONSTRAINED = Constraints()
 
 
 class Engine(Protocol):
-    """What searches for the translations of sources, all of them as token ids."""
+    """Search for the translations of sources, all of them as token ids."""
 
     max_positions: int | None
     "the most source tokens that it takes, EOS included; None: any number"

@@ -29,7 +29,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """What every search needs to know about the outputs of a batch."""
+    """Describe the outputs of a batch to any search."""
 
     bos: int
     eos: int
@@ -132,7 +132,7 @@ def greedy_search(
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: with its probability to the power of 1 / temperature, normalised again.
+    """Describe how a token is drawn: with its probability to the power of 1 / temperature, normalised again.
 
     Only the most probable tokens are drawn from: at most `top_k`, and as few as together have probability `top_p`.
     """

@@ -89,7 +89,7 @@ class TermAllocation(BeamAllocation):
 
 @dataclass(frozen=True)
 class TermProgress:
-    """How much of their terms the k hypotheses of each sentence have; shapes as in `TermTable`."""
+    """Hold how much of their terms the k hypotheses of each sentence have; shapes as in `TermTable`."""
 
     begun: Tensor  # (R, k, N, L): whether the last l + 1 tokens are the first l + 1 of a sequence
     left: Tensor  # (R, k, T): how often each term has still to come

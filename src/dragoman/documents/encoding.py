@@ -15,7 +15,7 @@ DECLARED = re.compile(
 
 @dataclass(frozen=True)
 class Encoding:
-    """How characters are written as bytes."""
+    """Describe how characters are written as bytes."""
 
     name: str = "utf-8"
     errors: str = "surrogateescape"  # what becomes of a character that cannot be written, as in str.encode

@@ -29,7 +29,7 @@ BASE = "CTranslate2 float32"  # speed 1.0 is that of the teacher with this engin
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured of one model with one engine and one beam."""
+    """Hold what was measured of one model with one engine and one beam."""
 
     model: str
     engine: str

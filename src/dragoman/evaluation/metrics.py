@@ -23,7 +23,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """What `evaluate` measures of a test set."""
+    """Hold what `evaluate` measures of a test set."""
 
     bleu: Score
     chrf: Score

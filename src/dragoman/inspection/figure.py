@@ -27,7 +27,7 @@ LETTERS_PER_INCH = 15  # of a caption
 
 @dataclass(frozen=True)
 class Scale:
-    """What the colours of a map mean."""
+    """Say what the colours of a map mean."""
 
     name: str  # beside the colour bar, with the unit
     colours: str  # a colour map of matplotlib: one that gets darker, or one that does in both directions from 0

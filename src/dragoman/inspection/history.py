@@ -32,7 +32,7 @@ Pair = tuple[Ids, Ids]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was measured of one checkpoint."""
+    """Hold what was measured of one checkpoint."""
 
     step: int
     loss: float  # nats per target token of the sample, with label smoothing, without dropout

@@ -28,7 +28,7 @@ def slope(activation: str, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Course:
-    """What one activation with one gain does, as medians of all draws. `states` and `gradients` are norms, (S,)."""
+    """Hold what an activation with a gain does, as medians of all draws: `states` and `gradients` are norms, (S,)."""
 
     states: Tensor
     gradients: Tensor  # of the last state, summed up, by the input of each step

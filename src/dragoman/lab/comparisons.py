@@ -46,7 +46,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of one variant with one seed."""
+    """Hold the result of one variant with one seed."""
 
     parameters: int
     minutes: float  # of training, without validation
@@ -104,7 +104,7 @@ def alike(one: float, other: float) -> bool:
 
 @dataclass(frozen=True)
 class Scores:
-    """What claims are decided by, by the label of the variant: means over seeds."""
+    """Hold the figures that claims are decided by, by the label of the variant: means over seeds."""
 
     bleu: Mapping[str, float]
     loss: Mapping[str, float]  # on the dev sentences

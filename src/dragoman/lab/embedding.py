@@ -67,7 +67,7 @@ def times(words: int, tokens: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What a Transformer multiplies its embeddings by, and mean norms."""
+    """Hold what a Transformer multiplies its embeddings by, and mean norms."""
 
     factor: float
     row: float  # of the embedding

@@ -14,7 +14,7 @@ Cell = str | int | float | bool
 
 @dataclass(frozen=True)
 class Effort:
-    """How much an experiment does: which seeds it repeats, and which part of the full steps, draws or sentences."""
+    """Say how much an experiment does: which seeds it repeats, which part of the full steps, draws or sentences."""
 
     seeds: tuple[int, ...]
     part: float
@@ -90,7 +90,7 @@ Claims = Mapping[str, bool]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds, and a sentence that says so with the numbers."""
+    """Tell whether a claim holds, and a sentence that says so with the numbers."""
 
     holds: bool
     sentence: str
@@ -98,7 +98,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a run of an experiment found."""
+    """Hold what a run of an experiment found."""
 
     setting: str  # what was set up, in sentences: sizes, seeds, steps
     claims: Claims

@@ -84,7 +84,7 @@ def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
 
 @dataclass(frozen=True)
 class Test:
-    """What a model does on unseen words without noise."""
+    """Hold what a model does on unseen words without noise."""
 
     right: Tensor  # probability of the right word
     highest: Tensor  # probability of the word that the model would choose

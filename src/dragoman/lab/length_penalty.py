@@ -83,7 +83,7 @@ def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, max_len
 
 @dataclass(frozen=True)
 class Searched:
-    """What a beam of some width finds with some penalty; means over sentences and seeds."""
+    """Hold what a beam of some width finds with some penalty; means over sentences and seeds."""
 
     beams: int
     alpha: float

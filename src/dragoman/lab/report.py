@@ -44,7 +44,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of an experiment. One that failed has an error, and findings if it got that far."""
+    """Hold the result of an experiment. One that failed has an error, and findings if it got that far."""
 
     name: str
     seconds: float

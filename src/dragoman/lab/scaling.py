@@ -23,7 +23,7 @@ TRIPLES = (((8.0, -11.0, 7.0), 100), ((9.0, -11.0, 7.0), 100), ((1.1, -0.8, -1.7
 
 @dataclass(frozen=True)
 class Peak:
-    """How peaked the softmax of some rows of scores is: means over the rows."""
+    """Hold how peaked the softmax of some rows of scores is: means over the rows."""
 
     largest: float  # weight
     nearly_one: float  # share of the rows whose largest weight is above 0.99

@@ -58,7 +58,7 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Check:
-    """What holds of the three projections of one layer."""
+    """Hold what is true of the three projections of one layer."""
 
     moved: float  # permuted rows of x against permuted rows of Q, K and V: the largest difference
     gradients: dict[str, float]  # norms, by projection

@@ -13,7 +13,7 @@ from dragoman.model.transformer import Transformer
 
 
 class State(Protocol):
-    """What a model keeps of its hypotheses; row i belongs to hypothesis i."""
+    """Hold what a model keeps of its hypotheses; row i belongs to hypothesis i."""
 
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order; one may be chosen several times or not at all."""

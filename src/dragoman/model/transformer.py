@@ -81,7 +81,7 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True)
 class TokenContext:
-    """What the layers of a stack need to know of the tokens of one call besides their vectors."""
+    """Hold what the layers of a stack need to know of the tokens of one call besides their vectors."""
 
     packing: Packing
     mask: Tensor | None = None  # broadcastable to (B, H, queries, tokens): which of them each query may attend to

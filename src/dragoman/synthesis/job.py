@@ -31,7 +31,7 @@ class LocatedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """Which texts are translated by which model, with which settings, into which file."""
+    """Describe which texts are translated by which model, with which settings, into which file."""
 
     model: Path
     "model folder or run folder"

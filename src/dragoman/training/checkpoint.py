@@ -32,7 +32,7 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class TrainingProgress:
-    """How far a run has come. With the weights and Adam's moments, it is all that the rest of the run depends on."""
+    """Hold how far a run has come. With weights and Adam's moments, it is all that the rest of the run depends on."""
 
     step: int = 0  # updates of the weights
     epoch: int = 0

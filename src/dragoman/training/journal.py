@@ -28,7 +28,7 @@ def ends_mid_line(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """What an update measured, and how far the run is."""
+    """Hold what an update measured, and how far the run is."""
 
     step: int
     epoch: int  # from 0

@@ -36,7 +36,7 @@ MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
 
 @dataclass
 class StepResult:
-    """What an update measured. `skipped` is the reason why the weights did not change; '' where they did."""
+    """Hold what an update measured. `skipped` is the reason why the weights did not change; '' where they did."""
 
     loss: float  # summed over target tokens, in nats
     tokens: int  # of the target

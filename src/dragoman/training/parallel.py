@@ -20,7 +20,7 @@ from dragoman.training.loss import Objective
 
 
 class LocalStats(NamedTuple):
-    """What one process measured on its micro-batches of a batch."""
+    """Hold what one process measured on its micro-batches of a batch."""
 
     losses: list[float]  # of each micro-batch, summed over target tokens
     tokens: int
@@ -29,7 +29,7 @@ class LocalStats(NamedTuple):
 
 
 class GlobalStats(NamedTuple):
-    """What all processes together measured on a batch."""
+    """Hold what all processes together measured on a batch."""
 
     loss: float
     tokens: int
@@ -39,7 +39,7 @@ class GlobalStats(NamedTuple):
 
 
 class GradientSync(Protocol):
-    """How the processes that train together sum their gradients and statistics."""
+    """Sum the gradients and statistics of the processes that train together."""
 
     lockstep: bool  # all processes must work through the same number of micro-batches
 

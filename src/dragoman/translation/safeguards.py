@@ -12,7 +12,7 @@ from dragoman.text.glossary import Glossary, TermMatch, check_terms
 
 @dataclass(frozen=True)
 class Safeguards:
-    """What is checked in every translation. A segment that fails is translated a second time (`retry`)."""
+    """Say what is checked in every translation. A segment that fails is translated a second time (`retry`)."""
 
     placeholders: bool = True  # placeholders, tags, addresses and code come back unchanged, once each
     numbers: bool = False  # so do numbers with units

@@ -98,7 +98,7 @@ def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Mask:
-    """Which queries may attend to which keys."""
+    """Describe which queries may attend to which keys."""
 
     title: str
     allowed: Tensor  # (T, S) of bool

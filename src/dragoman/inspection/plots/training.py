@@ -45,7 +45,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a run recorded: its rows by (event, step), in the order of steps; numbers only."""
+    """Hold what a run recorded: its rows by (event, step), in the order of steps; numbers only."""
 
     rows: dict[tuple[str, int], dict[str, float]]
     damaged: list[int]  # lines that could not be read, counted from 1
