@@ -30,7 +30,7 @@ def commands() -> list[tuple[str, str, list[str]]]:
     return [
         (page, name, sorted(set(re.findall(r"(?<!\S)--?[a-z][a-z0-9.-]*", rest))))
         for page in names(PAGES)
-        for name, rest in COMMAND.findall(read(page))
+        for name, rest in COMMAND.findall(re.sub(r" --\S+\.NAME", "", read(page)))  # a flag of the reader's
     ]
 
 

@@ -79,7 +79,7 @@ def test_a_recipe_of_the_paper_has_its_values(recipe: Path):
     assert training.minutes is None
     assert f"--last {averaged}" in text
     assert f"reports BLEU {bleu} " in text
-    assert "Not run here." in text
+    assert "We have not run it." in text
     assert f"{steps:,} steps" in text
 
 

@@ -15,7 +15,7 @@ class CheckRule:
     advice: str
 
 
-NEWLINE_TRAP = "replace it by a space: many programs end a line there"
+NEWLINE_TRAP = "replace it with a space: many programs end a line there"
 RULES = {
     # The file.
     "unreadable": CheckRule("error", "the file cannot be read to its end", "see the message below the table"),

@@ -1,7 +1,7 @@
-"""One file per verb: its flags are the fields of a dataclass, `main(arguments)` does the work. Here and in
-`pairs` stands what several of them share.
+"""One file per command: its flags are the fields of a dataclass, and `main(arguments)` does the work. What several
+commands share is here and in `pairs`.
 
-torch takes seconds to load and `--help` must not, so these files import what needs torch inside `main`.
+torch takes seconds to load, and `--help` must be fast, so these files import what needs torch inside `main`.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dragoman.synthesis.shard import Shard
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
-Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # its flags stand beside the others: --beam, not --search.beam
+Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
 
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
@@ -44,7 +44,7 @@ class SynthesisOptions:
     engine: Literal["native", "ctranslate2"] = "native"
     "decoder: our own, or CTranslate2, which is faster on CPUs"
     compute_type: str = "float32"
-    "data type in which CTranslate2 computes; int8 is the fastest"
+    "data type that CTranslate2 computes in; int8 is the fastest"
 
     def check(self, search: SearchConfig) -> "Shard":
         """Return the share of this process. Raise UsageError for flags that make no sense for synthesis."""

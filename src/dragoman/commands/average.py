@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError, UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Average the weights of several checkpoints into one model, often a better one, and print its name.
+    """Average the weights of several checkpoints into one model, which is often better, and print its folder.
 
     $ dragoman average runs/en-ko --out runs/en-ko-average
     $ dragoman average runs/en-ko/checkpoints/step-00004000 runs/en-ko/best --out runs/en-ko-average

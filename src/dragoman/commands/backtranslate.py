@@ -15,8 +15,8 @@ from dragoman.errors import UsageError
 class Options:
     """Make sentence pairs from text in the target language, with a model that translates it into the source language.
 
-    Rerun the same command to resume. With --shard, the process that finishes last joins the shares. It prints what to
-    pass to `dragoman train`.
+    Rerun the same command to resume. With --shard, the process that finishes last joins the shares. At the end, the
+    command prints what to pass to `dragoman train`.
 
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv --temperature 1

@@ -15,7 +15,9 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Training:
-    """Measure whole training steps in target tokens per second, for dragoman and other toolkits. Run nothing else.
+    """Measure whole training steps in target tokens per second, for dragoman and other toolkits.
+
+    Run nothing else on the machine at the same time.
 
     $ dragoman benchmark training --threads 2
     $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv

@@ -31,7 +31,7 @@ class Options:
 
     It translates the sources of --train with the teacher, trains the student, and compares the two. The student has the
     teacher's subwords and settings, but a deep encoder and a shallow decoder. Rerun the same command to resume; without
-    --shard it translates what other shares have left, then trains.
+    --shard it translates whatever is not translated yet, then trains.
 
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --out runs/student --shard 2/4

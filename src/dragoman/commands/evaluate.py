@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Measure BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; on request TER,
-    confidence intervals, and a comparison with other translations.
+    """Measure BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; optionally also
+    TER, confidence intervals, and a comparison with other translations.
 
     $ dragoman evaluate -m runs/en-ko test.tsv
     $ dragoman evaluate -m runs/en-ko test.en test.ko --details --sentences table.tsv

@@ -32,7 +32,7 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Options:
-    """Draw which source words the model attended to for each word of its translation, and more.
+    """Show which source words the model attended to for each word of its translation, how the search went, and more.
 
     $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
     $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --html page.html

@@ -1,6 +1,6 @@
-"""Bounds of numbers, written beside the field that they are for: `heads: Annotated[int, at_least(1)]`.
+"""Bounds of numbers, declared with the field that they apply to: `heads: Annotated[int, at_least(1)]`.
 
-Settings come from flags and from files of strangers, so that the upper bounds are far above what makes sense.
+Settings come from flags and from untrusted files, so every number has an upper bound, far above any sensible value.
 """
 
 import functools

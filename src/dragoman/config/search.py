@@ -1,4 +1,4 @@
-"""Describe how translations are searched for."""
+"""Settings of the search for translations."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -34,13 +34,13 @@ class SearchConfig:
     diversity_penalty: Annotated[float, at_least(0)] = 0.5
     "with beam_groups: penalty in nats for each hypothesis of an earlier group that chose the same token"
     temperature: Annotated[float, at_least(0.001), at_most(100.0)] | None = None
-    "sample each token, from its probability to the power of 1 / temperature, instead of searching"
+    "sample tokens instead of searching, with probabilities raised to the power 1 / temperature"
     top_k: Annotated[int, at_least(1)] | None = None
     "with a temperature: sample from this many of the most probable tokens"
     top_p: Annotated[float, above(0), at_most(1)] = 1.0
     "with a temperature: sample from the fewest tokens that together have this probability"
     seed: Annotated[int, at_least(0)] = 1
-    "with a temperature: seed of sampling; the same seed gives the same translation of the same text"
+    "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -19,6 +19,7 @@ from dragoman.errors import UsageError
 
 Device = Literal["auto", "cpu", "cuda"]
 PresetName = Literal["tiny", "small", "base", "big", "lstm"]
+ENDING_SCHEDULES = ("cosine", "linear")  # they decay to zero at max_steps, which a resumed run must not change
 
 MAX_RATE = 0.5  # where learning_rate is the rate itself
 
@@ -107,7 +108,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.schedule in ("cosine", "linear") and not self.max_steps:
+        if self.schedule in ENDING_SCHEDULES and not self.max_steps:
             raise UsageError(f"schedule = '{self.schedule}' decays to zero at training.max_steps, which is not set")
         if self.schedule != "paper" and self.learning_rate > MAX_RATE:
             raise UsageError(

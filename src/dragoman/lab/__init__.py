@@ -13,9 +13,9 @@ of vectors, N tokens, n positions, D draws of weights.
 SECTIONS = {
     "Why not recurrence": {
         "long-range": "how much gradient reaches a distant word: RNN, LSTM, both directions, self-attention",
-        "recall": "a far word decides the answer: accuracy by distance, for each kind of model",
-        "activations": "tanh blurs, ReLU and GELU grow: the state of a plain RNN over time",
-        "parallel": "one step for all words, or one step for each: time by length",
+        "recall": "recalling a distant word: accuracy by distance, for each kind of model",
+        "activations": "tanh, ReLU and GELU in a plain RNN: its state and gradient over time",
+        "parallel": "all words at once, or one after another: time by length",
     },
     "Attention": {
         "worked-examples": "'I go home', 'Thinking Machines' and 'I am dog' in five stages, with all numbers",
@@ -43,7 +43,7 @@ SECTIONS = {
         "feed-forward": "two matrices at each position: ReLU and GELU, two convolutions of width one",
     },
     "The whole": {
-        "complexity": "Table 1: operations, steps in a row, longest path; formulas and measured times",
+        "complexity": "Table 1: operations, sequential steps, longest path; formulas and measured times",
         "restricted": "self-attention within r neighbours",
         "table-3": "the variants of Table 3: sizes beside the paper's",
         "schedule": "the learning rate of equation 3, with and without warm-up",

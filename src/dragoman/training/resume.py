@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from dragoman.config import RunConfig, as_dict, read_toml, update
+from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.dataset import Pairs
 from dragoman.errors import DragomanError, UsageError
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress
@@ -39,7 +40,7 @@ def previous_config(folder: Path) -> RunConfig | None:
 def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
     """Raise UsageError where a setting differs that must not change; log changes that are allowed but matter."""
     old, new = flatten(as_dict(previous)), flatten(as_dict(config))
-    fixed = {"max_steps"} if config.training.schedule in ("cosine", "linear") else set()  # the schedule ends there
+    fixed = {"max_steps"} if config.training.schedule in ENDING_SCHEDULES else set()
     for name in sorted({*old, *new}):
         setting = name.rsplit(".", 1)[-1]
         if old.get(name) == new.get(name):

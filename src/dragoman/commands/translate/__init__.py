@@ -39,9 +39,9 @@ class Options:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "file to write; default: standard output"
     input_format: InputFormat | None = None
-    "how to read a line: text, columns (the first is translated) or object (--text-key); default: by suffix"
+    "text; tsv: the first column is translated; jsonl: the field --text-key is translated; default: by suffix"
     output_format: OutputFormat = "text"
-    "translations only; with source, score and other columns; as objects; or all --n-best, as in Moses"
+    "text: only translations; tsv: also source, score, other columns; jsonl: objects; nbest: --n-best, as in Moses"
     word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -55,21 +55,21 @@ class Options:
     tag: str = ""
     "tag to put in front of every text, for models trained with tags"
     prefix: str = ""
-    "text with which every translation begins"
+    "text that every translation begins with"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
     "word that no translation may contain"
     placeholders: bool = True
-    "placeholders, tags, addresses and code come back unchanged, once each (docs/placeholders.md)"
+    "keep placeholders, tags, addresses and code unchanged, each exactly once (docs/placeholders.md)"
     keep_numbers: bool = False
-    "numbers with units and times of day come back unchanged, too"
+    "also keep numbers with units and times of day unchanged"
     detect_faults: bool = True
-    "decode again, with a wider beam and no repetitions, what is empty, a copy, a loop, or far too long or short"
+    "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: Literal["native", "ctranslate2"] = "native"
     "decoder; ctranslate2 is the fastest on CPUs: it converts and verifies the model once and keeps the copy"
     compute_type: Literal["float32", "int8"] = "float32"
-    "data type in which ctranslate2 computes"
+    "data type that ctranslate2 computes in"
     device: Device = "auto"
     "where the native engine computes"
     threads: int | None = None
