@@ -11,7 +11,8 @@ from dragoman.errors import UsageError
 def device_of(wanted: Device) -> torch.device:
     """Return the device for a setting: 'auto' is a GPU where there is one; torchrun gives each process its own.
 
-    Raise UsageError where a GPU is asked for and there is none.
+    That is the one whose number is in the environment variable LOCAL_RANK. Raise UsageError where a GPU is asked for
+    and there is none.
     """
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

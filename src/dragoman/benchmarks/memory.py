@@ -22,7 +22,7 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model_folder import read_model
 
-WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # size of the lexicon; subwords; mean words of a sentence
+WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # number of made-up words; subwords; mean words of a sentence
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 BLOCK = 100_000  # pairs written at once
 DEV = 50
@@ -46,7 +46,11 @@ class MemoryUse:
 
 
 def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
-    """Return a table in Markdown: a row for each number of pairs."""
+    """Return a table in Markdown of the time and memory of training on made-up corpora, a row for each size.
+
+    pairs: the sizes; steps: updates in each training. Sets PyTorch's threads, and the tokenizer's for this process.
+    Raise DragomanError where a training fails.
+    """
     torch.set_num_threads(threads)
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     rows = []
@@ -64,13 +68,17 @@ def benchmark(threads: int, pairs: tuple[int, ...], steps: int) -> str:
 
 
 def cells(row: MemoryUse) -> list[str]:
-    """Return the cells of a row, in the order of COLUMNS."""
+    """Return what was measured for one size of corpus as cells of the table, in the order of COLUMNS."""
     sizes = [f"{size / 1e6:,.0f}" for size in (row.file, row.peak, row.model, row.peak - row.model)]
     return [f"{row.pairs:,}", f"{row.tokenise:.1f}", f"{row.pairs / row.tokenise:,.0f}", f"{row.plan:.2f}", *sizes]
 
 
 def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
-    """Tokenise a made-up corpus of `count` pairs and train on it in another process; return the time and the memory."""
+    """Tokenise a made-up corpus and train on it for some steps in another process; return the time and the memory.
+
+    count: pairs of the corpus; steps: updates; folder: where the corpus and the run are written. Raise DragomanError
+    where the training fails.
+    """
     train, dev = folder / "train.tsv", folder / "dev.tsv"
     write_corpus(train, count, seed=1)
     write_corpus(dev, DEV, seed=2)
@@ -95,25 +103,25 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
 
 
 def planning_time(pairs: Pairs) -> float:
-    """Return the seconds that it takes to plan the batches of one epoch."""
+    """Return the seconds that it takes to plan the batches of one epoch of `pairs` with the preset small."""
     began = time.perf_counter()
     plan_batches(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
     return time.perf_counter() - began
 
 
 def write_corpus(path: Path, pairs: int, seed: int) -> None:
-    """Write made-up pairs as TSV."""
+    """Write a TSV file of `pairs` made-up sentence pairs; `seed` decides which."""
     with path.open("w", encoding="utf-8") as file:
         for source, target in made_up_pairs(pairs, seed):
             file.write(f"{source}\t{target}\n")
 
 
 def made_up_pairs(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield sentences of a made-up language and their word-for-word translations into another.
+    """Yield `pairs` sentences of a made-up language with their word-for-word translations into another.
 
-    A few words are frequent, as in real text.
+    The two languages are always the same; `seed` decides the sentences. A few words are frequent, as in real text.
     """
-    source, target = lexicon(0), lexicon(1)
+    source, target = made_up_words(0), made_up_words(1)
     random = np.random.default_rng(seed)
     share = 1 / np.arange(10, WORDS + 10)
     for start in range(0, pairs, BLOCK):
@@ -125,8 +133,8 @@ def made_up_pairs(pairs: int, seed: int) -> Iterator[tuple[str, str]]:
             yield " ".join([source[word] for word in sentence]), " ".join([target[word] for word in sentence])
 
 
-def lexicon(seed: int) -> list[str]:
-    """Return the words of a made-up language."""
+def made_up_words(seed: int) -> list[str]:
+    """Return WORDS made-up words of one to five syllables, which `seed` decides; short ones occur several times."""
     random = np.random.default_rng(seed)
     words = random.choice(SYLLABLES, (WORDS, 5))
     return ["".join(word[:length]) for word, length in zip(words, random.integers(1, 6, WORDS), strict=True)]

@@ -19,8 +19,8 @@ TRIAL = 3e10  # operations per measurement of a matmul, which is repeated 3 to 5
 def operations_per_update(model: Transformer, batch: Batch) -> float:
     """Return the multiplications and additions in the matmuls of one update on `batch`, padding not counted.
 
-    The backward pass has twice as many as the forward pass. Of attention, only the pairs of a query and a key that
-    it may attend to are counted.
+    A multiplication and the addition after it count as two. The backward pass has twice as many as the forward pass. Of
+    attention, only the pairs of a query and a key that it may attend to are counted.
     """
     sources, targets = (batch.source != PAD).sum(1).double(), batch.real.sum(1).double()
     per_token, width = cost(model), 4 * model.config.d_model  # scores and weighted values: 2 matmuls of d_model each
@@ -32,9 +32,10 @@ def operations_per_update(model: Transformer, batch: Batch) -> float:
 
 
 def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
-    """Return the operations per second of a model's matmuls alone, forward and backward, on a batch of `tokens` tokens.
+    """Return the operations per second of a model's matmuls alone, forward and backward, on the CPU.
 
-    Each shape of matrix is timed several times, and its fastest time counts as often as the model has the shape.
+    The model only gives the shapes; its inputs are random matrices of `tokens` rows in `dtype`. Each shape of matrix is
+    timed several times, and its fastest time counts as often as the model has the shape.
     """
     shapes = Counter(tuple(m.weight.shape) for m in model.modules() if isinstance(m, nn.Linear))
     done = seconds = 0.0
@@ -44,12 +45,12 @@ def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
             work = 2 * tokens * wide * deep
             trials = min(max(3, int(TRIAL / work)), 50)
             done += count * work
-            seconds += count * min(time_once(torch.mm, one, other) for _ in range(trials))
+            seconds += count * min(time_on_cpu(torch.mm, one, other) for _ in range(trials))
     return done / seconds
 
 
-def time_once(work: Callable[..., Tensor], *arguments: Tensor) -> float:
-    """Return the seconds that one call takes."""
+def time_on_cpu(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+    """Return the wall-clock seconds of one call of `work`. Does not wait for a GPU."""
     began = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - began
@@ -69,7 +70,10 @@ OTHER = "other"
 
 
 def time_shares(step: Callable[[], object]) -> dict[str, float]:
-    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS and everything else takes."""
+    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS and everything else takes.
+
+    Calls `step` twice: once to warm up, once with PyTorch's profiler.
+    """
     step()
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         step()

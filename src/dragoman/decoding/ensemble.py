@@ -17,6 +17,7 @@ class States:
         self.states = states
 
     def select(self, rows: Tensor) -> None:
+        """Keep the hypotheses `rows` (n,), in that order, in the state of each model."""
         for state in self.states:
             state.select(rows)
 
@@ -28,10 +29,13 @@ class Ensemble:
         self.models = models
 
     def start(self, source: Tensor) -> States:
-        """Encode the source ids (B, S) with every model."""
+        """Encode the source ids (B, S) with every model; return their states before the first target token."""
         return States([model.start(source) for model in self.models])
 
     def step(self, tokens: Tensor, state: States) -> Tensor:
-        """Return the logarithms of the mean probabilities (B, T, V)."""
+        """Return the logarithms (B, T, V) of the models' mean probabilities after tokens (B, T).
+
+        Add the tokens to the states.
+        """
         logits = [model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)]
         return torch.stack([own.log_softmax(-1) for own in logits]).logsumexp(0) - math.log(len(logits))

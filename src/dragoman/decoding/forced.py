@@ -40,15 +40,15 @@ class Likelihood:
 
 
 def max_positions(model: Model) -> int:
-    """Return how many tokens, EOS included, the model accepts at most on each side of a pair."""
+    """Return how many tokens, EOS included, the model accepts at most on each side of a pair: MAX_TOKENS or fewer."""
     return min(MAX_TOKENS, model.config.max_positions or MAX_TOKENS)
 
 
 def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
-    """Return how probable `model` finds each target; ids without BOS and EOS.
+    """Return how probable `model` finds each target; ids without BOS and EOS, in the order of the pairs.
 
-    The result for one pair does not depend on the others. Raise ValueError where a side is longer than learned
-    positions allow.
+    The model must be in eval mode. The result for one pair does not depend on the others. Raise ValueError where a side
+    is longer than learned positions allow.
     """
     likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):
@@ -61,7 +61,7 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
 
 @torch.inference_mode()
 def token_log_p(model: Model, batch: Batch) -> Tensor:
-    """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding."""
+    """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding, in order."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
     rows = max(1, LOGITS // model.output.out_features)
@@ -84,5 +84,8 @@ def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids])
 
 
 def perplexity(loss: float) -> float:
-    """Return e^loss for a mean loss in nats per token: the number of equally likely tokens with this loss."""
+    """Return e^loss for a mean loss in nats per token, infinity from 700 nats on.
+
+    It is the number of equally likely tokens with this loss.
+    """
     return math.exp(loss) if loss < 700 else math.inf

@@ -25,7 +25,11 @@ class Processor(Protocol):
 def apply_processors(
     processors: Sequence[Processor], log_p: Tensor, tokens: Tensor, sentence: Tensor, eos: int
 ) -> Tensor:
-    """Return log_p after all processors, applied in turn. A hypothesis to which they leave no token may end."""
+    """Return log_p (R, V) after all processors, applied in turn; log_p may be changed in place.
+
+    tokens (R, L): the hypotheses so far; sentence (R,): which sentence each translates. A hypothesis to which the
+    processors leave no token may end: `eos` gets its first log-probability back.
+    """
     end = log_p[:, eos].clone()
     for processor in processors:
         log_p = processor(log_p, tokens, sentence)
@@ -41,6 +45,7 @@ class MinimumLength:
         self.length, self.eos = length, eos
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V), changed in place: -inf for EOS while tokens (R, L) are too few; BOS does not count."""
         if tokens.size(1) <= self.length:  # BOS is one of the tokens
             log_p[:, self.eos] = -math.inf
         return log_p
@@ -73,6 +78,10 @@ class Forbidden:
         ]
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V), changed in place: -inf for each token that would complete a forbidden sequence.
+
+        tokens (R, L): the hypotheses so far; sentence (R,): which sentence each translates.
+        """
         for (*before, last), forbidden in self.sequences:
             if len(before) < tokens.size(1):
                 latest = tokens[:, tokens.size(1) - len(before) :]
@@ -94,6 +103,11 @@ class Prefix:
         self.afterwards = afterwards
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V) with -inf for all but the next token of the prefix.
+
+        After it, that of the other processors. tokens (R, L): the hypotheses so far; sentence (R,): which sentence each
+        translates. May write into log_p.
+        """
         position = tokens.size(1) - 1
         inside = position < self.prefixes.size(1)
         if inside:  # before the others, which may write into log_p

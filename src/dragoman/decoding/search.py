@@ -39,14 +39,18 @@ class OutputSpec:
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """Return ((5 + length) / 6) ^ alpha for a hypothesis of `length` tokens with EOS (Wu et al. 2016, equation 14)."""
+    """Return the divisor ((5 + length) / 6) ^ alpha of the score of a hypothesis (Wu et al. 2016, equation 14).
+
+    length: its tokens with EOS.
+    """
     return ((5 + length) / 6) ** alpha
 
 
 def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, output: OutputSpec) -> Tensor:
     """Return log-probabilities (rows, V) of the token after tokens (rows, L), -inf where a processor forbids it.
 
-    state: of the model, after all but the last token; sentence (rows,): which sentence each row translates.
+    state: of the model, after all tokens but the last, which is added to it; sentence (rows,): which sentence of the
+    batch each row translates.
     """
     log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
     if not output.processors:
@@ -126,7 +130,10 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 def greedy_search(
     model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S): the most probable token at each step."""
+    """Return one hypothesis for each sentence of source (B, S): the most probable token at each step.
+
+    `observe` is called at each step.
+    """
     return generate(model, source, output, lambda log_p, *_: topk(log_p, 1)[1][:, 0], observe)
 
 
@@ -167,7 +174,10 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
 def generate(
     model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS."""
+    """Return one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS.
+
+    A hypothesis ends at its maximum length where EOS has not come by then. `observe` sees every step.
+    """
     sentences, max_length, device = source.size(0), int(output.max_lengths.max()), source.device
     state = model.start(source)
     row = torch.arange(sentences, device=device)  # which sentence each live row is
@@ -235,8 +245,8 @@ class BeamAllocation:
         """
         return score
 
-    def select(self, live: Tensor) -> None:
-        """Keep the sentences with True in `live` (R,)."""
+    def keep(self, live: Tensor) -> None:
+        """Keep the sentences with True in `live` (R,), in place; those that are over have left the batch."""
 
 
 class BeamSearch:
@@ -314,12 +324,12 @@ class BeamSearch:
         if not going.all():
             self.sentence, self.score, rows = self.sentence[going], self.score[going], rows[going]
             self.tokens = self.tokens.view(live, self.beams, -1)[going].flatten(0, 1)
-            self.allocation.select(going)
+            self.allocation.keep(going)
         if not self.done:
             self.state.select(rows.flatten())
 
     def can_improve(self) -> Tensor:
-        """Return (R,), bool: whether further steps may change the hypotheses of each live sentence."""
+        """Return (R,), bool: whether further steps may change the finished hypotheses of each live sentence."""
         best_open = self.score.amax(-1)
         if self.patience:
             return (best_open > -math.inf) & (self.finished.count[self.sentence] < self.patience * self.beams)
@@ -332,7 +342,10 @@ class FinishedPool:
     """The best finished hypotheses of each sentence so far, the best first."""
 
     def __init__(self, sentences: int, wanted: int, max_length: int, like: Tensor, distinct: bool = False):
-        """distinct: check for repeated hypotheses, which only several groups of beams find, and keep them once."""
+        """Make an empty pool for so many sentences, with room for `wanted` hypotheses of `max_length` tokens for each.
+
+        like: a tensor of ids on the device to use; distinct: keep a hypothesis once that several groups of beams find.
+        """
         self.distinct = distinct
         self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
         self.tokens = like.new_zeros(sentences, wanted, max_length)
@@ -341,7 +354,11 @@ class FinishedPool:
         self.count = like.new_zeros(sentences)  # how many there were, with those that were not good enough
 
     def add(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> None:
-        """Add c hypotheses to each of n sentences: score (n, c), -inf for none, and tokens (n, c, L)."""
+        """Add c hypotheses to each of n sentences, of which the best `wanted` are kept.
+
+        sentence (n,): their indices; score (n, c): log-probabilities over the length penalty, -inf for none; tokens (n,
+        c, L); ended: whether they end with EOS.
+        """
         length, wanted = tokens.size(2), self.score.size(1)
         if self.distinct:
             score = self.mask_duplicates(sentence, score, tokens, ended)
@@ -359,7 +376,10 @@ class FinishedPool:
         self.score[sentence] = kept[:, :wanted]
 
     def mask_duplicates(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
-        """Return the scores (n, c) with -inf for hypotheses that are in the pool already or come twice."""
+        """Return the scores (n, c) with -inf for hypotheses that are in the pool already or come twice.
+
+        Arguments and shapes are those of `add`.
+        """
         length = tokens.size(2)
         known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
         there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]
@@ -367,7 +387,7 @@ class FinishedPool:
         return score.masked_fill(there.any(-1) | earlier.any(-1), -math.inf)
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, the best first."""
+        """Return the kept hypotheses of each sentence, the best first; fewer than `wanted` where there were fewer."""
         table = (self.tokens, self.length, self.score, self.ended)
         return [
             [

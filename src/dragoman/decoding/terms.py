@@ -64,6 +64,10 @@ class TermAllocation(BeamAllocation):
         self.table, self.progress = table, table.start(beams)
 
     def expand(self, so_far: Tensor, log_p: Tensor, last: Tensor, eos: int) -> BeamStep:
+        """Return the continuations to keep, from each bank in turn, and those that end.
+
+        Keep their progress with terms. Arguments and shapes are those of `BeamAllocation.expand`.
+        """
         beams = so_far.size(1)
         candidates = Candidates.of(so_far.unsqueeze(-1) + log_p, last, self.table, self.progress, eos)
         end_score, end_beam = candidates.select_ended(beams)
@@ -83,7 +87,8 @@ class TermAllocation(BeamAllocation):
         competes &= unfinished[:, None] | (matched == self.table.total_length[:, None])
         return score.masked_fill(~competes, -math.inf)
 
-    def select(self, live: Tensor) -> None:
+    def keep(self, live: Tensor) -> None:
+        """Keep the terms and the progress of the sentences with True in `live` (R,), in place."""
         self.table, self.progress = self.table.select(live), self.progress.select_sentences(live)
 
 
@@ -99,7 +104,7 @@ class TermProgress:
         return TermProgress(pick(self.begun, index), pick(self.left, index))
 
     def select_sentences(self, rows: Tensor) -> "TermProgress":
-        """Return the progress of the sentences `rows`."""
+        """Return the progress of the sentences `rows`: indices in the wanted order, or (R,), bool, True to keep."""
         return TermProgress(self.begun[rows], self.left[rows])
 
 
@@ -118,7 +123,11 @@ class TermTable:
     def of(
         cls, terms: Sequence[tuple[Term, ...]], device: torch.device, boundaries: Tensor | None = None
     ) -> "TermTable":
-        """Return the table of the terms of each sentence; a term that is given twice has to come twice."""
+        """Return the table of the terms of each sentence; a term that is given twice has to come twice.
+
+        terms: those of each sentence, each as its alternative token sequences; boundaries (V, 2): see
+        `constrained_search`.
+        """
         sequences, owners, wanted, term_lengths = [], [], [], []
         for asked in terms:
             counts = Counter(tuple(sorted(set(term))) for term in asked)
@@ -138,7 +147,7 @@ class TermTable:
         return cls(sequence, (sequence >= 0).sum(-1), term, count, term_length, boundaries)
 
     def select(self, rows: Tensor) -> "TermTable":
-        """Return the table of the sentences `rows`, in that order."""
+        """Return the table of the sentences `rows`: indices in the wanted order, or (R,), bool, True to keep."""
         return replace(
             self,
             sequence=self.sequence[rows],
@@ -192,7 +201,10 @@ class TermTable:
         return met + self.partial_match(progress).amax(-1)
 
     def advance(self, progress: TermProgress, last: Tensor, token: Tensor) -> TermProgress:
-        """Return the progress after one more token: token (R, k), which follows last (R, k)."""
+        """Return the progress after one more token: token (R, k), which follows last (R, k).
+
+        `progress` stays as it is.
+        """
         may_begin, may_end = self.may_begin_and_end(last, token)
         term = self.term[:, None].expand(progress.begun.shape[:3])
         counted = (self.completed(progress) & may_end[..., None]).long()
@@ -216,7 +228,10 @@ class TermTable:
         return first.masked_fill(~pending | ~may_begin, -1), following.masked_fill(~ready, -1)
 
     def may_begin_and_end(self, last: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether a sequence may begin with `token`, and whether one may end with `last` just before it."""
+        """Return whether a sequence may begin with `token`, and whether one may end just before it, both in its shape.
+
+        last: the token before each `token`.
+        """
         if self.boundaries is None:
             free = torch.ones_like(token, dtype=torch.bool)
             return free, free
@@ -224,7 +239,10 @@ class TermTable:
         return (end != begin) | (begin == OPEN), (end != WORD) | (begin != WORD)
 
     def without_longer_words(self, total: Tensor, last: Tensor, progress: TermProgress) -> Tensor:
-        """Return total (R, K, V) with -inf for tokens that would lengthen the word that a term just ended."""
+        """Return total (R, K, V) with -inf for tokens that would lengthen the word that a term just ended.
+
+        total: the score with each next token; last (R, K): the token before.
+        """
         if self.boundaries is None:
             return total
         inside = self.completed(progress).any(-1) & (self.boundaries[last, 1] == WORD)
@@ -299,7 +317,7 @@ class Candidates:
 
 
 def most_probable(total: Tensor, tokens: Tensor) -> Tensor:
-    """Return the CHOICES most probable of tokens (R, K, N), by total (R, K, V); -1 stands for no token."""
+    """Return (R, K, n): the n <= CHOICES most probable of tokens (R, K, N), by total (R, K, V); -1 is no token."""
     score = total.gather(2, tokens.clamp(min=0)).masked_fill(tokens < 0, -math.inf)
     return tokens.gather(2, score.topk(min(CHOICES, tokens.size(2))).indices)
 
@@ -312,5 +330,5 @@ def rank_in_group(values: Tensor) -> Tensor:
 
 
 def pick(values: Tensor, index: Tensor) -> Tensor:
-    """Return the values (R, m, ...) at index (R, n) of each row: (R, n, ...)."""
+    """Return values[r, index[r]] for each row r: (R, n, ...) for values (R, m, ...) and index (R, n)."""
     return values[torch.arange(len(values), device=values.device)[:, None], index]

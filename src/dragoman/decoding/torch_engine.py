@@ -39,7 +39,11 @@ class TorchEngine:
     """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
     def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
-        """boundaries: what each token begins and ends with, as for `constrained_search`."""
+        """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
+
+        The probabilities of several are averaged. boundaries: what each token begins and ends with, as for
+        `constrained_search`.
+        """
         fast = [pack_weights(model) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.boundaries, self.device = boundaries, next(models[0].parameters()).device
@@ -54,7 +58,10 @@ class TorchEngine:
         constraints: Sequence[Constraints] | None = None,
         observe: Observer | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine` says; `observe` sees each step of a greedy or beam search without terms."""
+        """Search as `Engine.search` says; raise UsageError for a glossary together with sampling or groups of beams.
+
+        `observe` is called at each step of a greedy or beam search without terms.
+        """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
         max_tokens = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
@@ -68,7 +75,10 @@ class TorchEngine:
     def search_batch(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], observe: Observer | None
     ) -> list[list[Hypothesis]]:
-        """Search for all sources at once; all of them have terms, or none."""
+        """Return the best hypotheses for each source, searched for in one batch.
+
+        All of them must have terms, or none. Raise UsageError for terms together with sampling or groups of beams.
+        """
         source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
         processors = self.processors(config, constraints)
         output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors)
@@ -119,7 +129,7 @@ class TorchEngine:
 
 
 def random_draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:
-    """Return random numbers (B, length) from 0 to 1 that depend on source, seed and number of the sample alone."""
+    """Return random numbers (B, length) from 0 to 1 that depend on source, seed and `number` of the sample alone."""
     rows = [np.random.default_rng([seed, number, *ids]).random(length) for ids in sources]
     return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())
 
@@ -135,6 +145,7 @@ class PackedLinear(nn.Module):
             self.transposed = linear.weight.detach().T.contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
         if x.dim() == 2 and len(x) == 1:  # one row is bound by memory, and reads this order fastest
             return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
@@ -157,7 +168,7 @@ def pack_weights(model: Model) -> Model:
 
 
 def can_pack(model: nn.Module) -> bool:
-    """Return whether this PyTorch has the operations, and all weights are float32 on the CPU."""
+    """Return whether this PyTorch has oneDNN's operations, and all weights of the model are float32 on the CPU."""
     ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
     fitting = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in model.parameters())
     return ops and fitting and torch.backends.mkldnn.is_available()

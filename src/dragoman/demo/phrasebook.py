@@ -33,43 +33,51 @@ Write = Callable[[str], str]  # from a language to a value written in it
 
 
 def _date(rng: random.Random) -> Write:
+    """Draw a day from 2024 to 2028, as in 'March 5, 2024'."""
     day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(5 * 365))
     return lambda language: format_date(day, "long", language)
 
 
 def _day(rng: random.Random) -> Write:
+    """Draw a day without a year, as in 'March 5'."""
     day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(366))
     return lambda language: format_skeleton("MMMMd", day, locale=language)
 
 
 def _time(rng: random.Random) -> Write:
+    """Draw a time from 7:00 to 21:55, in steps of five minutes."""
     time = datetime.time(rng.randrange(7, 22), rng.randrange(0, 60, 5))
     # Korean's short day periods are AM and PM in the data that Babel has; the wide ones are what people write.
     return lambda language: format_time(time, "aaaa h:mm" if language == "ko" else "short", locale=language)
 
 
 def _weekday(rng: random.Random) -> Write:
+    """Draw a day of the week."""
     day = rng.randrange(7)
     return lambda language: Locale(language).days["format"]["wide"][day]
 
 
 def _month(rng: random.Random) -> Write:
+    """Draw the name of a month."""
     month = rng.randrange(1, 13)
     return lambda language: Locale(language).months["format"]["wide"][month]
 
 
 def _number(rng: random.Random) -> Write:
+    """Draw a number from 2 to 99."""
     number = rng.randrange(2, 100)
     return lambda language: format_decimal(number, locale=language)
 
 
 def _price(rng: random.Random) -> Write:
+    """Draw a price: thousands of won, or up to 200 euros, dollars or pounds in steps of a half."""
     currency = rng.choice(CURRENCIES)
     amount = rng.randrange(1, 100) * 1000 if currency == "KRW" else rng.randrange(2, 400) * 0.5
     return lambda language: format_currency(amount, currency, locale=language)
 
 
 def _duration(rng: random.Random) -> Write:
+    """Draw a number of minutes, hours or weeks, at least two."""
     unit, most = rng.choice([("minute", 60), ("hour", 24), ("week", 12)])
     count = rng.randrange(2, most)
     # Korean's long form is inherited from the short one, which Babel does not follow.
@@ -79,11 +87,13 @@ def _duration(rng: random.Random) -> Write:
 
 
 def _country(rng: random.Random) -> Write:
+    """Draw a country that German and Spanish use without an article."""
     country = rng.choice(COUNTRIES)
     return lambda language: Locale(language).territories[country]
 
 
 def _language(rng: random.Random) -> Write:
+    """Draw the name of a language."""
     spoken = rng.choice(SPOKEN)
     return lambda language: Locale(language).languages[spoken]
 
@@ -115,9 +125,10 @@ class Phrasebook:
 
 
 def phrasebook(source: str, target: str, *, per_template: int, seed: int) -> Phrasebook:
-    """Return a phrasebook: up to `per_template` training pairs from each template, and two each for dev and test.
+    """Return a phrasebook: up to `per_template` training pairs from each template, and up to two each for dev and test.
 
-    Slots with few values, such as days of the week, give fewer. A template without slots gives one training pair.
+    source and target: languages, as in LANGUAGES. Slots with few values, such as days of the week, give fewer. A
+    template without slots gives one training pair.
     """
     rng = random.Random(seed)
     book = Phrasebook([], [], [])
@@ -145,7 +156,10 @@ def templates() -> list[dict[str, str]]:
 
 
 def fill(template: dict[str, str], source: str, target: str, rng: random.Random) -> Pair:
-    """Return a sentence and its translation, with random values; slots of one kind get different values."""
+    """Return a sentence and its translation, with random values; slots of one kind get different values.
+
+    template: its text by language, English among them; source and target: languages, as in LANGUAGES.
+    """
     values: dict[str, Write] = {}
     written: set[str] = set()
     for kind, number in SLOT.findall(template["en"]):
@@ -167,10 +181,9 @@ def render(template: str, values: dict[str, Write], language: str) -> str:
 
 
 def choose_particle(before: str, after_consonant: str, after_vowel: str) -> str:
-    """Return the form of a Korean particle that fits the syllable `before` it: after a final consonant or after a
-    vowel.
+    """Return the form of a Korean particle that fits the syllable `before` it: after a final consonant, or a vowel.
 
-    The consonant ㄹ counts as a vowel for 으로/로.
+    The final consonant ㄹ counts as a vowel for 으로/로, and what is not a Hangul syllable as a vowel for all.
     """
     final = (ord(before) - 0xAC00) % 28 if "가" <= before <= "힣" else 0
     if final == 0 or (final == 8 and after_consonant == "으로"):

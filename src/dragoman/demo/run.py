@@ -30,7 +30,10 @@ DRAWN = TYPED[1]
 
 
 def run_demo(to: str, out: Path, minutes: float) -> None:
-    """Run the whole demonstration into the folder `out`; results go to standard output, progress to standard error."""
+    """Run the demonstration, English to the language `to`, in the folder `out`, with so many minutes of training.
+
+    Results go to standard output, progress to standard error.
+    """
     language = LANGUAGES[to]
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
     corpus = out / "corpus"
@@ -75,5 +78,5 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write pairs as TSV."""
+    """Write pairs to `path` as TSV, source first, without checking them for tabs."""
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Parse subtitles in SubRip (SRT) and WebVTT: the lines of a cue are one text; times, settings and notes stay."""
+"""Parse subtitles in SubRip (SRT) and WebVTT: one text for each cue, one for each line of a dialogue.
+
+Times, settings, notes and cues without words stay as they are.
+"""
 
 import re
 import unicodedata
@@ -29,26 +32,33 @@ CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
 def parse_srt(data: bytes) -> Document:
-    """Return the document whose texts are the cues of a SubRip file."""
+    """Return the document of a SubRip file: one text for each cue, one for each line of a dialogue.
+
+    A cue without words has none.
+    """
     return parse_subtitles(data, vtt=False)
 
 
 def parse_vtt(data: bytes) -> Document:
-    """Return the document whose texts are the cues of a WebVTT file."""
+    """Return the document of a WebVTT file: one text for each cue, one for each line of a dialogue.
+
+    A cue without words has none. Notes, styles and headers stay as they are.
+    """
     return parse_subtitles(data, vtt=True)
 
 
 def parse_subtitles(data: bytes, vtt: bool) -> Document:
-    """Return the document of a WebVTT or SubRip file."""
+    """Return the document of a WebVTT file, or with vtt=False of a SubRip file: see `parse_vtt` and `parse_srt`."""
     original, encoding = decode(data)
     lines = [match for match in LINE.finditer(original) if match[0]]
     return Document(original, encoding, [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)])
 
 
 def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[str]]]:
-    """Yield the lines of text of each cue.
+    """Yield the lines of text of each cue, as matches of LINE; a cue without text gives an empty list.
 
-    In SubRip, what follows an empty line inside a cue is its text as well; in WebVTT it is a note or the like.
+    In SubRip, what follows an empty line inside a cue is yielded as well, as a list of its own; in WebVTT it is a note
+    or the like.
     """
     after_cue = False
     for blank, group in groupby(lines, key=lambda line: not line[1].strip()):
@@ -68,7 +78,10 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
 
 
 def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator[Passage]:
-    """Yield one passage for a cue; one for each of its lines if all begin with a dash, as in a dialogue."""
+    """Yield one passage for a cue, or one for each of its lines if all begin with a dash.
+
+    None where it has no words. original: the whole file; cue: the lines of the cue's text, as matches of LINE in it.
+    """
     if len(cue) > 1 and all(DIALOGUE.match(line[1]) for line in cue):
         yield from (one for line in cue for one in passages(original, [line], vtt))
     elif cue:
@@ -84,7 +97,10 @@ def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator
 
 
 def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[Fragment, int, int]]:
-    """Yield the words and tags between `start` and `end` with their spans in the original."""
+    """Yield the words and tags of a cue, each with its start and end in `original`.
+
+    original: the whole file; start and end: of the cue's text in it.
+    """
     at = start
     for tag in TAG.finditer(original, start, end):
         if at < tag.start():
@@ -102,15 +118,16 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
 
 
 def as_words(source: str, vtt: bool) -> str:
-    """Return the words of a source: spaces for line ends and, in WebVTT, characters for their references."""
+    """Return a piece of a cue's text with spaces for line ends and, with `vtt`, characters for references (&amp;)."""
     line = LINE_END.sub(" ", source)
     return unescape(line) if vtt else line
 
 
 def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Sequence[str]], Content]:
-    """Return a function that writes a translation in as many lines as `source` has.
+    """Return a function that writes a translation in as many lines as `source` has, or fewer if it has too few words.
 
-    Where the translation lacks a tag, or they do not nest as before, all of them follow its words.
+    source: the text of the cue as it is in the file; inlines: its tags. Where the translation lacks a tag, or they do
+    not nest as before, all of them follow its words.
     """
     ends = [line[2] for line in LINE.finditer(source) if line[2]]
 

@@ -65,7 +65,11 @@ def is_too_long_for_ter(texts: Sequence[str]) -> bool:
 
 
 def describe_difference(first: Estimate, second: Estimate, sentences: int) -> str:
-    """Return a sentence that compares the first system with the second, for which `p` was measured."""
+    """Return one line that says how much better or worse the first system is than the second, and if significantly.
+
+    Significance is judged by `second.p`; where that is None, the line says that there is no difference. Of TER, lower
+    is better. With fewer than FEW sentences nothing is said of significance.
+    """
     gain = (second.value - first.value) if first.name == "TER" else (first.value - second.value)
     if second.p is None:
         return f"{first.name} {first} against {second}: no difference"

@@ -162,10 +162,10 @@ def write_numbers(axes: Any, image: Any, values: Tensor, with_sign: bool) -> Non
 
 
 def short_number(value: float, with_sign: bool = False) -> str:
-    """Return a number as it fits into a cell: .71, 1, and with a sign +0.71."""
-    if with_sign:
-        return f"{value:+.2f}".replace("-", "−")
-    return f"{value:.2f}".removeprefix("0").removesuffix(".00")
+    """Return a number rounded to two decimals, in few characters: .71, 1, 0; with a sign +0.71, −0.71, +0.00."""
+    rounded = round(value, 2) + 0.0  # not -0.0
+    text = f"{rounded:+.2f}" if with_sign else f"{rounded:.2f}".removesuffix(".00")
+    return (text if rounded == 0 else text.removeprefix("0")).replace("-", "−")
 
 
 def two_digits(value: float) -> str:

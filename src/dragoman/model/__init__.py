@@ -26,7 +26,7 @@ class Seq2Seq(Protocol):
         """Encode the source ids (B, S); return the state before the first target token."""
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:
-        """Return logits or log-probabilities (B, T, V) after each token (B, T), and add the tokens to the state."""
+        """Return logits or log-probabilities (B, T, V) after each token (B, T); the tokens are then part of `state`."""
         ...
 
 
@@ -34,14 +34,21 @@ Model = Transformer | Recurrent
 
 
 def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0) -> Model:
-    """Return a new model of the kind that `config` describes, with random weights."""
+    """Return a new model of the kind that `config` describes, with random weights, in training mode.
+
+    vocabulary: subwords of the source, special tokens included; target_vocabulary: those of the target, by default the
+    same; pad: the id of padding. Draws from PyTorch's global random state.
+    """
     if isinstance(config, RecurrentConfig):
         return Recurrent(config, vocabulary, target_vocabulary, pad)
     return Transformer(config, vocabulary, target_vocabulary, pad)
 
 
 def outline(config: ModelConfig, vocabulary: int) -> Model:
-    """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights."""
+    """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights.
+
+    vocabulary: subwords, special tokens included, of both languages.
+    """
     with torch.device("meta"), _SkipInit():
         return build(config, vocabulary)
 
@@ -59,6 +66,7 @@ class _SkipInit(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Run one function of PyTorch, or, if it fills a tensor with initial values, return the tensor as it is."""
         kwargs = kwargs or {}
         if getattr(func, "__module__", "") == "torch.nn.init":
             return args[0] if args else kwargs["tensor"]

@@ -36,15 +36,15 @@ def fused_attention(
         return explicit_attention(
             query, key, value, mask, dropout
         )  # PyTorch's CPU kernel is four times slower for these
-    mask = check_mask(query, key, value, mask)
+    mask = check_attention_inputs(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
 
 def explicit_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute the same as `fused_attention` in the steps of the paper's equation 1."""
-    mask = check_mask(query, key, value, mask)
+    """Compute the same as `fused_attention` in the steps of the paper's equation 1; it keeps all scores in memory."""
+    mask = check_attention_inputs(query, key, value, mask)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
@@ -73,14 +73,18 @@ class Additive(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
         """Return (B, H, T, V) for query (B, H, T, K), key (B, H, S, K) and value (B, H, S, V)."""
-        mask = check_mask(query, key, value, mask)
+        mask = check_attention_inputs(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)
         return F.dropout(masked_softmax(scores, mask), dropout) @ value
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the softmax over keys, the last dimension, after masking. Rows without any key become zeros."""
+    """Return the softmax of scores (..., T, S) over keys, the last dimension, after masking.
+
+    Zeros for rows without keys. mask: bool, True where a query may attend; or floats, which are added to the scores;
+    None: no mask.
+    """
     if mask is None:
         return scores.softmax(-1)
     allowed = mask if mask.dtype == torch.bool else mask > -math.inf
@@ -91,8 +95,13 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def check_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
-    """Return the mask as bool or float. Raise ValueError, naming two shapes, where the four tensors do not fit."""
+def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Check the four arguments of a kernel; return the mask as bool or float, with at least two dimensions, or None.
+
+    Raise ValueError, naming two shapes, unless: query (..., T, K) and key (..., S, K) agree in K, key and value (...,
+    S, V) agree in S, the dimensions before these can be broadcast, and each size of the mask, from the last, is 1 or
+    that of the scores (..., T, S), whose dimensions before T are those of the query.
+    """
     if query.size(-1) != key.size(-1):
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
@@ -111,7 +120,7 @@ def check_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -
 
 
 def broadcastable(one: torch.Size, other: torch.Size) -> bool:
-    """Return whether two shapes can be broadcast: each pair of sizes, from the last, is equal or has a 1."""
+    """Return whether two shapes can be broadcast: each pair of sizes, counted from the last, is equal or has a 1."""
     return all(1 in (a, b) or a == b for a, b in zip(reversed(one), reversed(other), strict=False))
 
 
@@ -167,7 +176,7 @@ class KeyValues:
         return self.used[1].transpose(1, 2)
 
     def extend(self, new: "KeyValues") -> None:
-        """Append the keys and values of new tokens."""
+        """Append the keys and values of new tokens, in place."""
         end, (rows, capacity) = self.length + new.length, self.buffers[0].shape[:2]
         if any(added.requires_grad for added in new.used):  # autograd may need what is there
             self.buffers = [torch.cat(pair, dim=1) for pair in zip(self.used, new.used, strict=True)]
@@ -182,7 +191,10 @@ class KeyValues:
         self.length = end
 
     def select(self, rows: Tensor) -> None:
-        """Keep the rows (of dimension B) in `rows`, in that order; a row may come several times or not at all."""
+        """Keep the rows (of dimension B) in `rows` (n,), in that order, in place.
+
+        A row may come several times or not at all.
+        """
         if any(used.requires_grad for used in self.used):
             self.buffers = [used[rows] for used in self.used]
             return
@@ -237,6 +249,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Return the vectors (N, M) that the tokens x (N, M) get from attending to the keys and values `seen`.
 
+        mask: broadcastable to the scores (B, H, T, S), see `Kernel`; rotate: what turns the queries by their positions.
         Where `seen` has n times fewer rows than the packing, n neighbouring rows share each of them.
         """
         query = rotate(self.split_heads(self.query(x), packing))

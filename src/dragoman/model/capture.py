@@ -30,16 +30,20 @@ def attention_layers(model: Model) -> dict[AttentionKind, list[AttentionLayer]]:
 
 
 def attention_weights(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the attention weights (B, H, T, S) of a kernel.
+    """Return the attention weights (B, H, T, S) of a kernel for query (B, H, T, K) and key (B, H, S, K).
 
-    A kernel is linear in its values: with the identity matrix for values, it returns its weights.
+    A kernel is linear in its values: with the identity matrix for values, it returns its weights. Of `value` only dtype
+    and device matter. There is no dropout.
     """
     identity = torch.eye(key.size(-2), dtype=value.dtype, device=value.device)
     return kernel(query, key, identity.expand(*key.shape[:-2], -1, -1), mask, 0.0)
 
 
 def share_weights(model: Model) -> Model:
-    """Return a copy that uses the same weights in memory; changes of its kernels leave the model as it is."""
+    """Return a copy of a model that uses the same weights in memory.
+
+    Changes of the copy's kernels leave the model as it is; changes of weights are seen by both.
+    """
     return copy.deepcopy(model, {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]})
 
 
@@ -62,9 +66,11 @@ class AttentionCapture:
                 layer.kernel = self._recorded_kernel(layer.kernel, kind, index)
 
     def run(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
-        """Run the copy once over whole targets; return its last vectors (N, M), which its `output` turns into logits.
+        """Run the copy once over whole targets.
 
-        source (B, S); target (B, T), which begins with BOS; real (B, T), bool: which target tokens are not padding.
+        Return its last vectors (N, M), which its `output` turns into logits. The weights are then in `weights`. source
+        (B, S); target (B, T), which begins with BOS; real (B, T), bool: which target tokens are not padding, None for
+        all. Gradients are computed unless the caller turns them off.
         """
         state: Any = self.model.start(source)
         return self.model.vectors(target, state, real)

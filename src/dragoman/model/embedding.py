@@ -16,9 +16,10 @@ def word_matrices(
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
     """Return the source embedding, the target embedding, and the output that turns vectors into logits.
 
-    `share` says which of them are one matrix: all three, both embeddings, target embedding and output, or none.
-    Embeddings start small enough for an output that shares them. Raise UsageError where two
-    vocabularies of different size should share.
+    vocabulary, target_vocabulary: ids on each side, None for as many as the source's; pad: the id whose vector is zero.
+    `share` says which of the three are one matrix: all, both embeddings, target embedding and output, or none.
+    Embeddings start small enough for an output that shares them. Raise UsageError where two vocabularies of different
+    size should share.
     """
     words = target_vocabulary or vocabulary
     if share in ("all", "embeddings") and words != vocabulary:
@@ -40,7 +41,7 @@ def word_matrices(
 
 
 def word_embedding(words: int, d_model: int, pad: int) -> nn.Embedding:
-    """Return a new embedding with standard deviation d_model^-0.5, and a zero vector for `pad`."""
+    """Return a new embedding of `words` ids with standard deviation d_model^-0.5, and zeros for the id `pad`."""
     vectors = nn.Embedding(words, d_model, padding_idx=pad)
     nn.init.normal_(vectors.weight, std=d_model**-0.5)
     nn.init.zeros_(vectors.weight[pad].detach())

@@ -17,19 +17,22 @@ class Packing:
     """Convert tensors of one batch between the padded form (B, T, ...) and the packed form (N, ...)."""
 
     def __init__(self, real: Tensor):
-        """real (B, T), bool: which positions hold a token."""
+        """Take `real` (B, T), bool: which positions hold a token. On a GPU this waits until `real` is computed."""
         self.real = real
         self.index = None if bool(real.all()) else real.flatten().nonzero().squeeze(1)
 
     @classmethod
     def full(cls, tokens: Tensor) -> "Packing":
-        """Return the packing of tokens (B, T) without padding, for which packing is only a change of view."""
+        """Return the packing of a batch (B, T) without padding, for which packing is only a change of view.
+
+        Of `tokens` (B, T) only shape and device matter.
+        """
         packing = cls.__new__(cls)  # spares `real.all()`, for which each step of a search would wait for the GPU
         packing.real, packing.index = torch.ones_like(tokens, dtype=torch.bool), None
         return packing
 
     def pack(self, x: Tensor) -> Tensor:
-        """Return x (B, T, ...) as (N, ...)."""
+        """Return the real tokens of x (B, T, ...) as (N, ...)."""
         x = x.flatten(0, 1)
         return x if self.index is None else _Pick.apply(x, self.index)
 
@@ -41,11 +44,11 @@ class Packing:
 
     @property
     def mask(self) -> Tensor | None:
-        """Return (B, 1, 1, T), True where attention may look; None where it may look everywhere."""
+        """Return (B, 1, 1, T), True where attention may look; None for a batch without padding."""
         return None if self.index is None else self.real[:, None, None, :]
 
     def select(self, rows: Tensor) -> "Packing":
-        """Return the packing of these rows of the batch."""
+        """Return the packing of the sentences `rows` (n,) of the batch, in that order."""
         return Packing(self.real[rows])
 
 
@@ -58,12 +61,14 @@ class _Pick(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        """Return x[index] (N, ...) of x (rows, ...)."""
         ctx.save_for_backward(index)
         ctx.rows = x.size(0)
         return x.index_select(0, index)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of x: `grad` (N, ...) at the rows of the index, zeros elsewhere; none for the index."""
         (index,) = ctx.saved_tensors
         return _Place.apply(grad, index, ctx.rows), None
 
@@ -73,10 +78,12 @@ class _Place(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
+        """Return zeros (rows, ...) with the rows of x (N, ...) at `index`."""
         ctx.save_for_backward(index)
         return x.new_zeros(rows, *x.shape[1:]).index_copy_(0, index, x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of x: the rows of `grad` (rows, ...) at the index; none for the other arguments."""
         (index,) = ctx.saved_tensors
         return _Pick.apply(grad, index), None, None

@@ -72,7 +72,7 @@ class Table(Positions):
         self.register_buffer("table", torch.empty(0, size), persistent=False)
 
     def rows(self, start: int, end: int) -> Tensor:
-        """Return the vectors (end - start, size) of the positions from start to end - 1."""
+        """Return the vectors (end - start, size) of the positions from start to end - 1; the table grows if need be."""
         if end > self.table.size(0):
             longer = FIRST_LENGTH if end <= FIRST_LENGTH else 2 * end
             with torch.inference_mode(False):  # the table outlives a search that made it grow
@@ -87,6 +87,7 @@ class Sinusoidal(Table):
         super().__init__(d_model)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
+        """Return the embeddings x (B, T, M) plus the table's rows for the positions start, start + 1, ..."""
         return x + self.rows(start, start + x.size(1))
 
 
@@ -105,6 +106,10 @@ class Learned(Positions):
         nn.init.normal_(self.table.weight, std=d_model**-0.5)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
+        """Return the embeddings x (B, T, M) of tokens at positions start, start + 1, ... plus the vectors of these.
+
+        Raise ValueError past `max_length`.
+        """
         end, max_length = start + x.size(1), self.table.num_embeddings
         if end > max_length:
             raise ValueError(f"{end} tokens, but the learned positions end at {max_length} (max_length)")
@@ -120,6 +125,10 @@ class Rotary(Table):
         super().__init__(d_k)
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
+        """Return x (B, H, T, D) with each pair of its D numbers rotated by an angle that grows with the position.
+
+        The T tokens are at positions start, start + 1, ...
+        """
         kind = torch.promote_types(self.table.dtype, torch.float32)  # 16 bits are too coarse for angles
         sin, cos = self.rows(start, start + x.size(2)).to(kind).unflatten(-1, (-1, 2)).unbind(-1)
         # Pairs as complex numbers: one multiplication rotates them, several times as fast as four of their parts.
@@ -135,6 +144,7 @@ class RotaryAcross(Rotary):
     """
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
+        """Return x (B, H, T, D) rotated as for self-attention: queries of target tokens or keys of source tokens."""
         return self.rotate(x, start)
 
 
@@ -149,6 +159,10 @@ class Relative(Positions):
         nn.init.zeros_(self.scores.weight)
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor:
+        """Return the learned scores (H, T, S) of the distances between queries at start, start + 1, ...
+
+        And all keys.
+        """
         device = self.scores.weight.device
         query = torch.arange(start, start + queries, device=device)[:, None]
         distance = torch.arange(keys, device=device) - query  # T S

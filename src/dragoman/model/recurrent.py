@@ -75,7 +75,7 @@ class Recurrence(nn.Module):
             )
 
     def zero_state(self, x: Tensor) -> Hidden:
-        """Return the hidden state before the first token of x (B, S, M)."""
+        """Return the hidden state before the first token, all zeros; of x (B, S, M) only B, dtype and device matter."""
         layers, size = self.shape
         return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
 
@@ -101,7 +101,10 @@ class Recurrence(nn.Module):
         return states, after if self.parts == 2 else (after,)
 
     def run_plain_cells(self, x: Tensor, real: Tensor, hidden: Tensor) -> tuple[Tensor, Hidden]:
-        """Run the plain cells, layer by layer; arguments and result are those of `forward`."""
+        """Run the plain cells, layer by layer, over x (B, S, M); return states and hidden state as `forward` does.
+
+        real (B, S), bool; hidden (L * D, B, M / D): the state before.
+        """
         last: list[Tensor] = []
         for index in range(0, len(hidden), self.directions):
             if index:
@@ -149,6 +152,7 @@ class State:
     hidden: Hidden  # of the decoder
 
     def select(self, rows: Tensor) -> None:
+        """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
         self.memory, self.keys, self.mask = self.memory[rows], self.keys[rows], self.mask[rows]
         self.hidden = tuple(part[:, rows] for part in self.hidden)
 
@@ -169,6 +173,7 @@ class Recurrent(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:
+        """Return the vectors (B, T, M) of the ids `tokens` (B, T) by the embedding `words`, scaled, after dropout."""
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
 
     def start(self, source: Tensor) -> State:
@@ -186,12 +191,18 @@ class Recurrent(nn.Module):
         return State(memory, keys, padding_mask(source, self.pad), hidden)
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Return logits (B, T, V) after each token (B, T); with `real` (B, T) those of the real ones alone: (N, V)."""
+        """Return logits (B, T, V) after each token (B, T), and put the tokens into the state.
+
+        With `real` (B, T), bool, return the logits of the real tokens alone, in order: (N, V).
+        """
         logits = self.output(self.vectors(tokens, state, real))
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Return what `step` multiplies with the output matrix: vectors (N, M) of the real tokens."""
+        """Return what `step` multiplies with the output matrix: vectors (N, M) of the real tokens.
+
+        Put them into `state`.
+        """
         states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
         if self.attention is not None:
             context = self.attention(states, state.keys, state.memory, state.mask)
@@ -200,4 +211,8 @@ class Recurrent(nn.Module):
         return self.dropout(self.combine(packing.pack(states)).tanh())
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
+        """Return logits (B, T, V) for source (B, S) and target (B, T), which begins with BOS.
+
+        With `real` as `step` does.
+        """
         return self.step(target, self.start(source), real)

@@ -46,6 +46,7 @@ class Dropout(nn.Module):
         return x * (keep * torch.tensor(DROPOUT_STEPS / (DROPOUT_STEPS - dropped), dtype=x.dtype))
 
     def extra_repr(self) -> str:
+        """Return what `print` shows of the module in brackets: its rate."""
         return f"rate={self.rate}"
 
 
@@ -181,7 +182,7 @@ class State:
     shared: int = 1
 
     def select(self, rows: Tensor) -> None:
-        """Keep hypotheses `rows`, in that order; a row may be chosen several times or not at all."""
+        """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
         for cache in self.caches:
             if cache.target:
                 cache.target.select(rows)
@@ -244,7 +245,7 @@ class Transformer(nn.Module):
         return self.dropout(packing.pack(positions.embed(x, start)))
 
     def start(self, source: Tensor) -> State:
-        """Encode the source ids (B, S); return the state before the first target token."""
+        """Encode the source ids (B, S), padded with `pad`; return the state before the first target token."""
         packing, positions = Packing(source != self.pad), self.encoder_positions
         mask = add_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
         context = TokenContext.of(packing, mask, positions)
@@ -263,7 +264,11 @@ class Transformer(nn.Module):
         return logits if real is not None else logits.unflatten(0, tokens.shape)
 
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
-        """Return what `step` multiplies with the output matrix: the decoder's output (N, M) for the real tokens."""
+        """Return what `step` multiplies with the output matrix: the decoder's output (N, M) for the real tokens.
+
+        The tokens (B, T) are then part of `state`. Raise ValueError for `real` (B, T) if the state has target tokens
+        already.
+        """
         start, new, positions = state.length, tokens.size(1), self.decoder_positions
         if real is not None and start:
             raise ValueError(f"real positions are for a whole target, not for what follows {start} tokens")
@@ -286,7 +291,10 @@ class Transformer(nn.Module):
 
 
 def add_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """Return a bool mask and the scores that a position scheme adds as one mask, of floats where there are scores."""
+    """Return one mask for a bool mask and the scores that a position scheme adds: floats if there are scores.
+
+    mask and bias must broadcast to (B, H, T, S). Return the other one where one of them is None.
+    """
     if bias is None or mask is None:
         return mask if bias is None else bias
     return torch.where(mask, bias, -math.inf)

@@ -18,7 +18,10 @@ class Shard:
 
 
 def parse_shard(text: str | None, ray: bool) -> Shard:
-    """Return the shard of a flag: '2/4' is the second of four, None all the work. Raise UsageError for another text."""
+    """Return the shard of the flag --shard: '2/4' is the second of four, None the whole work as one shard.
+
+    Raise UsageError for any other text, and, with `ray`, for every text: Ray distributes the blocks itself.
+    """
     if text is None:
         return Shard()
     if ray:
@@ -31,7 +34,10 @@ def parse_shard(text: str | None, ray: bool) -> Shard:
 
 
 def check_synthesis(block: int, search: SearchConfig) -> None:
-    """Raise UsageError for a size of blocks that is out of bounds, and for a search with several translations."""
+    """Raise UsageError for a block size that is not from 1 to MAX_BLOCK, and for a search with `n_best` above 1.
+
+    block: texts that are translated and saved together.
+    """
     if not 1 <= block <= MAX_BLOCK:
         raise UsageError(f"block must be from 1 to {MAX_BLOCK:,}, not {block}")
     if search.n_best > 1:

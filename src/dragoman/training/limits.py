@@ -16,11 +16,11 @@ def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: P
         return f"all {settings.epochs:,} epochs done"
     if time_is_over:
         return f"the time limit of {settings.minutes:g} minutes is reached"
-    return out_of_patience(progress, settings)
+    return patience_reason(progress, settings)
 
 
-def out_of_patience(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return a reason to end if the last `patience` validations brought no improvement, else ''."""
+def patience_reason(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return 'no improvement in 10 validations' where so many as `settings.patience` allows brought none; else ''."""
     if settings.patience and progress.worse >= settings.patience:
         return f"no improvement in {progress.worse} validations"
     return ""

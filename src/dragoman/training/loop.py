@@ -15,7 +15,7 @@ from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
-from dragoman.training.limits import out_of_patience, reason_to_end, share_done, total_steps
+from dragoman.training.limits import patience_reason, reason_to_end, share_done, total_steps
 from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
@@ -55,7 +55,12 @@ class Loop:
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
 
     def run_to_end(self, stop: GracefulStop) -> None:
-        """Train until a limit is reached. Raise KeyboardInterrupt or SystemExit where a process was asked to stop."""
+        """Train until a limit of the settings is reached, with validations and checkpoints on the way.
+
+        Where a signal has set `stop` in any process, finish the step in progress, save, and raise KeyboardInterrupt
+        (Ctrl-C) or SystemExit with code 143 (SIGTERM). Raise DragomanError where no batch could be trained on, memory
+        does not suffice, or the training diverges.
+        """
         run, progress, journal = self.run, self.progress, self.journal
         progress.finished = reason_to_end(progress, self.settings, run.group)
         if not progress.finished:
@@ -239,4 +244,4 @@ class Loop:
         progress.shown = validation.translations[: settings.samples]
         progress.scores, progress.validated = str(validation.scores).split("\n"), progress.step
         progress.seconds = time.monotonic() - self.began
-        progress.finished = progress.finished or out_of_patience(progress, settings)
+        progress.finished = progress.finished or patience_reason(progress, settings)

@@ -43,9 +43,10 @@ class Annotator:
     ) -> list[list[tuple[str, float]]]:
         """Return the words of each output with their log-probabilities in nats, and '' for EOS at the end.
 
-        The list is empty for an output that is blank or longer than the model takes.
+        The list is empty where a side of a pair is blank or longer than the model takes. `tags`: the training's tag of
+        each source, '' for none.
         """
-        pairs = self._encode(sources, outputs, tags)
+        pairs = self._encode_pairs(sources, outputs, tags)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
@@ -65,12 +66,13 @@ class Annotator:
     ) -> list[str]:
         """Return '0-0 1-2' for each output: pairs of a source word and the output word aligned with it, by index.
 
-        '' where one side is longer than the model takes, and for a model without attention over its source.
+        '' where a side is blank or longer than the model takes, and for a model without attention over its source.
+        `tags`: the training's tag of each source, '' for none.
         """
         links = [""] * len(outputs)
         if self.alignment is None:
             return links
-        pairs = self._encode(sources, outputs, tags)
+        pairs = self._encode_pairs(sources, outputs, tags)
         maps = self._attention(
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )
@@ -84,7 +86,9 @@ class Annotator:
     def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
         """Return pairs of a character of the source and the character of the output that translates it, by index.
 
-        None where the model cannot tell: it has no attention over its source, or the output is too long for it.
+        They are the first characters of words. source, target, tag: token ids without EOS; `tag` are those of the tag
+        in front of the source. None where the model cannot tell: it has no attention over its source, or the output is
+        too long for it.
         """
         if self.alignment is None or len(target) >= max_positions(self.model):
             return None
@@ -96,13 +100,17 @@ class Annotator:
     def _attention(
         self, head: AlignmentHead, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
     ) -> Iterator[Tensor]:
-        """Yield the `alignment_weights` of each pair without the columns of the tag."""
+        """Yield for each pair the attention (T+1, S+1) of `head` without the columns of the tag; EOS comes last."""
         tagged = [tag + source for tag, source in zip(tags, sources, strict=True)]
         for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
             yield weights[:, len(tag) :]
 
-    def _encode(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
-        """Return the pairs as ids."""
+    def _encode_pairs(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
+        """Return the token ids of all pairs and of their tags, and in `fitting` which pairs can be given to the model.
+
+        Those are the pairs that are not blank on either side and short enough for the model. Raise DragomanError for an
+        unknown tag.
+        """
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
         tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source_ids)]
         max_length = max_positions(self.model)

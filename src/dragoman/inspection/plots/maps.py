@@ -29,7 +29,7 @@ MIN_POINTS = 4.5  # letters that can just be read
 def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str, caption: str) -> Figure:
     """Return all maps (L, H, T, S) as thumbnails on one scale, from 0 to the largest weight of all.
 
-    The labels of rows and columns are written beside each layer and head, where they can be read.
+    rows, columns: the labels of queries and keys, which are written beside the maps if large enough to read.
     """
     layers, heads = weights.shape[:2]
     largest = float(weights.max()) if weights.numel() else 1.0
@@ -41,7 +41,10 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
     letters = 0.75 * 72 * min(side / max(len(columns), 1), side * tall / max(len(rows), 1))
 
     def ticks(labels: Sequence[str], tiles: int, distance: int) -> tuple[list[int], list[str]]:
-        """Return where to write which label; nothing where it would be too small."""
+        """Return where to write which label along one side: two empty lists if letters were too small to read.
+
+        tiles: maps along that side; distance: rows or columns from the start of one map to that of the next.
+        """
         if letters < MIN_POINTS:
             return [], []
         return (
@@ -77,14 +80,14 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
 
 
 def frame(corner: tuple[float, float], width: float, height: float) -> Any:
-    """Return an empty grey rectangle."""
+    """Return the outline of a map as a grey rectangle of matplotlib; corner, width and height count cells."""
     from matplotlib.patches import Rectangle
 
     return Rectangle(corner, width, height, fill=False, edgecolor="0.5", linewidth=0.6, clip_on=False)
 
 
 def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Return maps (L, H, T, S) side by side in one image, with NaN between them.
+    """Return maps (L, H, T, S) as one image, a row of maps for each layer, with NaN between them.
 
     Also return the distances in rows and in columns from the start of one map to that of the next.
     """
