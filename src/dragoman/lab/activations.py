@@ -20,7 +20,7 @@ GROWING = ("relu", "gelu")
 
 
 def slope(activation: str, x: Tensor) -> Tensor:
-    """Return the derivative of an activation at each number of x."""
+    """Return the derivative of an activation ("tanh", "relu" or "gelu") at each number of x, in the shape of x."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(ACTIVATIONS[activation](x).sum(), x)
     return gradient
@@ -41,7 +41,9 @@ class Course:
 
 
 def course(activation: str, gain: float, seeds: list[int]) -> Course:
-    """Measure one activation with one gain, over all seeds."""
+    """Run a plain RNN on random input with one activation and one gain of its recurrent weights, once per seed; return
+    medians over all seeds and sentences.
+    """
     states, gradients, largest = [], [], 0.0
     for seed in seeds:
         random = torch.manual_seed(seed)
@@ -58,7 +60,9 @@ def course(activation: str, gain: float, seeds: list[int]) -> Course:
 
 
 def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
-    """Judge the claims. blurred: the input whose tanh is said to be about 1."""
+    """Return each claim and whether it holds. courses: by activation and gain; blurred: the input whose tanh is said to
+    be about 1.
+    """
     edge = torch.tensor(blurred, dtype=torch.float64)
     ends = {gain: {name: float(courses[name, gain].states[-1]) for name in GROWING} for gain in GAINS}
     kept = {name: {gain: courses[name, gain].kept for gain in GAINS} for name in ACTIVATIONS}
@@ -129,11 +133,17 @@ def run(effort: Effort) -> Findings:
 
 
 def function_panel(title: str) -> Panel:
+    """Return the panel of each activation (title "value") or of its derivative (title "slope") for inputs
+    from -5 to 5.
+    """
     x = torch.linspace(-5, 5, 201)
     curves = {name: (x, function(x) if title == "value" else slope(name, x)) for name, function in ACTIVATIONS.items()}
     return Panel(curves, "input", title, ylim=(-1.5, 3), grey=(BLURRED, 5))
 
 
 def course_panel(courses: dict[tuple[str, float], Course], name: str, norms: str, label: str) -> Panel:
+    """Return the panel of an activation: `norms` ("states" or "gradients" of Course) by step, a curve for each gain.
+    name: of the activation; label: of the y axis.
+    """
     curves = {f"gain {gain:.3g}": (range(1, STEPS + 1), getattr(courses[name, gain], norms)) for gain in GAINS}
     return Panel(curves, "step", label, name, log="y")

@@ -36,6 +36,9 @@ SCALED, UNSCALED = "dot product, scaled", "dot product, unscaled"
 
 
 def learner(d_k: int, seed: int, score: Literal["dot", "unscaled", "additive"]) -> Transformer:
+    """Return a fresh Transformer with one head of d_k and values of size 64, to be trained on reversing; `seed` draws
+    its weights.
+    """
     return transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=score), seed)
 
 
@@ -47,18 +50,23 @@ SCORES: dict[str, Callable[[int, int], Transformer]] = {
 
 
 def kernels(d_k: int) -> dict[str, Kernel]:
+    """Return the attention kernels that are compared, by name. The weights of the additive one are drawn with seed 0,
+    which sets the global seed of PyTorch.
+    """
     torch.manual_seed(0)
     return {DOT: explicit_attention, FUSED: fused_attention, ADDITIVE: Additive(HEADS, d_k)}
 
 
 def inputs(length: int, d_k: int) -> list[Tensor]:
-    """Return query, key and value, (B, H, T, K) each, which need gradients."""
+    """Return random query, key and value (seed 0), (BATCH, HEADS, length, d_k) each, that require gradients."""
     random = torch.Generator().manual_seed(0)
     return [torch.randn(BATCH, HEADS, length, d_k, generator=random).requires_grad_() for _ in range(3)]
 
 
 def seconds(kernel: Kernel, length: int, d_k: int, repeats: int) -> float:
-    """Return the CPU time of one forward and backward pass: the fastest of `repeats`, after one that does not count."""
+    """Return the CPU seconds of a forward and a backward pass on random input: the fastest of `repeats`, after a first
+    one that is not counted.
+    """
     query, key, value = inputs(length, d_k)
     times = []
     for _ in range(1 + repeats):
@@ -69,7 +77,9 @@ def seconds(kernel: Kernel, length: int, d_k: int, repeats: int) -> float:
 
 
 def kept_bytes(kernel: Kernel, length: int, d_k: int) -> int:
-    """Measure what autograd keeps for the backward pass, beside its inputs."""
+    """Return the bytes that autograd keeps for the backward pass on random input, without the input, the kernel's own
+    weights and the output.
+    """
     query, key, value = inputs(length, d_k)
     known = [query, key, value, *(kernel.parameters() if isinstance(kernel, nn.Module) else ())]
     inputs_at = {tensor.untyped_storage().data_ptr() for tensor in known}
@@ -89,6 +99,8 @@ def kept_bytes(kernel: Kernel, length: int, d_k: int) -> int:
 
 @dataclass(frozen=True)
 class Cost:
+    """Hold what one forward and backward pass of a kernel costs, at one length and d_k."""
+
     kernel: str
     length: int
     d_k: int
@@ -97,7 +109,9 @@ class Cost:
 
 
 def costs(repeats: int) -> list[Cost]:
-    """Return the cost of each kernel by length at one d_k, and by d_k at one length."""
+    """Measure each kernel at every length of LENGTHS with d_k = SIZE, and at every other d_k of WIDTHS with LENGTH
+    words: CPU seconds (the fastest of `repeats`) and bytes kept for the backward pass.
+    """
     shapes = [(length, SIZE) for length in LENGTHS] + [(LENGTH, d_k) for d_k in WIDTHS if d_k != SIZE]
     return [
         Cost(name, length, d_k, seconds(kernel, length, d_k, repeats), kept_bytes(kernel, length, d_k))
@@ -108,6 +122,8 @@ def costs(repeats: int) -> list[Cost]:
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how a model with one kind of score and one d_k learned with one seed."""
+
     score: str
     d_k: int
     seed: int
@@ -116,12 +132,15 @@ class Trial:
 
 
 def trial(score: str, d_k: int, seed: int, steps: int) -> Trial:
+    """Train a model with a kind of score (a key of SCORES) on reversing; return its last loss and its accuracy."""
     learned = learn(SCORES[score](d_k, seed), TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS)
     return Trial(score, d_k, seed, last(learned.losses), learned.accuracy)
 
 
 def claims(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Claims:
-    """Judge the claims. loss: at the end, by score and d_k."""
+    """Return each claim and whether it holds. dot, additive: costs at the same length and d_k; loss: at the end, by
+    score and d_k.
+    """
     ms = {cost.kernel: 1000 * cost.seconds for cost in (dot, additive)}
     ratio = additive.seconds / dot.seconds
     kept = {cost.kernel: cost.kept / 2**20 for cost in (dot, additive)}

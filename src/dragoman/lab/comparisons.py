@@ -59,7 +59,9 @@ class Trained:
 
 @cache
 def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences) -> Trained:
-    """Train a variant, resume it, or find it trained; return its scores on the test sentences."""
+    """Train a variant for so many steps, or resume its run, or find it finished in `sentences.runs`; return its scores
+    on the test sentences. A second call with the same arguments returns the same result at once.
+    """
     folder = sentences.runs / f"{steps}-steps" / f"{variant.name}-{seed}"
     settings = replace(variant.training, seed=seed, max_steps=steps, validate_every=steps)
     config = RunConfig("tiny", sentences.train, sentences.dev, out=str(folder), model=variant.model, training=settings)
@@ -90,15 +92,21 @@ Runs = Mapping[str, Sequence[Trained]]  # by the label of the variant, one for e
 
 
 def bleu(runs: Sequence[Trained]) -> float:
+    """Return the mean BLEU of the runs of a variant."""
     return fmean(run.bleu for run in runs)
 
 
 def bleu_by_length(runs: Sequence[Trained]) -> list[float]:
+    """Return the mean BLEU of the runs of a variant for each group of test sentences, from the shortest to
+    the longest.
+    """
     return [fmean(group.bleu for group in same) for same in zip(*(run.groups for run in runs), strict=True)]
 
 
 def alike(one: float, other: float) -> bool:
-    """Return whether two BLEU hardly differ and models have learned something."""
+    """Return whether two BLEU scores differ by less than CLEARLY and the higher one is at least LEARNED: two models
+    that learned nothing are not alike.
+    """
     return abs(one - other) < CLEARLY and max(one, other) >= LEARNED
 
 
@@ -113,6 +121,7 @@ class Scores:
 
     @classmethod
     def of(cls, runs: Runs) -> "Scores":
+        """Return the means over the runs of each variant; the number of parameters is that of its first run."""
         lengths = {label: bleu_by_length(same) for label, same in runs.items()}
         return cls(
             bleu={label: bleu(same) for label, same in runs.items()},
@@ -123,6 +132,7 @@ class Scores:
 
     @property
     def highest(self) -> float:
+        """Return the highest mean BLEU of any variant."""
         return max(self.bleu.values())
 
 
@@ -138,10 +148,13 @@ class Comparison:
     besides: str = ""  # how all variants differ from the preset, in words
 
     def on(self, sentences: Sentences) -> Experiment:
+        """Return the comparison as an experiment that trains and tests on these sentences."""
         return Experiment(self.title, self.source, self.thesis, partial(self.run, sentences))
 
     def run(self, sentences: Sentences, effort: Effort) -> Findings:
-        """Train every variant with every seed, and return what came out."""
+        """Train every variant with every seed of `effort`, or find the runs finished; return the scores, claims, tables
+        and figures.
+        """
         steps = effort.of(STEPS)
         runs = {
             label: [train_variant(variant, seed, steps, sentences) for seed in effort.seeds]
@@ -159,16 +172,19 @@ class Comparison:
 
 
 def names(paths: Sequence[str]) -> str:
+    """Return the names of the files, without their folders, with commas between them."""
     return ", ".join(Path(path).name for path in paths)
 
 
 def ranges(runs: Runs) -> list[str]:
-    """Return the lengths of the groups of test sentences, in characters."""
+    """Return the shortest and the longest source of each group of test sentences, in characters: "3 to 21"."""
     return [f"{group.shortest} to {group.longest}" for group in next(iter(runs.values()))[0].groups]
 
 
 def tables(runs: Runs, seeds: Sequence[int]) -> dict[str, Table]:
-    """Return a table of all runs, and one of BLEU by the length of the source."""
+    """Return two tables by title: the scores of each run, and mean BLEU by the length of the source. seeds: those of
+    the runs of every variant, in their order.
+    """
     return {
         "Each run: dev loss in nats per token, scores on the test sentences, minutes of training": Table(
             "variant | seed | parameters | dev loss | BLEU | chrF2 | minutes",
@@ -185,7 +201,9 @@ def tables(runs: Runs, seeds: Sequence[int]) -> dict[str, Table]:
 
 
 def figures(runs: Runs) -> dict[str, Figure]:
-    """Return the figures of BLEU, BLEU by length, and training loss."""
+    """Return three figures by file name: BLEU, BLEU by the length of the source, and the training loss of the first
+    seed.
+    """
     groups = dict(enumerate(ranges(runs)))
     lengths = {label: (list(groups), bleu_by_length(same)) for label, same in runs.items()}
     losses = {label: tuple(zip(*same[0].losses, strict=True)) or ((), ()) for label, same in runs.items()}
@@ -210,7 +228,9 @@ def figures(runs: Runs) -> dict[str, Figure]:
 
 
 def draw_scores(figure: Any, runs: Runs) -> None:
-    """Draw the BLEU of each variant: a bar at the mean, a mark for each seed."""
+    """Draw the BLEU of each variant as a bar at the mean and a mark for each seed; the label gives the mean and, with
+    several seeds, the standard deviation.
+    """
     axes = figure.subplots()
     rows = range(len(runs))
     axes.barh(rows, [bleu(same) for same in runs.values()], color="0.85", edgecolor="0.5")
@@ -240,10 +260,12 @@ CELLS = {  # with nearly as many parameters as BASE
 
 
 def with_attention(cell: str) -> str:
+    """Return the label of the recurrent variant of this cell that attends to the source."""
     return f"{cell} with attention"
 
 
 def claim_recurrence(scores: Scores) -> Claims:
+    """Return the claims on recurrent models, with and without attention, and whether each holds."""
     score, kept = scores.bleu, scores.kept
     pairs = [(cell, with_attention(cell)) for cell in CELLS]
     gains = ", ".join(f"{score[cell]:.1f} to {score[attending]:.1f} ({cell})" for cell, attending in pairs)
@@ -264,6 +286,7 @@ ACROSS = "rotary-across"
 
 
 def claim_positions(scores: Scores) -> Claims:
+    """Return the claims on position schemes, and whether each holds."""
     score = scores.bleu
     others = max(bleu for name, bleu in score.items() if name != ACROSS)
     return {
@@ -281,6 +304,7 @@ STEADY = replace(TRAINING, schedule="constant", learning_rate=0.002, warmup=200)
 
 
 def claim_norms(scores: Scores) -> Claims:
+    """Return the claims on the norm before or after each layer, with and without warm-up, and whether each holds."""
     (warm_pre, cold_pre), (warm_post, cold_post) = (
         [scores.bleu[f"{where}-norm, {warmup}"] for warmup in ("warm-up", "none")] for where in ("pre", "post")
     )
@@ -294,6 +318,7 @@ def claim_norms(scores: Scores) -> Claims:
 
 
 def claim_heads(scores: Scores) -> Claims:
+    """Return the claims on the number of heads, and whether each holds."""
     score, highest = scores.bleu, scores.highest
     return {
         f"One head is [clearly|not clearly] worse than the best number, {max(score, key=score.__getitem__)}: "
@@ -309,6 +334,7 @@ DOT_LARGE, UNSCALED_LARGE = (f"{score}, d_k {LARGE}" for score in ("scaled", "un
 
 
 def claim_scores(scores: Scores) -> Claims:
+    """Return the claims on kinds of attention scores, and whether each holds."""
     score = scores.bleu
     return {
         "Without the division by the root of d_k, learning is [clearly|not clearly] worse at d_k = 128: "
@@ -320,6 +346,7 @@ def claim_scores(scores: Scores) -> Claims:
 
 
 def claim_smoothing(scores: Scores) -> Claims:
+    """Return the claims on label smoothing, and whether each holds."""
     score, loss = scores.bleu, scores.loss
     return {
         f"Label smoothing [improves|does not clearly improve] BLEU: {score['0.1']:.1f} against "
@@ -330,6 +357,7 @@ def claim_smoothing(scores: Scores) -> Claims:
 
 
 def claim_tying(scores: Scores) -> Claims:
+    """Return the claim on one matrix for embeddings and output, and whether it holds."""
     score, size = scores.bleu, scores.size
     better = score["all"] > max(score["none"], LEARNED)
     return {
@@ -343,6 +371,9 @@ def claim_tying(scores: Scores) -> Claims:
 
 
 def with_heads(name: str, heads: int, score: Any = "dot") -> Variant:
+    """Return the variant of this run folder `name` with so many heads and this kind of score ("dot", "unscaled" or
+    "additive").
+    """
     return Variant(name, replace(MODEL, attention=AttentionConfig(heads=heads, score=score)))
 
 

@@ -38,33 +38,37 @@ class Kind:
 
 
 def attend(size: int) -> Run:
+    """Return self-attention without matrices: each position is its own query, key and value. `size` is not used."""
     return lambda x: explicit_attention(x, x, x)
 
 
 def attend_with_matrices(size: int) -> SelfAttention:
-    """Return a run of self-attention with one head, its projections included."""
+    """Return multi-head attention of a sentence to itself with one head and its four projections, (size, size) each."""
     layer = SelfAttention(size, heads=1)
     layer.attention.kernel = explicit_attention
     return layer
 
 
 def recur(size: int) -> Run:
+    """Return a plain RNN with inputs and states of `size` numbers, which starts from zeros."""
     layer = PlainRNN(size, size, "tanh")
     return lambda x: layer(x, torch.ones_like(x[..., 0], dtype=torch.bool), x.new_zeros(1, size))[0]
 
 
 def convolve(size: int) -> Run:
+    """Return a convolution over positions of width WIDTH, from `size` to `size` channels, padded to keep the length."""
     layer = nn.Conv1d(size, size, WIDTH, padding=WIDTH // 2)
     return lambda x: layer(x.transpose(1, 2)).transpose(1, 2)
 
 
 def attend_nearby(size: int) -> Run:
+    """Return self-attention without matrices over the RADIUS positions on each side. `size` is not used."""
     return lambda x: neighbours(x, x, x, RADIUS)
 
 
 def dilated_convolutions(length: int) -> int:
-    """Count the convolutions that reach from the first position to the last, if each looks back with gaps WIDTH times
-    as wide as those of the convolution below.
+    """Count the layers of width WIDTH until the last position depends on the first, if each layer's gaps are WIDTH
+    times as wide as those of the layer below.
     """
     layers, reach = 0, 1
     while reach < length:
@@ -89,13 +93,17 @@ KINDS = (SELF, RECURRENT, CONVOLUTION, RESTRICTED, WHOLE)
 
 
 def crossing_length(size: int) -> int:
-    """Return the length from which on self-attention has at least the operations of recurrence."""
+    """Return the smallest length n at which n² d operations of self-attention are at least the n d² of recurrence; d is
+    `size`.
+    """
     return next(n for n in range(1, 2 * size + 1) if SELF.operations(n, size) >= RECURRENT.operations(n, size))
 
 
 @torch.no_grad()
 def count_operations(kind: Kind, length: int, size: int) -> int:
-    """Count the multiplications and additions in the matmuls of one layer."""
+    """Run one layer on a random sentence and return the floating-point operations of its matrix products: a
+    multiplication and an addition count as two.
+    """
     run, x = kind.build(size), torch.randn(1, length, size)
     with FlopCounterMode(display=False) as counter:
         run(x)
@@ -103,19 +111,25 @@ def count_operations(kind: Kind, length: int, size: int) -> int:
 
 
 def chain(kind: Kind, length: int, size: int = 8) -> int:
-    """Count the most operations of one layer that wait for each other: what no parallel machine can shorten."""
+    """Return the length of the longest chain of operations of one layer, each of which waits for the one before: what
+    no parallel machine can shorten.
+    """
     return longest_chain(kind.build(size)(torch.randn(1, length, size, requires_grad=True)), lambda node: 1)
 
 
 def growth(kind: Kind) -> float:
-    """Return by how many operations the chain gets longer with each position."""
+    """Return by how many operations the longest chain of a layer grows with each further position, from the first to
+    the last of CHAINED.
+    """
     short, *_, long = CHAINED
     return (chain(kind, long) - chain(kind, short)) / (long - short)
 
 
 @torch.no_grad()
 def times(rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of one layer, by kind and length: the fastest of some rounds in which all take turns."""
+    """Return the seconds of a forward pass by the name of the kind, one for each length of TIMED: the fastest of
+    `rounds` in which all kinds take turns, after a first round that is not counted.
+    """
     fastest = {kind.name: [math.inf] * len(TIMED) for kind in KINDS}
     runs = {kind.name: kind.build(TIMED_SIZE) for kind in KINDS}
     for turn in range(rounds + 1):
@@ -135,7 +149,7 @@ def claims(
     crossings: dict[int, int],
     seconds: dict[str, list[float]],
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     factor = {name: row[-1] / row[-2] for name, row in seconds.items()}  # over the last doubling of the length
     pairs = zip(TIMED, seconds[SELF.name], seconds[RECURRENT.name], strict=True)
     slower_from = min((n for n, attention, recurrence in pairs if attention > recurrence), default=None)
@@ -216,4 +230,7 @@ def run(effort: Effort) -> Findings:
 
 
 def panel(curves: Any, label: str, size: int | None = None) -> Panel:
+    """Return a panel of curves by length, both axes logarithmic. label: of the y axis; size: a length to mark with a
+    dotted line.
+    """
     return Panel(curves, "length n (positions)", label, log="xy", ticks=next(iter(curves.values()))[0], at=size)

@@ -19,14 +19,16 @@ LOSS = "loss (nats per token)"
 
 
 def spread(x: Any, runs: Any) -> Curve:
-    """Return the curve of the mean of several runs (runs, points), from the lowest to the highest."""
+    """Return the curve of the mean of several runs (runs, points), with their lowest and highest value at each point of
+    x.
+    """
     values = np.asarray(runs, dtype=float)
     return x, values.mean(0), values.min(0), values.max(0)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves in one pair of axes."""
+    """Describe one pair of axes and the curves on it."""
 
     curves: Mapping[str, Curve]  # by their names in the legend
     x: str  # what the axes show
@@ -42,7 +44,9 @@ class Panel:
     also: Callable[[Any], object] = lambda axes: None  # what else is to be drawn on the axes
 
     def draw(self, axes: Any) -> None:
-        """Draw the curves, with error bars or a band where they have low and high ends."""
+        """Draw the curves on matplotlib axes, with error bars or, if `band`, a shaded band where they have low and high
+        ends. Does not apply `ylim`: `lines` does.
+        """
         for index, (name, (x, y, *ends)) in enumerate(self.curves.items()):
             look, every = style(index), max(1, len(x) // 8 if len(x) > 16 else 1)
             marks = (index % every, every)
@@ -76,7 +80,9 @@ class Panel:
 
 
 def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | str = False, legend: str = "in") -> Draw:
-    """Draw panels in rows. legend: "in" the first panel, in "each", or "above" them all."""
+    """Return a function that draws panels on a figure, in `rows` rows of equal length. legend: "in" the first panel, in
+    "each", or "above" them all with the names of the first panel.
+    """
 
     def draw(figure: Any) -> None:
         grid = figure.subplots(rows, len(panels) // rows, squeeze=False, sharex=sharex, sharey=sharey)
@@ -97,7 +103,9 @@ def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | st
 
 
 def mean_curve(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
-    """Return steps, means over `width` steps and all runs, and the standard deviation between runs."""
+    """Return, for each window of `width` steps, the step in its middle, the mean of all runs, and the standard
+    deviation between runs (0 for one run). Steps that do not fill a last window are left out.
+    """
     width = min(width, len(runs[0]))
     starts = range(0, len(runs[0]) - width + 1, width)
     means = [[fmean(run[start : start + width]) for run in runs] for start in starts]
@@ -106,7 +114,9 @@ def mean_curve(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[f
 
 
 def learning_panel(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Panel:
-    """Return a panel of losses: the mean of the runs of each name, and bars of a standard deviation if several."""
+    """Return a panel of training losses: for each name the mean of its runs, over windows of 20 steps, with bars of a
+    standard deviation where several runs differ.
+    """
     curves: dict[str, Curve] = {}
     for name, learned in runs.items():
         steps, means, deviations = mean_curve([one.losses for one in learned])
@@ -116,7 +126,7 @@ def learning_panel(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Pa
 
 
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
-    """Return the training loss of each model by step; runs: one for each seed, by name."""
+    """Return the figure of training losses by step. runs: by the name of the model, one for each seed."""
     return Figure(
         "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",
         lines(learning_panel(runs)),
@@ -124,14 +134,18 @@ def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
 
 
 def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "y") -> Panel:
-    """Return a panel of some quantity by layer, counted from 1, one curve for each kind."""
+    """Return a panel of `quantity` by layer. curves: by name, a value for each layer from the bottom; log: the
+    logarithmic axes.
+    """
     numbered = {name: (range(1, len(values) + 1), values) for name, values in curves.items()}
     layers = range(1, 1 + max(len(values) for values in curves.values()))
     return Panel(numbered, "layer, from the bottom", quantity, log=log, ticks=layers[:: 1 + len(layers) // 8])
 
 
 def bars(axes: Any, labels: Sequence[str], series: Mapping[str, Sequence[float]], numbers: str = "") -> None:
-    """Draw a group of bars for each label, one of each series; numbers: the format of those above them."""
+    """Draw a group of bars for each label on matplotlib axes, one bar for each series. numbers: the format of the
+    values above the bars; empty: none.
+    """
     width = 0.8 / len(series)
     for index, (name, values) in enumerate(series.items()):
         positions = [group + width * index for group in range(len(labels))]
@@ -145,7 +159,7 @@ def bars(axes: Any, labels: Sequence[str], series: Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A matrix as coloured cells, which are the darker the further their numbers are from 0."""
+    """Describe a matrix drawn as cells, which are the darker the further their numbers are from 0."""
 
     values: Tensor
     title: str = ""
@@ -158,7 +172,9 @@ class HeatMap:
     signed: bool = False  # two colours, for numbers below and above 0
 
     def draw(self, axes: Any) -> Any:
-        """Draw the values as cells, grey where they are not finite; return the image."""
+        """Draw the matrix on matplotlib axes, grey where a number is not finite; return the image, which a colour bar
+        needs.
+        """
         values = np.ma.masked_invalid(self.values.detach().numpy())
         most = self.most or float(abs(values).max()) or 1.0
         axes.set_facecolor("0.85")  # of cells without a finite number
@@ -179,7 +195,9 @@ class HeatMap:
 
 
 def heat_maps(*maps: HeatMap, colorbar: str = "", widths: Sequence[float] | None = None) -> Draw:
-    """Draw matrices side by side; colorbar: the label of one for all of them, if there is to be one."""
+    """Return a function that draws matrices side by side on a figure. colorbar: the label of one colour bar, that of
+    the last map, or none; widths: of the maps, relative to one another.
+    """
 
     def draw(figure: Any) -> None:
         grid = figure.subplots(1, len(maps), squeeze=False, width_ratios=widths)[0]

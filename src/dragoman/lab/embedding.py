@@ -23,17 +23,19 @@ TOKENS = 64
 
 
 def one_hot(ids: Tensor, words: int) -> Tensor:
-    """Return one-hot vectors (..., V) of ids (...): a 1 at the index of the word, zeros elsewhere."""
+    """Return one-hot vectors (..., words) of ids (...): a 1 at the index of the word, zeros elsewhere."""
     return F.one_hot(ids, words).to(torch.get_default_dtype())
 
 
 def stored_numbers(words: int, d_model: int) -> tuple[int, int]:
-    """Return how many numbers stand for all words: as one-hot vectors, and as rows of an embedding."""
+    """Return how many numbers a vocabulary of so many words takes: as one-hot vectors, and as rows of size d_model."""
     return words * words, words * d_model
 
 
 def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
-    """Return the largest differences between one-hot vectors times a matrix and its rows: of results, of gradients."""
+    """Return the largest absolute differences between one-hot vectors times a matrix and a look-up of its rows: of the
+    vectors, and of the gradients of the matrix. words: of the vocabulary; tokens: random ids to look up.
+    """
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(words, (tokens,), generator=random)
     slope = torch.randn(tokens, D_MODEL, generator=random)
@@ -49,7 +51,7 @@ def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
 
 
 def milliseconds(work: Callable[[], object], times: int = 5) -> float:
-    """Return the time of the shortest of some runs."""
+    """Call `work` so many times; return the milliseconds of the fastest call."""
 
     def once() -> float:
         began = time.perf_counter()
@@ -60,14 +62,16 @@ def milliseconds(work: Callable[[], object], times: int = 5) -> float:
 
 
 def times(words: int, tokens: int) -> tuple[float, float]:
-    """Return the milliseconds for the vectors of some tokens: by a product with one-hot vectors, and by look-up."""
+    """Return the milliseconds it takes to turn so many ids into vectors, fastest of five: by a product with one-hot
+    vectors, and by look-up. words: of the vocabulary.
+    """
     ids, matrix = torch.arange(tokens) % words, word_embedding(words, D_MODEL, PAD).weight.detach()
     return milliseconds(lambda: one_hot(ids, words) @ matrix), milliseconds(lambda: F.embedding(ids, matrix))
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Hold what a Transformer multiplies its embeddings by, and mean norms."""
+    """Hold the factor by which a Transformer multiplies its embeddings, and mean norms of vectors."""
 
     factor: float
     row: float  # of the embedding
@@ -76,7 +80,9 @@ class Scaling:
 
 
 def measure_scaling(d_model: int, seed: int) -> Scaling:
-    """Measure from outside: an encoder without layers returns its input, W[id] sqrt(M) + PE."""
+    """Measure the factor from outside: an encoder without layers returns its input, the row of the embedding times the
+    factor plus the sinusoid.
+    """
     torch.manual_seed(seed)
     config = TransformerConfig(d_model=d_model, encoder_layers=0, decoder_layers=0, dropout=0.0)
     model, ids = Transformer(config, vocabulary=200), torch.arange(3, 103)[None]
@@ -97,7 +103,7 @@ def claims(
     embedded_distances: Tensor,
     scaling: Scaling,
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     forward, gradients = (max(side) for side in zip(*gaps, strict=True))
     hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
     return {
@@ -167,6 +173,9 @@ def run(effort: Effort) -> Findings:
 
 
 def product_maps(ids: list[int], matrix: Tensor) -> list[HeatMap]:
+    """Return heat maps of the one-hot vectors of some ids, of a matrix, and of their product, the rows of the matrix at
+    these ids.
+    """
     hot, most = one_hot(torch.tensor(ids), len(matrix)), float(matrix.abs().max())
     words, numbers, tokens = range(len(matrix)), range(matrix.size(1)), [f"word {id}" for id in ids]
     return [

@@ -20,6 +20,7 @@ class Effort:
     part: float
 
     def of(self, full: int) -> int:
+        """Return this part of a full number of steps, draws or sentences, rounded, at least 1."""
         return max(1, round(full * self.part))
 
     def __str__(self) -> str:
@@ -32,7 +33,7 @@ QUICK, FULL = Effort((1,), 0.25), Effort((1, 2, 3), 1.0)
 
 @dataclass(frozen=True)
 class Sentences:
-    """Files of sentence pairs that comparisons train on, and the folder for their runs."""
+    """Name the files of sentence pairs that comparisons train, validate and test on, and the folder for their runs."""
 
     train: tuple[str, ...]
     dev: tuple[str, ...]
@@ -40,7 +41,9 @@ class Sentences:
     runs: Path
 
     def flags(self) -> str:
-        """Return them as on the command line."""
+        """Return them as flags of the command line, quoted for a shell: "--train ... --dev ... --test ...
+        --out ...".
+        """
         return shlex.join(
             ["--train", *self.train, "--dev", *self.dev, "--test", *self.test, "--out", str(self.runs.parent)]
         )
@@ -60,14 +63,18 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
+        """Return the names of the columns."""
         return self.header.split(" | ")
 
     def column(self, name: str) -> list[Any]:
+        """Return the cells of a column, from top to bottom; ValueError if there is none of that name."""
         index = self.columns.index(name)
         return [row[index] for row in self.rows]
 
     def curves(self, by: str, x: str, *y: str) -> dict[str, tuple[list[Any], ...]]:
-        """Return the columns x and y once for each value of the column `by`, as drawing.py draws them."""
+        """Split the rows by the text of the column `by`; return for each of its values the cells of the columns x and
+        y, as drawing.py draws them.
+        """
         names = list(map(str, self.column(by)))
         return {
             name: tuple([cell for own, cell in zip(names, self.column(c), strict=True) if own == name] for c in (x, *y))
@@ -77,7 +84,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture. `draw` is given an empty matplotlib figure with constrained layout; drawing.py has the usual kinds."""
+    """Describe a figure. `draw` is given an empty matplotlib figure with constrained layout; drawing.py has the usual
+    kinds.
+    """
 
     caption: str
     draw: Callable[[Any], None]
@@ -112,7 +121,7 @@ class Findings:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Return each claim as the sentence that is true."""
+        """Return for each claim whether it holds, and the sentence with the alternative that is true."""
         return [
             Verdict(bool(holds), ALTERNATIVES.sub(r"\1" if holds else r"\2", sentence))
             for sentence, holds in self.claims.items()
@@ -121,6 +130,8 @@ class Findings:
 
 @dataclass(frozen=True)
 class Experiment:
+    """Hold a thesis and the function that tests it."""
+
     title: str
     source: str  # where the thesis stands: "section 3.2.1", or "common teaching"
     thesis: str  # what is said there, or often heard, in sentences
@@ -128,5 +139,5 @@ class Experiment:
 
 
 def experiment(title: str, source: str, thesis: str) -> Callable[[Callable[[Effort], Findings]], Experiment]:
-    """Make an experiment of the function that runs it."""
+    """Return a decorator that turns a function from Effort to Findings into an Experiment."""
     return partial(Experiment, title, source, thesis)

@@ -27,7 +27,7 @@ SHOWN = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # inputs in the table
 
 
 def parameters(d_model: int, d_ff: int) -> int:
-    """Count those of equation 2: two matrices and two vectors."""
+    """Return the number of parameters of equation 2: two matrices and two vectors."""
     return 2 * d_model * d_ff + d_ff + d_model
 
 
@@ -37,14 +37,18 @@ def gelu(x: float) -> float:
 
 
 def as_convolutions(layer: FeedForward, x: Tensor) -> Tensor:
-    """Apply the same weights as two convolutions of width one over the positions of x (B, n, M)."""
+    """Return the layer's output for x (B, n, M), computed as two convolutions of width one over positions, with the
+    layer's own weights.
+    """
     hidden = F.conv1d(x.transpose(1, 2), layer.hidden.weight.unsqueeze(-1), layer.hidden.bias)
     return F.conv1d(layer.activation(hidden), layer.out.weight.unsqueeze(-1), layer.out.bias).transpose(1, 2)
 
 
 @torch.no_grad()
 def change(layer: FeedForward, x: Tensor, position: int) -> tuple[float, float]:
-    """Return how much the output at a position, and any other output, changes with the input there."""
+    """Add 1 to all numbers of x (B, n, M) at a position; return the largest absolute change of the layer's output at
+    that position, and at any other one.
+    """
     other = x.clone()
     other[:, position] += 1
     difference = (layer(other) - layer(x)).abs().amax((0, 2))
@@ -53,13 +57,17 @@ def change(layer: FeedForward, x: Tensor, position: int) -> tuple[float, float]:
 
 
 def roughness(losses: np.ndarray) -> float:
-    """Return how much the loss (seeds, steps) jumps between steps in the second half, as a share of it."""
+    """Return the mean change of the loss from one step to the next, as a share of the loss, over the second half of the
+    steps. losses: (seeds, steps).
+    """
     late = losses[:, losses.shape[1] // 2 :]
     return float(np.mean(np.abs(np.diff(late, axis=1)) / late[:, 1:]))
 
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how models with one activation and one learning rate learned, once for each seed."""
+
     activation: Activation
     factor: float
     losses: np.ndarray  # (seeds, steps), nats per token
@@ -67,11 +75,14 @@ class Trial:
 
     @property
     def mean(self) -> float:
+        """Return the mean accuracy over seeds."""
         return float(np.mean(self.accuracies))
 
 
 def train_with_activation(activation: Activation, factor: float, steps: int, seeds: tuple[int, ...]) -> Trial:
-    """Train with an activation and the paper's learning rate times `factor`, once for each seed."""
+    """Train a fresh model on reversing with each seed, with an activation and the paper's learning rate
+    times `factor`.
+    """
     config = replace(CONFIG, feed_forward=replace(CONFIG.feed_forward, activation=activation))
     runs = learn_with_seeds(
         config, TASK, steps=steps, seeds=seeds, rate=lambda step: factor * paper_rate(step, CONFIG.d_model, WARMUP)
@@ -80,8 +91,8 @@ def train_with_activation(activation: Activation, factor: float, steps: int, see
 
 
 def claims(trials: list[Trial], count: int, change: tuple[float, float], gap: float, gelu_gap: float) -> Claims:
-    """Judge the claims. count: parameters of a network; change: at the changed position and elsewhere; gaps: from equal
-    formulas.
+    """Return each claim and whether it holds. count: parameters of a network; change: of the output at the changed
+    position and elsewhere; gap: from two convolutions; gelu_gap: between PyTorch's GELU and the formula.
     """
     low, high = ({t.activation: t.mean for t in trials if t.factor == factor} for factor in FACTORS)
     rough = {a: [roughness(t.losses) for t in trials if t.activation == a] for a in ACTIVATIONS}
@@ -147,6 +158,9 @@ def run(effort: Effort) -> Findings:
 
 
 def losses_panel(trials: list[Trial], factor: float) -> Panel:
+    """Return the panel of the losses at this factor of the learning rate, a curve and a band over seeds for each
+    activation.
+    """
     curves = {
         str(t.activation): spread(range(1, 1 + t.losses.shape[1]), t.losses) for t in trials if t.factor == factor
     }

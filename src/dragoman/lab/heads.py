@@ -32,31 +32,40 @@ PAPER = {1: (5.29, 24.9), 4: (5.00, 25.5), 8: (4.92, 25.8), 16: (4.91, 25.8), 32
 
 
 def parameters_of_layer(d_model: int, config: AttentionConfig) -> int:
+    """Return the number of parameters of one attention layer. No memory is allocated for them."""
     with torch.device("meta"):
         return sum(p.numel() for p in MultiHeadAttention(d_model, config).parameters())
 
 
 def parameters_of_base(heads: int) -> int:
-    """Count those of the paper's base model with so many heads and 37,000 shared words."""
+    """Return the number of parameters of the paper's base model with so many heads and 37,000 shared words. No memory
+    is allocated for them.
+    """
     config = replace(BASE.model, attention=replace(BASE.model.attention, heads=heads))
     with torch.device("meta"):
         return sum(p.numel() for p in Transformer(config, BASE.vocabulary).parameters())
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Return the entropy of weights (..., T, S), mean over queries, in nats: from 0 for one key to ln S."""
+    """Return the entropy in nats of attention weights (..., T, S), mean over queries, (...): from 0 for one key to ln S
+    for equal weights.
+    """
     return torch.special.entr(weights).sum(-1).mean(-1)
 
 
 def distance(weights: Tensor) -> Tensor:
-    """Return sum_j a_ij |i - j|, mean over queries, in tokens, of square weights."""
+    """Return the mean distance in tokens from a query to what it attends to, sum_j a_ij |i - j|, mean over queries, of
+    attention weights (..., T, T): (...).
+    """
     position = torch.arange(weights.size(-1))
     return (weights * (position[:, None] - position).abs()).sum(-1).mean(-1)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The self-attention of one layer: each value is a mean over queries and sentences."""
+    """Hold how the heads of one layer of self-attention look around: each value is a mean over queries and
+    sentences.
+    """
 
     entropy: list[float]  # by head, nats
     distance: list[float]  # by head, tokens
@@ -64,7 +73,9 @@ class Layer:
 
 
 def layers_of(model: Transformer) -> list[Layer]:
-    """Look into the layers of the encoder, from the bottom to the top."""
+    """Run the encoder on PAIRS sentences; return how the heads of each layer look around, from the bottom to the top.
+    Leaves the model in eval mode.
+    """
     batch = batch_of(VIEWED.pairs(PAIRS, 0))
     capture = AttentionCapture(model.eval())
     with torch.inference_mode():
@@ -77,6 +88,8 @@ def layers_of(model: Transformer) -> list[Layer]:
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how a model with so many heads learned with one seed."""
+
     heads: int
     seed: int
     learned: Learned
@@ -85,6 +98,7 @@ class Trial:
 
 
 def trial(heads: int, seed: int, steps: int) -> Trial:
+    """Train a model with so many heads on reversing; look into its encoder before and after if it has INSIDE heads."""
     model = transformer(AttentionConfig(heads=heads), seed, layers=LAYERS)
     before = layers_of(model) if heads == INSIDE else []
     learned = learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS)
@@ -94,7 +108,9 @@ def trial(heads: int, seed: int, steps: int) -> Trial:
 def claims(
     parameters: dict[int, int], losses: dict[int, float], before: float, after: float, distances: Sequence[float]
 ) -> Claims:
-    """Judge the claims. parameters, losses: by number of heads; before, after: diversity; distances: by layer."""
+    """Return each claim and whether it holds. parameters, losses: by number of heads; before, after: mean diversity of
+    the heads before and after training; distances: mean distance of attention by layer.
+    """
     best = min((heads for heads in losses if heads > 1), key=losses.__getitem__)
     change = after - before
     learned = "as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
@@ -159,10 +175,14 @@ def run(effort: Effort) -> Findings:
 
 
 def mean_diversity(trials: Iterable[Sequence[Layer]]) -> float:
+    """Return the mean diversity over all layers of all trials."""
     return fmean(layer.diversity for layers in trials for layer in layers)
 
 
 def sizes_table() -> Table:
+    """Return the table of the sizes of an attention layer and of the base model by number of heads, beside Table 3 A of
+    the paper.
+    """
     layer = parameters_of_layer
     return Table(
         "heads | d_k = d_v | parameters of a layer | with biases | parameters of the base model | "
@@ -190,7 +210,9 @@ def inside_table(trials: Sequence[Trial]) -> Table:
 
 
 def draw_inside(figure: Any, trials: Sequence[Trial]) -> None:
-    """Draw the entropy of each head by its mean distance, before and after training; a cross marks equal weights."""
+    """Draw the entropy of each head by its mean distance, before and after training, on a matplotlib figure; a cross
+    marks equal weights.
+    """
     grid = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, when in zip(grid, ("before", "after"), strict=True):
         for number in range(LAYERS):

@@ -30,24 +30,30 @@ WARMUP = 50
 
 
 def smoothed(count: int, smoothing: float) -> tuple[float, float]:
-    """Return the target probabilities of the right word and of each other one, of `count` words."""
+    """Return the smoothed target probabilities of the right word and of each other one, among `count` words."""
     return 1 - smoothing + smoothing / count, smoothing / count
 
 
 def floor(count: int, smoothing: float) -> float:
-    """Return the lowest cross-entropy with smoothed labels, in nats: their entropy."""
+    """Return the lowest cross-entropy in nats that any model can reach with smoothed labels among `count` words: their
+    entropy.
+    """
     right, other = smoothed(count, smoothing)
     return -sum(times * p * math.log(p) for times, p in ((1, right), (count - 1, other)) if p)
 
 
 def loss_at(probability: float, count: int, smoothing: float) -> float:
-    """Return the cross-entropy if the right word gets `probability`, below 1, and the others share the rest."""
+    """Return the cross-entropy in nats with smoothed labels among `count` words if the right word gets `probability`,
+    which is below 1, and the others share the rest evenly.
+    """
     right, other = smoothed(count, smoothing)
     return -right * math.log(probability) - (count - 1) * other * math.log((1 - probability) / (count - 1))
 
 
 def descend(count: int, smoothing: float, steps: int = 500) -> tuple[float, list[float]]:
-    """Return the loss and the probabilities, the right word first, after gradient descent on our loss."""
+    """Adjust the logits of `count` words by gradient descent on the training loss; return the last loss in nats and the
+    probabilities, that of the right word first.
+    """
     identity, label = torch.eye(count, dtype=torch.float64), torch.tensor([0])
     logits = torch.zeros(1, count, dtype=torch.float64, requires_grad=True)
     for _ in range(steps):
@@ -58,7 +64,9 @@ def descend(count: int, smoothing: float, steps: int = 500) -> tuple[float, list
 
 
 def noisy(pairs: list[Pair], seed: int) -> list[Pair]:
-    """Return the pairs with some words of the targets replaced by any other."""
+    """Return the pairs with each target word replaced, with probability NOISE, by a random word, which may
+    be the same.
+    """
     random, replaced = np.random.default_rng(seed), []
     for source, target in pairs:
         others, wrong = words(random, TASK.vocabulary, len(target)), random.random(len(target)) < NOISE
@@ -67,7 +75,7 @@ def noisy(pairs: list[Pair], seed: int) -> list[Pair]:
 
 
 def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
-    """Train a model on the same noisy sentences again and again."""
+    """Train a fresh model for so many steps on the same CORPUS noisy pairs, again and again; return it in eval mode."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
     pairs, random = noisy(TASK.pairs(CORPUS, seed), seed), np.random.default_rng(seed)
@@ -84,7 +92,7 @@ def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
 
 @dataclass(frozen=True)
 class Test:
-    """Hold what a model does on unseen words without noise."""
+    """Hold what a model gives to each word of unseen pairs without noise."""
 
     right: Tensor  # probability of the right word
     highest: Tensor  # probability of the word that the model would choose
@@ -92,11 +100,15 @@ class Test:
 
     @property
     def perplexity(self) -> float:
+        """Return the perplexity of the right words."""
         return float((-self.right.log().mean()).exp())
 
 
 @torch.no_grad()
 def test(model: Transformer, seed: int) -> Test:
+    """Test a model on UNSEEN pairs without noise, given the right words before each word. The model's mode, train or
+    eval, stays.
+    """
     batch = batch_of(TASK.pairs(UNSEEN, seed + 1_000_000))
     p = model(batch.source, batch.target, batch.real).double().softmax(-1)
     labels = batch.labels[batch.real]
@@ -106,7 +118,7 @@ def test(model: Transformer, seed: int) -> Test:
 
 @dataclass(frozen=True)
 class Trial:
-    """All seeds of one smoothing: means."""
+    """Hold the results with one smoothing: means over words and seeds."""
 
     smoothing: float
     highest: float
@@ -117,14 +129,15 @@ class Trial:
 
     @classmethod
     def of(cls, smoothing: float, tests: list[Test]) -> "Trial":
+        """Return the means over the tests of all seeds."""
         rows = [(float(t.highest.mean()), float(t.right.mean()), t.perplexity, t.accuracy) for t in tests]
         means = [float(np.mean(column)) for column in zip(*rows, strict=True)]
         return cls(smoothing, *means, float(np.std([t.accuracy for t in tests])))  # type: ignore[call-arg]
 
 
 def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial) -> Claims:
-    """Judge the claims. loss, right, other: after descent, with the probabilities of the right word and of each other
-    one.
+    """Return each claim and whether it holds. loss, right, other: after descent, with the probabilities of the right
+    word and of each other one; plain, smooth: without smoothing and with 0.1.
     """
     least, (wanted, rest) = floor(WORDS, PAPER), smoothed(WORDS, PAPER)
     off = max(abs(loss - least) * 100, abs(right - wanted), abs(other - rest))
@@ -187,7 +200,9 @@ def run(effort: Effort) -> Findings:
 
 
 def floor_panel() -> Panel:
-    """Return the loss by the probability of the right word, with a dot at its minimum for each smoothing."""
+    """Return the panel of the loss by the probability of the right word, a curve for each smoothing with a dot at its
+    minimum.
+    """
     probabilities = np.linspace(0.05, 0.999, 400)
     curves = {
         f"smoothing {s:g}": (probabilities, [loss_at(float(p), WORDS, s) for p in probabilities]) for s in SMOOTHINGS
@@ -201,7 +216,9 @@ def floor_panel() -> Panel:
 
 
 def sureness_panel(tests: dict[float, list[Test]]) -> Panel:
-    """Return the distribution of the probability of the preferred word, with a line at each smoothing's own optimum."""
+    """Return the panel of the share of words whose preferred word has at most a probability; dotted lines mark the
+    smoothed labels. tests: by smoothing, one for each seed.
+    """
     values = {s: np.sort(torch.cat([t.highest for t in each]).numpy()) for s, each in tests.items()}
     curves = {f"smoothing {s:g}": (v, np.arange(1, len(v) + 1) / len(v)) for s, v in values.items()}
 

@@ -22,7 +22,9 @@ CONFIG = replace(small(48, layers=2), norm_first=True, max_length=64)
 
 
 def train(scheme: str, effort: Effort, seed: int) -> tuple[Trained, list[float]]:
-    """Train a model with those positions to copy; return that, and its accuracy on sentences of each of LENGTHS."""
+    """Train a model with this position scheme to copy up to MAX_WORDS words; return how it learned, and its accuracy on
+    unseen sentences of each of LENGTHS.
+    """
     task = copying(WORDS, 1, MAX_WORDS)
     torch.manual_seed(seed)
     model = Transformer(replace(CONFIG, positions=scheme), task.vocabulary)  # type: ignore[arg-type]
@@ -32,14 +34,18 @@ def train(scheme: str, effort: Effort, seed: int) -> tuple[Trained, list[float]]
 
 
 def added_vectors(scheme: str, words: Tensor) -> Tensor:
-    """Return what positions add to the vectors (T, M) of a sequence."""
+    """Return what a position scheme adds to word vectors (T, M): (T, M), zeros for a scheme that acts elsewhere. A
+    learned table is drawn with seed 0.
+    """
     torch.manual_seed(0)
     positions: Positions = POSITIONS[scheme](words.size(1), 1, words.size(1), len(words)).double()
     return (positions.embed(words[None], 0)[0] - words).detach()
 
 
 def between_sequences(scheme: str, length: int, d_model: int, seed: int) -> tuple[float, float]:
-    """Return the largest differences of what is added: between two sequences, and between two positions of one."""
+    """Return two largest differences, over components, of what a position scheme adds to word vectors: between two
+    random sequences of `length`, and between the first and the last position of one of them.
+    """
     random = torch.Generator().manual_seed(seed)
     first, second = (torch.randn(length, d_model, generator=random, dtype=torch.float64) for _ in range(2))
     one, other = added_vectors(scheme, first), added_vectors(scheme, second)
@@ -47,7 +53,7 @@ def between_sequences(scheme: str, length: int, d_model: int, seed: int) -> tupl
 
 
 def rows_that_learn(length: int, positions: int) -> list[int]:
-    """Return the rows of a learned table that get a gradient from a sentence of that length."""
+    """Return the rows of a learned table of `positions` rows that get a gradient from a sentence of `length` words."""
     learned = Learned(8, 1, 8, positions)
     learned.embed(torch.zeros(1, length, 8), 0).sum().backward()
     assert learned.table.weight.grad is not None
@@ -55,7 +61,9 @@ def rows_that_learn(length: int, positions: int) -> list[int]:
 
 
 def refusal(scheme: str, length: int, positions: int) -> str:
-    """Return the error of a scheme with so many positions at a sentence of that length; empty if it takes it."""
+    """Return the error message of a position scheme, built for `positions` positions, at a sentence of `length` words;
+    empty if it accepts the sentence.
+    """
     try:
         POSITIONS[scheme](8, 1, 8, positions).embed(torch.zeros(1, length, 8), 0)
     except ValueError as refused:
@@ -69,7 +77,7 @@ def claims(
     added: dict[str, tuple[float, float]],  # differences of two sequences, and of two positions
     refused: dict[str, str],  # errors at a sentence longer than the table
 ) -> Claims:
-    """Judge the claims. longer: accuracy by length."""
+    """Return each claim and whether it holds. longer: accuracy by scheme and length."""
     best = max(longer, key=lambda name: longer[name][LENGTHS[-1]])
     least = min(share for name, share in reached.items() if name != "none")
     only_learned = [name for name, error in refused.items() if error] == ["learned"]

@@ -21,12 +21,15 @@ BEAMS = (1, 2, 4, 8)
 LENGTHS = (5, 10, 20)
 FILLERS, OFTEN, VOCABULARY = (3, 4), 0.6, 15  # words that may follow any other, how often one does
 CONFIG = small(64)
+MAX_OUTPUT = 3 * 6  # tokens: three for each of up to 6 words, of which a target has two at most
 TRIED, MAX_LENGTH = 5, 4  # a vocabulary so small that every output of so many tokens can be tried
 OUTPUTS = sum((TRIED - 1) ** n for n in range(MAX_LENGTH)) + (TRIED - 1) ** MAX_LENGTH  # that end, that are cut off
 
 
 def chatting() -> Task:
-    """The target is the source with a filler after most words, each time another one: no one target is probable."""
+    """Return the task of copying 3 to 6 words, each followed with probability OFTEN by a random filler: a long target
+    is likely, and no single long one is.
+    """
 
     def draw(random: np.random.Generator) -> Pair:
         ids = words(random, VOCABULARY - len(FILLERS), int(random.integers(3, 7)))
@@ -42,7 +45,9 @@ def chatting() -> Task:
 
 
 def every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...], float]:
-    """Return all outputs of at most MAX_LENGTH tokens, EOS included, with their scores: an exhaustive search."""
+    """Return the score of every possible output of at most MAX_LENGTH tokens, EOS included, by its tokens without EOS:
+    an exhaustive search. alpha: of the length penalty. The vocabulary is of TRIED words.
+    """
     others = [word for word in range(TRIED) if word != EOS]
     scores: dict[tuple[int, ...], float] = {}
     for length in range(MAX_LENGTH + 1):
@@ -57,7 +62,9 @@ def every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...
 
 
 def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
-    """Return how often the widest beam finds the best of all outputs, of how many, and how much scores differ."""
+    """Train a small model, then compare a beam as wide as there are outputs with an exhaustive search; return in how
+    many searches both find the same best output, how many there were, and the largest difference of the best scores.
+    """
     task = copying(vocabulary=TRIED, shortest=1, longest=3)
     torch.manual_seed(seed)
     model = build(replace(CONFIG, d_model=16, share="none"), task.vocabulary)
@@ -75,7 +82,9 @@ def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
 
 
 def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, max_length: int) -> list[Any]:
-    """Return the best hypothesis of each source."""
+    """Return the best hypothesis of beam search for each source, of at most `max_length` tokens. beams: width; alpha:
+    of the length penalty.
+    """
     output = OutputSpec(BOS, EOS, torch.full((len(sources),), max_length), alpha)
     hypotheses = BeamSearch(model, source_batch(sources), output, beams, n_best=1).run()
     return [n_best[0] for n_best in hypotheses]
@@ -93,10 +102,10 @@ class Searched:
 
 
 def measure_search(models: dict[int, Model], sources: list[Ids], beams: int, alpha: float) -> Searched:
-    """Search with all models for all sources; return the mean length and the mean log-probability of the best
-    hypotheses.
+    """Search for all sources with the model of each seed (the keys), for outputs of at most MAX_OUTPUT tokens; return
+    the mean length and log-probability of the best hypotheses, and the mean length by seed.
     """
-    hypotheses = [beams_of(model, sources, beams, alpha, 3 * 6) for model in models.values()]
+    hypotheses = [beams_of(model, sources, beams, alpha, MAX_OUTPUT) for model in models.values()]
     lengths = tuple(float(np.mean([len(one.tokens) for one in some])) for some in hypotheses)
     penalties = [[length_penalty(len(one.tokens) + one.finished, alpha) for one in some] for some in hypotheses]
     totals = [
@@ -114,7 +123,7 @@ def claims(
     reference: float,  # mean length
     exhaustive: tuple[int, int, float],  # of `exhaustive_gap`
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     agreed, tried, gap = exhaustive
     lengths = [row.length for row in by_alpha]
     told = ", ".join(f"{row.length:.2f} at alpha {row.alpha:g}" for row in by_alpha[1:])
@@ -192,11 +201,14 @@ def run(effort: Effort) -> Findings:
 
 
 def cells(row: Searched) -> tuple[float, ...]:
+    """Return the cells of a search: mean length, its standard deviation over seeds, mean log-probability."""
     return row.length, float(np.std(row.lengths)), row.log_p
 
 
 def length_panel(x: str, rows: list[Searched], reference: float) -> Panel:
-    """Return the words per output by the field `x` of the rows; a dotted line marks the reference."""
+    """Return the panel of the mean words per output by the field `x` ("alpha" or "beams") of the searches; a dotted
+    line marks the mean length of the references.
+    """
     values, log = [getattr(row, x) for row in rows], "x" if x == "beams" else ""
     curves = {"": (values, [row.length for row in rows])}
     return Panel(curves, x, "words per output", log=log, ticks=values, level=reference)

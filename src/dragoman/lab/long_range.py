@@ -22,14 +22,18 @@ Layer = Callable[[Tensor], Tensor]  # (B, S, M) -> (B, S, M)
 
 
 def draw_weights(cell: PlainRNN, gain: float) -> None:
-    """Draw weights that keep the size of their input; the recurrent ones multiply it by `gain`."""
+    """Draw new weights for a plain RNN, in place: the input matrix keeps the size of its vectors, the recurrent matrix
+    multiplies that of states by `gain`; biases are 0.
+    """
     nn.init.normal_(cell.input.weight, std=cell.input.in_features**-0.5)
     nn.init.zeros_(cell.input.bias)
     nn.init.normal_(cell.recurrent.weight, std=gain * cell.recurrent.in_features**-0.5)
 
 
 class Reader(nn.Module):
-    """A recurrent layer over whole sentences; two directions have half the numbers each."""
+    """Read whole sentences without padding with one recurrent layer. Of two directions each has half the numbers of the
+    output.
+    """
 
     def __init__(self, cell: Literal["rnn", "lstm", "gru"], size: int, directions: int = 1):
         super().__init__()
@@ -41,7 +45,9 @@ class Reader(nn.Module):
 
 
 def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: float | None = None) -> Layer:
-    """Return a recurrent layer with weights as they are studied. forget: bias of an LSTM's forget gate."""
+    """Return a recurrent layer with weights as they are studied: a plain RNN's with gain 1, others as PyTorch draws
+    them. forget: the bias of an LSTM's forget gate; None leaves PyTorch's.
+    """
     layer = Reader(cell, SIZE, directions)
     for module in layer.modules():
         if isinstance(module, PlainRNN):
@@ -54,7 +60,9 @@ def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: flo
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sentence to itself, with nothing around it: no residual, no norm."""
+    """Attend from each word of a sentence to all of it with several heads, and nothing around: no residual, no norm, no
+    padding.
+    """
 
     def __init__(self, d_model: int, heads: int):
         super().__init__()
@@ -82,14 +90,18 @@ LAYERS: dict[str, Callable[[], Layer]] = {
 
 
 def gradients(layer: Layer, x: Tensor, position: int) -> Tensor:
-    """Return the norms (B, S) of the gradient of the summed output at a position by each word of x (B, S, M)."""
+    """Return the norms (B, S) of the gradient of the output at a position, summed over its numbers, by each word of x
+    (B, S, M).
+    """
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(layer(x)[:, position].sum(), x)
     return gradient.norm(dim=-1)
 
 
 def draw_gradients(make: Callable[[], Layer], position: int, effort: Effort) -> Tensor:
-    """Return gradients (D, S) at a position by each word, medians of a few sentences, for several draws of weights."""
+    """Return (D, S): for each draw of weights of `make`, the norm of the gradient of the output at a position by each
+    word, as a median over SENTENCES random sentences. 16 draws per seed at full effort.
+    """
     draws = []
     for seed in effort.seeds:
         for draw in range(effort.of(16)):
@@ -101,15 +113,15 @@ def draw_gradients(make: Callable[[], Layer], position: int, effort: Effort) -> 
 
 @dataclass(frozen=True)
 class Sides:
-    """The gradients of the output in the middle, as shares of that of its own word."""
+    """Hold the gradients of the output in the middle by the outermost words, as shares of that by its own word."""
 
     left: float  # of the first word
     right: float  # of the last word
 
 
 def claims(kept: dict[str, float], middle: dict[str, Sides]) -> Claims:
-    """Judge the claims. kept: what is left of the gradient over the whole sentence, as a share of the last word's own,
-    by layer.
+    """Return each claim and whether it holds. kept: by layer, the gradient of the last output by the first word, as a
+    share of that by the last word; middle: by layer.
     """
     best = max((LSTM, OPEN, GRU), key=kept.__getitem__)
     return {

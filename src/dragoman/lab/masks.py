@@ -26,12 +26,16 @@ INTEGERS, INVERTED = "integers, 1 = may attend", "the keep-mask where True means
 
 
 def multiplied(scores: Tensor, mask: Tensor) -> Tensor:
-    """Mask as it is sometimes taught: the scores of padding times 1e-9, then the softmax."""
+    """Return the softmax of scores (..., S) after those of masked keys (False in `mask`) were multiplied by 1e-9, as is
+    sometimes taught.
+    """
     return torch.where(mask, scores, scores * TINY_FACTOR).softmax(-1)
 
 
 def pictures() -> dict[str, Tensor]:
-    """Return masks (T, S) for five source and four target words, padded to eight; cross: for three target words."""
+    """Return four masks (T, S) by name, True = may attend, for a source of five words and a target of four, padded to
+    eight; "cross" has three queries.
+    """
     padding = padding_mask(SOURCE, PAD)[0, 0]
     return {
         "padding (encoder)": padding.expand(8, 8),
@@ -42,7 +46,9 @@ def pictures() -> dict[str, Tensor]:
 
 
 def influence(mask: Tensor, size: int = 8) -> Tensor:
-    """Return how much output i changes with input j as a key and a value under the mask (T, S), as a norm: (T, S)."""
+    """Return (T, S): the norm of the derivative of output i by input j, which is key and value at once, under the mask
+    (T, S), True = may attend. size: of the random vectors.
+    """
     random = torch.Generator().manual_seed(0)
     query, keys = (torch.randn(rows, size, generator=random, dtype=torch.float64) for rows in mask.shape)
 
@@ -54,7 +60,9 @@ def influence(mask: Tensor, size: int = 8) -> Tensor:
 
 
 def change_by_padding(masked: bool) -> float:
-    """Return how much the outputs of real words change when the vectors in the padding are replaced by others."""
+    """Return the largest change of the attention outputs of real words when the random vectors in the padding are
+    replaced by others, with the padding mask or without it.
+    """
     random = torch.Generator().manual_seed(0)
     x, other = torch.randn(2, SOURCE.size(1), 8, generator=random, dtype=torch.float64)
     real = (SOURCE != PAD)[0]
@@ -67,14 +75,14 @@ def change_by_padding(masked: bool) -> float:
 
 @dataclass(frozen=True)
 class Training:
-    """One step of a small encoder that predicts a label for each word; labels of padding are ignored."""
+    """Hold one forward and backward pass of a small encoder that predicts a label for each word."""
 
     vectors: Tensor  # of the real words, N M
     loss: float
     gradients: list[Tensor]
 
     def gap(self, other: "Training") -> tuple[float, float, float]:
-        """Return the largest differences of vectors, loss and gradients."""
+        """Return the largest absolute differences of two passes: of vectors, loss and gradients."""
         pairs = zip(self.gradients, other.gradients, strict=True)
         return (
             float((self.vectors - other.vectors).abs().max()),
@@ -84,9 +92,8 @@ class Training:
 
 
 def train_padded(rows_too: bool, seed: int, ignore: bool = True) -> Training:
-    """Compute output, loss and gradients of two encoder layers that see the padding as well: nothing is packed.
-
-    rows_too: the queries of padding may look nowhere either.
+    """Run a forward and backward pass of two fresh encoder layers on sentences with padding; nothing is packed, and no
+    weight is updated. rows_too: mask the queries of padding, too; ignore: leave the labels of padding out of the loss.
     """
     torch.manual_seed(seed)
     config = small(16, heads=2)
@@ -115,7 +122,9 @@ def train_padded(rows_too: bool, seed: int, ignore: bool = True) -> Training:
 
 
 def nowhere() -> dict[str, bool]:
-    """Return whether output and gradients are finite for a query that may look nowhere."""
+    """Return, by the name of the softmax, whether outputs and gradients are all finite when two of four queries may
+    attend to no key.
+    """
     mask = decoder_mask(torch.tensor([[0, 0, 5, 6]]), PAD)[0, 0]  # padding on the left
 
     def plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -133,7 +142,9 @@ def nowhere() -> dict[str, bool]:
 
 
 def rules() -> dict[str, float]:
-    """Return how far outputs under several forms of one padding mask are from those of bool, True = may attend."""
+    """Return, by the form of the padding mask, the largest absolute difference of the outputs from those with a bool
+    mask, True = may attend.
+    """
     x = torch.randn(1, 8, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     mask = padding_mask(SOURCE, PAD)[:, 0]  # B 1 S
     expected = fused_attention(x, x, x, mask)
@@ -154,7 +165,7 @@ def rules() -> dict[str, float]:
 
 
 def masked_last(scores: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Return scores as a tensor, and the mask of the last one."""
+    """Return three scores as a tensor, and a mask that hides the last one."""
     return torch.tensor(scores, dtype=torch.float64), torch.tensor([True, True, False])
 
 
@@ -167,7 +178,10 @@ def claims(
     finite: dict[str, bool],
     integers: float,
 ) -> Claims:
-    """Judge the claims. unmoved: with and without the mask."""
+    """Return each claim and whether it holds. leaks: weights of padding under a factor of 1e-9; unmoved: change by
+    padding with and without the mask; worst: largest differences of vectors, loss and gradients with and without masked
+    rows; counted: smallest difference of losses that count padding; integers: difference with an integer mask.
+    """
     ahead, behind = float(reach.triu(1).max()), float(reach[reach.tril() > 0].min())
     masked, unmasked = unmoved
     return {
@@ -251,11 +265,17 @@ def run(effort: Effort) -> Findings:
 
 
 def heat_map(name: str, values: Tensor, numbers: str, most: float) -> HeatMap:
+    """Return the heat map of a value for each query (row) and key (column), both counted from 1. numbers: their format
+    in the cells; most: the darkest value.
+    """
     queries, keys = (range(1, size + 1) for size in values.shape)
     return HeatMap(values, name, queries, keys, numbers, "key", "query", most)
 
 
 def leak_panel() -> Panel:
+    """Return the panel of the weight of a padded key of score 0 beside two real ones, for both ways to mask, by the
+    larger score of these.
+    """
     larger = torch.linspace(-6, 6, 25)
     scores, mask = torch.stack([larger, larger - 1, torch.zeros(25)], dim=-1), torch.tensor([True, True, False])
     ways = {"score times 1e-9": multiplied, "minus infinity": masked_softmax}

@@ -22,11 +22,12 @@ CONFIG = small(32)
 
 
 def norm_of(kind: str, size: int) -> nn.Module:
+    """Return a fresh norm of this kind (LAYER or BATCH) for vectors of `size` numbers."""
     return nn.LayerNorm(size) if kind == LAYER else nn.BatchNorm1d(size)
 
 
 def with_batch_norm(model: Transformer) -> Transformer:
-    """Replace each layer norm by a batch norm, in place.
+    """Replace each layer norm by a batch norm, in place; return the model.
 
     Our layers see the real tokens only (packing.py), so that padding cannot disturb its statistics here.
     """
@@ -38,25 +39,32 @@ def with_batch_norm(model: Transformer) -> Transformer:
 
 
 def make(kind: str, seed: int) -> Transformer:
+    """Return a fresh Transformer with norms of this kind (LAYER or BATCH); the same seed draws the same weights."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
     return with_batch_norm(model) if kind == BATCH else model
 
 
 def vectors(sentences: int, tokens: int, seed: int) -> Tensor:
-    """Return random vectors (B, L, M) whose features have means of their own, as those of a network have."""
+    """Return random vectors (sentences, tokens, SIZE) whose features have means of their own, as those of a network
+    have.
+    """
     random = torch.Generator().manual_seed(seed)
     return torch.randn(sentences, tokens, SIZE, generator=random) + torch.randn(SIZE, generator=random)
 
 
 def normalised(x: Tensor, over: tuple[int, ...]) -> tuple[Tensor, int]:
-    """Return x (B, L, M) with mean 0 and deviation 1 over some dimensions, and how many means that takes."""
+    """Return x (B, L, M) with mean 0 and standard deviation 1 over the dimensions `over`, and how many means that
+    takes.
+    """
     center = x.mean(over, keepdim=True)
     return (x - center) / (x.var(over, correction=0, keepdim=True) + nn.LayerNorm(1).eps).sqrt(), center.numel()
 
 
 def statistics(x: Tensor) -> dict[str, tuple[int, float]]:
-    """Return, per token and per sentence, how many means, and the largest difference from PyTorch's layer norm."""
+    """Normalise x (B, L, M) per token and per sentence; return for each how many means that takes, and the largest
+    absolute difference from PyTorch's layer norm.
+    """
     expected = nn.LayerNorm(x.size(-1))(x).detach()
     ways = {"token": normalised(x, (2,)), "sentence": normalised(x, (1, 2))}
     return {name: (count, float((y - expected).abs().max())) for name, (y, count) in ways.items()}
@@ -64,7 +72,9 @@ def statistics(x: Tensor) -> dict[str, tuple[int, float]]:
 
 @torch.no_grad()
 def change_by_padding(kind: str, tokens: Tensor, padding: int) -> float:
-    """Return how much outputs of the tokens (N, M) change when so many rows of zeros join the batch."""
+    """Return the largest change of a norm's outputs of the tokens (N, M) when so many rows of zeros join the batch. The
+    norm is in training mode, so that a batch norm uses the batch's statistics.
+    """
     norm, size = norm_of(kind, tokens.size(1)), len(tokens)
     padded = torch.cat([tokens, torch.zeros(padding, tokens.size(1))])
     return float((norm(padded)[:size] - norm(tokens)).abs().max())
@@ -72,7 +82,9 @@ def change_by_padding(kind: str, tokens: Tensor, padding: int) -> float:
 
 @torch.no_grad()
 def change_by_batch(kind: str, sentences: Tensor) -> float:
-    """Return how much the first sentence's outputs differ between a batch of its own and the whole one (B, L, M)."""
+    """Return the largest difference of a norm's outputs of the first sentence between a batch of its own and all of
+    `sentences` (B, L, M). The norm is in training mode.
+    """
     norm = norm_of(kind, sentences.size(-1))
     alone, together = (norm(x.flatten(0, 1))[: sentences.size(1)] for x in (sentences[:1], sentences))
     return float((alone - together).abs().max())
@@ -80,7 +92,10 @@ def change_by_batch(kind: str, sentences: Tensor) -> float:
 
 @torch.no_grad()
 def losses(model: Transformer, pairs: Sequence[Pair]) -> tuple[float, float, float]:
-    """Return nats per token of the same pairs: in use; with the statistics of training, all at once; one by one."""
+    """Return the loss of the same pairs in nats per token in three ways: in eval mode; in training mode, all at once;
+    in training mode, one pair at a time. Leaves the model in training mode, and updates the statistics of its batch
+    norms.
+    """
 
     def loss(batch: Sequence[Pair]) -> float:
         return float(loss_and_hits(model, batch)[0])
@@ -99,7 +114,7 @@ def claims(
     company: dict[str, tuple[float, float, float]],  # of `losses`
     reached: dict[tuple[str, int], float],  # accuracy
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     many, few = BATCHES
     spread = {kind: max(three) - min(three) for kind, three in company.items()}
     told = {kind: "{:.4f}, {:.4f} and {:.4f}".format(*three) for kind, three in company.items()}
@@ -195,6 +210,6 @@ def run(effort: Effort) -> Findings:
 
 
 def stripes(title: str, columns: bool) -> HeatMap:
-    """Show which cells of a batch (tokens by features) share a mean."""
+    """Return a heat map of which cells of a batch (6 tokens by 8 features) share a mean: the columns, or the rows."""
     shares = torch.arange(8.0).expand(6, 8) if columns else torch.arange(6.0)[:, None].expand(6, 8)
     return HeatMap(shares % 2, title, x="feature", y="token of the batch", most=2)

@@ -24,7 +24,9 @@ LENGTH, VOCABULARY = 10, 40  # of random sentences
 
 
 def transformer(positions: Scheme, seed: int) -> Transformer:
-    """Return a fresh model, whose relative scores are drawn, too: they would begin as zeros."""
+    """Return a fresh model with these positions, in eval mode. Relative scores, which would begin as zeros, are drawn
+    at random.
+    """
     torch.manual_seed(seed)
     config = replace(small(32, layers=2), positions=positions)
     model = Transformer(config, VOCABULARY).eval()
@@ -36,7 +38,7 @@ def transformer(positions: Scheme, seed: int) -> Transformer:
 
 @torch.no_grad()
 def encode(model: Transformer, ids: Tensor) -> Tensor:
-    """Return the encoder's vectors (S, M) of the words ids (S,)."""
+    """Return the encoder's vectors (S, M) of the ids (S,) of a sentence."""
     memory = model.start(ids[None]).memory
     assert memory is not None
     return memory
@@ -44,19 +46,23 @@ def encode(model: Transformer, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def decode(model: Transformer, ids: Tensor) -> Tensor:
-    """Return the decoder's vectors (S, M): each word sees the ones before it, and always the same source."""
+    """Return the decoder's vectors (S, M) of the ids (S,): each word sees itself and those before it, and always the
+    same source.
+    """
     return model.vectors(ids[None], model.start(torch.tensor([[3, 4, 5]])))
 
 
 def largest_change(model: Transformer, ids: Tensor, order: Tensor, looking_back: bool = False) -> float:
-    """Return the largest number of f(P x) - P f(x): 0 if the order of words makes no difference to any of them."""
+    """Return the largest absolute number of f(P x) - P f(x), where P is the permutation `order` of the ids x (S,), and
+    f the decoder if `looking_back`, else the encoder. 0: their order makes no difference to any word.
+    """
     vectors = decode if looking_back else encode
     return float((vectors(model, ids[order]) - vectors(model, ids)[order]).abs().max())
 
 
 @dataclass(frozen=True)
 class Order:
-    """Over random sentences and permutations."""
+    """Hold how a model's vectors change with the order of words, over random sentences and permutations."""
 
     largest: float  # of f(P x) - P f(x)
     smallest: float
@@ -64,12 +70,13 @@ class Order:
 
 
 def sentence(words: tuple[str, ...]) -> Tensor:
+    """Return the ids (S,) of Korean words, which must be among WORDS."""
     return torch.tensor([WORDS[word] for word in words])
 
 
 def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Order:
-    """Measure how far the output of a model moves when the order of its words changes, over random orders and all
-    seeds.
+    """Measure how far the vectors of fresh models with these positions change with the order of random words, over all
+    seeds. looking_back: of the decoder, not the encoder.
     """
     gaps, bags = [], []
     vectors = decode if looking_back else encode
@@ -86,7 +93,7 @@ def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Or
 
 
 def claims(orders: dict[str, Order]) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds. orders: by position scheme, and for LOOKING_BACK."""
     least = min(orders[name].smallest for name in SCHEMES if name != "none")
     back = orders[LOOKING_BACK]
     return {
@@ -135,7 +142,7 @@ def run(effort: Effort) -> Findings:
 
 
 def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
-    """Draw the largest difference of each model as a bar."""
+    """Draw the largest change of each model as a bar on a matplotlib figure, on a logarithmic axis."""
     axes = figure.subplots()
     gaps = [order.largest for order in orders.values()]
     bars = axes.barh(range(len(orders)), gaps, color=COLOURS[0], edgecolor="black")
@@ -147,6 +154,9 @@ def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
 
 
 def cosines(positions: Scheme, seed: int) -> HeatMap:
+    """Return the heat map of the cosines of the encoder's vectors of two sentences: each word of "Cheolsu likes
+    Yeonghui" (rows) and of "Yeonghui likes Cheolsu", in Korean.
+    """
     model = transformer(positions, seed)
     one, other = (nn.functional.normalize(encode(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
     return HeatMap(one @ other.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)

@@ -27,9 +27,9 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 
 
 def matmuls_in_a_row(output: Tensor) -> int:
-    """Return the length of the longest chain of matmuls, each of which needs the one before it, up to `output`.
+    """Return the length of the longest chain of matrix products, each of which needs the one before it, up to `output`.
 
-    A fused attention kernel counts as the two matmuls that it does.
+    A fused attention kernel counts as the two products that it does.
     """
     return longest_chain(output, lambda node: 2 if node.name().startswith(MATMULS[-1]) else int(node.name() in MATMULS))
 
@@ -52,19 +52,25 @@ def longest_chain(output: Tensor, steps: Callable[[Any], int]) -> int:
 
 
 def seconds(layer: nn.Module, x: Tensor, patience: float) -> float:
-    """Return the time of one forward and backward pass: the shortest of `patience` seconds of them."""
+    """Return the seconds of a forward and a backward pass: the fastest of those that were measured for about `patience`
+    seconds.
+    """
     timer = Timer("layer(x).sum().backward()", globals={"layer": layer, "x": x}, num_threads=torch.get_num_threads())
     return min(timer.blocked_autorange(min_run_time=patience).times)
 
 
 def growth(times: dict[int, float]) -> float:
-    """Return the power of the length that the time grows with, from the shortest to the longest."""
+    """Return the exponent p if time grows as length^p, from the shortest to the longest length. times: seconds by
+    length.
+    """
     shortest, longest = min(times), max(times)
     return math.log(times[longest] / times[shortest]) / math.log(longest / shortest)
 
 
 def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]]) -> Claims:
-    """Judge the claims. steps and times: by layer and length."""
+    """Return each claim and whether it holds. steps, times: matrix products in a row and seconds, by layer
+    and length.
+    """
     first, last = min(times[PLAIN]), max(times[PLAIN])
     ratios = {name: {n: times[name][n] / times[ATTENTION][n] for n in times[name]} for name in (PLAIN, LSTM)}
     start = {name: of[first] for name, of in steps.items()}
@@ -133,4 +139,5 @@ def run(effort: Effort) -> Findings:
 
 
 def panel(curves: Any, label: str) -> Panel:
+    """Return a panel of curves by the length of the sentence, both axes logarithmic. label: of the y axis."""
     return Panel(curves, "length (words)", label, log="xy", ticks=LENGTHS)

@@ -22,52 +22,58 @@ Code = Callable[[int], Tensor]  # length of a sentence -> (T, M); ValueError if 
 
 
 def integers(length: int) -> Tensor:
-    """Return 1, 2, 3, ..."""
+    """Return the numbers 1, 2, 3, ... (T, 1)."""
     return torch.arange(1.0, length + 1)[:, None]
 
 
 def fractions(length: int) -> Tensor:
-    """Return numbers from 0 at the first word to 1 at the last one, whatever the length."""
+    """Return numbers (T, 1) from 0 at the first word to 1 at the last one, whatever the length."""
     return torch.linspace(0, 1, length)[:, None]
 
 
 def line(length: int) -> Tensor:
-    """Return 0, 0.33, 0.66, 0.99, ..."""
+    """Return the numbers 0, 0.33, 0.66, 0.99, ... (T, 1)."""
     return STEP * torch.arange(length)[:, None]
 
 
 def binary(length: int, bits: int = SIZE) -> Tensor:
-    """Return positions from 0 as binary numbers, the highest bit first."""
+    """Return positions from 0 as binary numbers (T, bits), the highest bit first. Higher bits than these
+    are cut off.
+    """
     return (torch.arange(length)[:, None] >> torch.arange(bits).flip(0) & 1).float()
 
 
 def gray(length: int, bits: int = SIZE) -> Tensor:
-    """Return the binary numbers in Gray's order, in which neighbours differ in one bit."""
+    """Return positions from 0 in Gray's code (T, bits), the highest bit first: neighbours differ in one bit."""
     position = torch.arange(length)
     return ((position ^ position >> 1)[:, None] >> torch.arange(bits).flip(0) & 1).float()
 
 
 def one_wave(length: int) -> Tensor:
-    """Return a single sine and cosine with a period of eight positions: a hand of a clock."""
+    """Return a sine and a cosine (T, 2) with a period of eight positions: a hand of a clock."""
     angle = torch.arange(length, dtype=torch.float64)[:, None] * (2 * math.pi / 8)
     return torch.cat([angle.sin(), angle.cos()], 1)
 
 
 def drawn_anew() -> Code:
-    """Draw random vectors for each sentence, which "deterministic" is there to exclude."""
+    """Return a code that draws random vectors (T, SIZE) at each call, which the condition "deterministic" is there to
+    exclude.
+    """
     random = torch.Generator().manual_seed(0)
     return lambda length: 2 * torch.rand(length, SIZE, generator=random) - 1
 
 
 def learned_table() -> Code:
-    """Use the model's learned positions as they are initialised."""
+    """Return a code of the model's learned positions (T, SIZE) as they are initialised, for up to TABLE_SIZE words.
+    Sets the global seed of PyTorch to 0.
+    """
     torch.manual_seed(0)
     positions = Learned(SIZE, 1, SIZE, TABLE_SIZE)
     return lambda length: positions.embed(torch.zeros(1, length, SIZE), 0)[0].detach()
 
 
 def waves(length: int, size: int = SIZE) -> Tensor:
-    """Return the sinusoids of the paper."""
+    """Return the sinusoids of the paper (T, size), in double precision."""
     return sinusoids(length, size).double()
 
 
@@ -86,21 +92,24 @@ SCHEMES: dict[str, Callable[[], Code]] = {
 
 
 def gaps(code: Tensor, apart: int = 1) -> list[float]:
-    """Return the distances of positions so far apart, along the sentence."""
+    """Return the distance from each position of the code (T, M) to the one `apart` later, along the sentence."""
     return [float(gap) for gap in (code[apart:].double() - code[:-apart].double()).norm(dim=-1)]
 
 
 def all_differ(code: Tensor) -> bool:
+    """Return whether all codes (T, M) are finite, and any two of them more than EXACT apart."""
     return bool(code.isfinite().all()) and float(torch.pdist(code.double()).min()) > EXACT
 
 
 def unique(code: Code) -> bool:
-    """Test that every position of a sentence has a code of its own."""
+    """Return whether every position of a sentence has a code of its own, at all LENGTHS."""
     return all(all_differ(code(length)) for length in LENGTHS)
 
 
 def same_gaps(code: Code) -> bool:
-    """Test that any two positions with as many steps between them are equally far apart, at all lengths."""
+    """Return whether any two positions that are equally many steps apart have the same distance, within and across all
+    LENGTHS. Tested up to 6 steps.
+    """
     for apart in range(1, min(LENGTHS)):
         every = [gap for length in LENGTHS for gap in gaps(code(length), apart)]
         if max(every) - min(every) > EXACT:
@@ -109,7 +118,7 @@ def same_gaps(code: Code) -> bool:
 
 
 def any_length(code: Code) -> bool:
-    """Test that a long sentence is not refused, and that its positions still differ."""
+    """Return whether a sentence of LONG words is accepted, and its positions still differ."""
     try:
         return all_differ(code(LONG))
     except ValueError:
@@ -117,12 +126,14 @@ def any_length(code: Code) -> bool:
 
 
 def deterministic(code: Code) -> bool:
-    """Test that two calls give the same."""
+    """Return whether two calls give exactly the same codes, at all LENGTHS."""
     return all(torch.equal(code(length), code(length)) for length in LENGTHS)
 
 
 def is_bounded(code: Code) -> bool:
-    """Test that all numbers are within [-1, 1], however long the sentence is."""
+    """Return whether all numbers are within [-1, 1], at LONG words or, if the scheme refuses these, at the longest of
+    LENGTHS.
+    """
     try:
         longest = code(LONG)
     except ValueError:
@@ -140,15 +151,15 @@ CONDITIONS: dict[str, Callable[[Code], bool]] = {
 
 
 def conditions_met() -> dict[str, tuple[bool, ...]]:
-    """Return for each scheme whether it meets each of CONDITIONS."""
+    """Return by scheme whether it meets each of CONDITIONS, in their order."""
     return {name: tuple(met(make()) for met in CONDITIONS.values()) for name, make in SCHEMES.items()}
 
 
 def claims(
     met: dict[str, tuple[bool, ...]], corners: dict[str, Tensor], code: list[float], wave: list[float]
 ) -> Claims:
-    """Judge the claims. corners: two bits in two orders, and the line; code, wave: gaps of neighbours, of binary code
-    and sinusoids.
+    """Return each claim and whether it holds. corners: two bits in two orders, and the line; code, wave: distances of
+    neighbours, in binary code and of sinusoids.
     """
     missed = {name: [c for c, cell in zip(CONDITIONS, cells, strict=True) if not cell] for name, cells in met.items()}
     misses = "; ".join(f"{name}: {', '.join(conditions)}" for name, conditions in missed.items() if conditions)
@@ -223,19 +234,24 @@ def run(effort: Effort) -> Findings:
 
 
 def code_map(name: str, code: Tensor) -> HeatMap:
+    """Return the heat map of the codes (T, M) of a scheme, a row for each position."""
     positions, numbers = map(range, code.shape)
     return HeatMap(code, name, positions, numbers, ".2g", "number", "position", 1.6, signed=True)
 
 
 def gap_panel(apart: int) -> Panel:
-    """Return the distance of positions that are `apart`, by position, for each scheme."""
+    """Return the panel of the distances of positions that are `apart`, by position, for binary code, Gray code and
+    sinusoids.
+    """
     codes = {"binary code": binary(33), "Gray code": gray(33), SINUSOIDS: waves(33)}
     curves = {name: (range(33 - apart), gaps(code, apart)) for name, code in codes.items()}
     return Panel(curves, "position", "distance", f"to the position {apart} later")
 
 
 def draw_plane(figure: Any) -> None:
-    """Draw the positions of three schemes as points of a plane."""
+    """Draw four positions as points of a plane on a matplotlib figure, in three schemes: binary code, Gray code, and
+    the line.
+    """
     axes = figure.subplots()
     level = torch.stack([line(4)[:, 0], torch.full((4,), -0.4)], 1)
     shapes = {"two bits, counting": binary(4, 2), "two bits, Gray's order": gray(4, 2) + 0.06}

@@ -26,19 +26,26 @@ TRAINED = small(32, layers=6)  # fewer and smaller, to be trained in seconds
 
 
 def make(kind: str, config: TransformerConfig, seed: int) -> Transformer:
+    """Return a fresh Transformer with this norm (PRE or POST), else of `config`; the same seed draws the
+    same weights.
+    """
     torch.manual_seed(seed)
     return Transformer(replace(config, norm_first=kind == PRE), TASK.vocabulary)
 
 
 def at_start(kind: str, seed: int) -> tuple[list[float], list[float]]:
-    """Return the norms of the gradients of the second feed-forward matrices, by layer of encoder and decoder."""
+    """Return, for a fresh model and one batch, the norms of the gradients of the second feed-forward matrices: by layer
+    of the encoder, by layer of the decoder.
+    """
     model, pairs = make(kind, CONFIG, seed), TASK.pairs(64, seed)
     both = gradients(model, pairs, networks([*model.encoder, *model.decoder]))
     return both[:LAYERS], both[LAYERS:]
 
 
 def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
-    """Return how far the deviations of rows of the last encoder layer are from 1, and whether a norm follows."""
+    """Encode one sentence with a fresh model; return how far at most the standard deviation of a word's vector after
+    the last encoder layer is from 1, and whether a norm follows.
+    """
     model = make(kind, TRAINED, seed)
     with layer_outputs(model) as outputs, torch.no_grad():
         model.start(source_batch([source for source, _ in TASK.pairs(1, seed)]))
@@ -52,7 +59,7 @@ def claims(
     ends: dict[str, tuple[float, bool]],  # of `at_the_end`
     reached: dict[tuple[str, bool], float],  # accuracy, with and without warm-up
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     follows = {kind: "a" if norm else "no" for kind, (_, norm) in ends.items()}
     worst = {kind: min(reached[kind, warm] for warm in (True, False)) for kind in (PRE, POST)}
     gradients = {

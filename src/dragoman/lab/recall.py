@@ -30,6 +30,7 @@ CELLS: dict[str, RecurrentConfig] = {
 
 
 def with_attention(name: str) -> str:
+    """Return the name of the kind of recurrent model `name` that attends to the source."""
     return f"{name}, attention"
 
 
@@ -41,11 +42,14 @@ KINDS: dict[str, ModelConfig] = {
 
 
 def at(distance: int) -> Task:
+    """Return the task of recalling a word of WORDS over so many words."""
     return recalling(distance, len(SPECIAL) + WORDS)
 
 
 def measure(config: ModelConfig, distance: int, seed: int, effort: Effort) -> float:
-    """Train a model at one distance; return the share of unseen sentences whose first word it recalls."""
+    """Train a fresh model to recall the first word over `distance` words; return the share, 0 to 1, of unseen sentences
+    whose whole output is right: this word and the end of the sentence.
+    """
     task = at(distance)
     torch.manual_seed(seed)
     model = build(config, task.vocabulary)
@@ -54,7 +58,7 @@ def measure(config: ModelConfig, distance: int, seed: int, effort: Effort) -> fl
 
 
 def claims(shares: dict[str, list[float]]) -> Claims:
-    """Judge the claims. shares: recalled at each distance, by kind of model."""
+    """Return each claim and whether it holds. shares: recalled at each distance, by kind of model."""
     near, far = ({name: by_distance[i] for name, by_distance in shares.items()} for i in (0, -1))
     overall = {name: mean(by_distance) for name, by_distance in shares.items()}
     gains = {name: far[with_attention(name)] - far[name] for name in (PLAIN, LSTM, GRU)}

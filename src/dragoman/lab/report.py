@@ -35,7 +35,7 @@ MAX_SLUG = 50  # characters that the title of a table gives to the name of its f
 
 @dataclass(frozen=True)
 class Drawing:
-    """Describe a figure that was drawn."""
+    """Describe a figure that was drawn and written to files."""
 
     file: str  # in the folder of the report, without its suffix: there is a .png and an .svg
     caption: str
@@ -44,7 +44,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Result:
-    """Hold the result of an experiment. One that failed has an error, and findings if it got that far."""
+    """Hold the outcome of running an experiment. One that failed has an error, and findings if it got that far."""
 
     name: str
     seconds: float
@@ -72,14 +72,18 @@ class Result:
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:
-    """Return the experiment of that name. sentences: what a comparison trains on; the others need none."""
+    """Return the experiment of that name; ImportError if there is none. sentences: what a comparison trains on; the
+    others need none.
+    """
     if name in COMPARISONS:
         return import_module("dragoman.lab.comparisons").COMPARISONS[name].on(sentences)
     return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
 def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None = None) -> Result:
-    """Run an experiment and write its figures and tables into `folder`. Failing is a result, too: nothing is raised."""
+    """Run an experiment, and write its figures and tables into `folder`. No error is raised: a result has the message
+    and, if it was not a DragomanError, the traceback.
+    """
     began = time.perf_counter()
     experiment = findings = None
     drawings: tuple[Drawing, ...] = ()
@@ -99,7 +103,7 @@ def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None
 
 
 def write_figure(folder: Path, name: str, figure: Figure) -> Drawing:
-    """Draw a figure as PNG and SVG. The same numbers give the same files."""
+    """Draw a figure and write it as PNG and SVG to `folder`/figures. The same numbers give the same files."""
     plt = pyplot()
     file = f"figures/{name}"
     (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -117,11 +121,12 @@ def write_figure(folder: Path, name: str, figure: Figure) -> Drawing:
 
 
 def slug(title: str) -> str:
+    """Return the title in lower-case letters, digits and hyphens, at most MAX_SLUG characters."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower())[:MAX_SLUG].strip("-")
 
 
 def write_table(folder: Path, name: str, table: Table) -> str:
-    """Write a table as CSV with all digits; return the name of the file in `folder`."""
+    """Write a table as CSV with all digits to `folder`/tables; return the path of the file within `folder`."""
     file = f"tables/{name}.csv"
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
@@ -131,7 +136,9 @@ def write_table(folder: Path, name: str, table: Table) -> str:
 
 
 def rounded(cell: Cell) -> str:
-    """Return a cell as the page shows it: four digits are enough for reading."""
+    """Return a cell as text for the page: floats with four significant digits, those from 10^4 to 10^7 as whole numbers
+    with commas; integers in full, with commas; yes or no for a bool; text unchanged.
+    """
     if isinstance(cell, str):
         return cell
     if isinstance(cell, BOOLS):
@@ -146,7 +153,9 @@ def rounded(cell: Cell) -> str:
 
 
 def command(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
-    """Return the command that repeats an experiment."""
+    """Return the shell command that runs an experiment again with the same settings. sentences: those of a
+    comparison.
+    """
     seeds = " ".join(map(str, effort.seeds))
     files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""  # which resumes the same runs
     return f"dragoman lab {name}{files}{' --quick' if quick else ''} --seeds {seeds}"
@@ -155,7 +164,9 @@ def command(name: str, effort: Effort, quick: bool, sentences: Sentences | None 
 def write_report(
     folder: Path, results: Sequence[Result], effort: Effort, quick: bool, sentences: Sentences | None = None
 ) -> Path:
-    """Write one HTML page that needs no network, with all of `results` in their order; return its path."""
+    """Write `folder`/report.html, one page that needs no network, with all of `results` in their order; return its
+    path.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -28,9 +28,10 @@ TASK = copying(vocabulary=20, shortest=1, longest=8)
 
 
 class NoResidual(Residual):
-    """Stand around a sub-layer, without the `x +`."""
+    """Wrap a sub-layer as `Residual` does, with norm and dropout, but without the `x +`."""
 
     def forward(self, x: Tensor, sublayer: Any) -> Tensor:
+        """Return the sub-layer's output for x, with the norm before or after it."""
         if self.norm_first:
             return self.dropout(sublayer(self.norm(x)))
         return self.norm(self.dropout(sublayer(x)))
@@ -45,7 +46,7 @@ def without_residuals(model: Transformer) -> Transformer:
 
 
 def without_norms(model: Transformer) -> Transformer:
-    """Take the layer norms out of the encoder, in place."""
+    """Take the layer norms out of the encoder, in place; return the model."""
     model.encoder_norm = nn.Identity()
     for module in model.encoder.modules():
         if isinstance(module, Residual):
@@ -62,13 +63,17 @@ KINDS: dict[str, Callable[[Transformer], Transformer]] = {
 
 
 def make(kind: str, depth: int, seed: int) -> Transformer:
-    """Return a model with so many encoder layers; all kinds begin with the same weights."""
+    """Return a model with `depth` encoder layers, with or without residuals and norms (a key of KINDS); all kinds begin
+    with the same weights.
+    """
     torch.manual_seed(seed)
     return KINDS[kind](Transformer(replace(CONFIG, encoder_layers=depth), TASK.vocabulary))
 
 
 def learned_difference(base: float, wanted: float, rate: float = 0.1, close: float = 1e-3) -> tuple[float, int]:
-    """Learn f by gradient descent from 0, so that base + f is `wanted`; return f and the number of steps."""
+    """Learn a number f by gradient descent from 0, until base + f is within `close` of `wanted`; return f and the
+    number of steps. rate: the learning rate.
+    """
     f, steps = 0.0, 0
     while abs(base + f - wanted) > close:
         f -= rate * (base + f - wanted)  # the slope of half the squared error
@@ -77,7 +82,7 @@ def learned_difference(base: float, wanted: float, rate: float = 0.1, close: flo
 
 
 def gradients(model: Model, pairs: Sequence[Pair], matrices: Sequence[Tensor]) -> list[float]:
-    """Return the norms of the gradients of some matrices of `model`, for one batch."""
+    """Return the norms of the gradients of `matrices`, weights of `model`, for one batch of pairs."""
     return [float(slope.norm()) for slope in torch.autograd.grad(loss_and_hits(model, pairs)[0], matrices)]
 
 
@@ -87,15 +92,14 @@ def networks(layers: Iterable[Any]) -> list[Tensor]:
 
 
 def queries(layers: Iterable[Any]) -> list[Tensor]:
-    """Return the query matrix of each layer."""
+    """Return the query matrix of the self-attention of each layer."""
     return [layer.attention.query.weight for layer in layers]
 
 
 @torch.no_grad()
 def cosines_and_changes(model: Transformer, words: list[int]) -> tuple[list[float], list[float]]:
-    """Return the mean cosine of two tokens after each encoder layer, and |f| / |x| of each layer but the first.
-
-    words: all different.
+    """Encode one sentence of `words`, all different; return the mean cosine of two tokens after each encoder layer, and
+    by which share of its norm each layer but the first changes its input.
     """
     with layer_outputs(model) as outputs:
         model.start(source_batch([words]))
@@ -107,7 +111,9 @@ def cosines_and_changes(model: Transformer, words: list[int]) -> tuple[list[floa
 
 
 def change_when_silent(kind: str) -> float:
-    """Return the largest change of a vector by two layers all of whose last matrices are 0."""
+    """Return the largest absolute change of a random vector by two encoder layers of a kind (a key of KINDS) whose last
+    matrices are all 0.
+    """
     torch.manual_seed(1)
     model, x, packing = make(kind, 2, seed=1), torch.randn(4, CONFIG.d_model), Packing.full(torch.zeros(1, 4))
     y = x
@@ -128,7 +134,7 @@ def claims(
     reached: dict[tuple[str, int], float],  # accuracy by kind and depth
     changes: list[float],  # |f| / |x| by layer, after training
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     half = len(changes) // 2
     lower_change, upper_change = mean(changes[:half]), mean(changes[half:])
     lowest = {kind: norms[0] for kind, norms in bare.items()}

@@ -26,13 +26,15 @@ CHANCE = 1 / (VOCABULARY - len(SPECIAL))
 
 
 def band(length: int, radius: int) -> Tensor:
-    """Return a mask (n, n), True where a query may look: at keys no further than `radius` from itself."""
+    """Return a mask (length, length), True where a query may attend: to keys no further than `radius` from itself."""
     position = torch.arange(length)
     return (position[:, None] - position).abs() <= radius
 
 
 def within(radius: int, kernel: Kernel = fused_attention) -> Kernel:
-    """Return `kernel` over the keys within `radius` of each query. Queries and keys are the same positions."""
+    """Return `kernel`, confined to the keys within `radius` of each query, beside any mask it is given. Queries and
+    keys must be the same positions.
+    """
 
     def near(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
         allowed = band(query.size(-2), radius)
@@ -44,7 +46,7 @@ def within(radius: int, kernel: Kernel = fused_attention) -> Kernel:
 
 
 def restrict(model: Transformer, radius: int) -> Transformer:
-    """Let the encoder of `model` look no further than `radius`, in place."""
+    """Let the encoder of `model` attend no further than `radius`, in place; return the model."""
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):
             layer.attention.kernel = within(radius, layer.attention.kernel)
@@ -65,12 +67,16 @@ def neighbours(query: Tensor, key: Tensor, value: Tensor, radius: int) -> Tensor
 
 
 def layers_for(length: int, radius: int) -> int:
-    """Return how many layers it takes until the last position can depend on the first."""
+    """Return how many layers it takes, by the formula, until the last of `length` positions can depend on the first; at
+    least 1.
+    """
     return max(1, math.ceil((length - 1) / radius))
 
 
 def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
-    """Return the same by trial: layers are added until the last output has a gradient on the first input."""
+    """Return how many layers it takes, by trial: they are added until the last of `length` outputs has a gradient by
+    the first input. ValueError if `most` layers do not suffice.
+    """
     torch.manual_seed(0)
     layer, packing = EncoderLayer(CONFIG), Packing.full(torch.zeros(1, length))
     layer.attention.kernel = within(radius)
@@ -84,7 +90,9 @@ def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
 
 
 def measure_recall(radius: int, distance: int, steps: int, seed: int) -> float:
-    """Train an encoder to name at each position the word `distance` before it; return how often it is right."""
+    """Train a fresh encoder that looks no further than `radius` to name at each position the word `distance` before it;
+    return the share of words, 0 to 1, that it names right.
+    """
     torch.manual_seed(seed)
     model = restrict(Transformer(CONFIG, VOCABULARY), radius)
     learned = learn_word_before(model, distance, LENGTH, VOCABULARY, steps=steps, seed=seed, rate=RATE, tested=BATCH)
@@ -93,27 +101,32 @@ def measure_recall(radius: int, distance: int, steps: int, seed: int) -> float:
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how encoders with one radius learned to name the word `distance` before."""
+
     radius: int
     distance: int
     accuracies: tuple[float, ...]  # by seed
 
     @property
     def reach(self) -> int:
-        """Return how far apart two words can be so that one may depend on the other."""
+        """Return how far apart two words can be so that one may depend on the other, through all layers."""
         return CONFIG.encoder_layers * self.radius
 
     @property
     def scores(self) -> int:
-        """Count the scores that a layer needs for a sentence."""
+        """Return how many scores one layer needs for a sentence, without those beyond the radius."""
         return int(band(LENGTH, self.radius).sum())
 
     @property
     def mean(self) -> float:
+        """Return the mean accuracy over seeds."""
         return float(np.mean(self.accuracies))
 
 
 def claims(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, int, int]]) -> Claims:
-    """Judge the claims. gaps: from full attention, by radius; paths: radius, layers by the formula, layers needed."""
+    """Return each claim and whether it holds. gaps: largest differences from full attention, by radius; paths: radius,
+    layers by the formula, layers needed.
+    """
     equal = max(gap for radius, gap in gaps.items() if radius >= CHAIN - 1)
     smallest = min(gap for radius, gap in gaps.items() if radius < CHAIN - 1)
     agree = all(expected == needed for _, expected, needed in paths)

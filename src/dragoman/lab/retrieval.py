@@ -28,17 +28,21 @@ Row = tuple[float, float, float, float]  # sharpness; means of the largest weigh
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, sharpness: float) -> Tensor:
-    """Return softmax(sharpness * Q K^T) V."""
+    """Return softmax(sharpness * Q K^T) V, (T, V), of query (T, K), key (S, K) and value (S, V)."""
     return explicit_attention(query * sharpness * math.sqrt(query.size(-1)), key, value)
 
 
 def look_up(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Return the value of the key that is most like the query."""
+    """Return for each query (T, K) the value, of values (S, V), whose key (S, K) has the largest inner product with it:
+    (T, V).
+    """
     return value[(query @ key.T).argmax(-1)]
 
 
 def sharpen(seed: int) -> list[Row]:
-    """Return, by sharpness, means of the largest weight, the entropy (nats) and the distance from the look-up."""
+    """Return a row for each of SHARPNESS: that, and means over random queries of the largest weight, the entropy (nats)
+    and the absolute distance from the look-up.
+    """
     random = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(n, SIZE, dtype=torch.float64, generator=random) for n in (QUERIES, ENTRIES))
     value = torch.randn(ENTRIES, 1, dtype=torch.float64, generator=random)
@@ -52,12 +56,13 @@ def sharpen(seed: int) -> list[Row]:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Return the entropy in nats of rows that sum to 1: (..., N) -> (...)."""
+    """Return the entropy in nats of weights (..., N) that sum to 1: (...)."""
     return torch.special.entr(weights).sum(-1)
 
 
 class Search(nn.Module):
-    """Search words and titles about the same topics, each in its own way and with noise.
+    """Find posts: search words and titles come from the same topics, each in its own way and with noise, and `query`
+    and `key` are the matrices to learn.
 
     The wanted title should have the largest inner product with the search words.
     """
@@ -69,7 +74,9 @@ class Search(nn.Module):
         self.query, self.key = (nn.Parameter(torch.eye(FEATURES)) for _ in range(2))
 
     def scores(self) -> Tensor:
-        """Return scores (POSTS, POSTS): one search for each of some new posts, with all of them to choose from."""
+        """Draw POSTS new posts and a search for each; return the scores of all posts (columns) in each search (rows),
+        wanted ones on the diagonal.
+        """
         topics = torch.randn(POSTS, TOPICS, generator=self.random)
         words, titles = (
             topics @ way + torch.randn(POSTS, FEATURES, generator=self.random) for way in (self.asking, self.telling)
@@ -77,7 +84,7 @@ class Search(nn.Module):
         return (words @ self.query) @ (titles @ self.key).T / math.sqrt(FEATURES)
 
     def learn(self, matrices: Sequence[nn.Parameter], steps: int) -> None:
-        """Adjust some of the matrices so that the weight of the wanted post grows."""
+        """Take so many steps of Adam on some of the matrices, in place, so that the weight of the wanted post grows."""
         optimizer = torch.optim.Adam(matrices, RATE)
         for _ in range(steps):
             loss = F.cross_entropy(self.scores(), torch.arange(POSTS))
@@ -87,7 +94,7 @@ class Search(nn.Module):
 
     @torch.no_grad()
     def rank(self) -> float:
-        """Return the mean rank of the wanted post; 1 is the top."""
+        """Return the mean rank of the wanted post, over SEARCHES new sets of posts; 1 is the top."""
         scores = [self.scores() for _ in range(SEARCHES)]
         return float(torch.stack([(s >= s.diagonal()[:, None]).sum(-1).float().mean() for s in scores]).mean())
 
@@ -97,7 +104,7 @@ LONGER, BOTH = "W_Q learned for twice as long", "W_Q learned, then W_Q and W_K"
 
 
 def searches(seed: int, steps: int) -> dict[str, float]:
-    """Return the mean rank of the wanted post, by what has been learned."""
+    """Return the mean rank of the wanted post, by what has been learned, each stage after so many further steps."""
     ranks = {}
     for name in (LONGER, BOTH):
         search = Search(seed)
@@ -110,22 +117,26 @@ def searches(seed: int, steps: int) -> dict[str, float]:
 
 
 def on_circle(angles: Tensor) -> Tensor:
+    """Return the points (..., 2) of the unit circle at these angles (...)."""
     return torch.stack([angles.cos(), angles.sin()], -1)
 
 
 def truth(angles: Tensor) -> Tensor:
+    """Return the values (N, 1) of the function to be found by regression, at angles (N,)."""
     return (angles.sin() + 0.5 * (3 * angles).cos())[:, None]
 
 
 def kernel_regression(query: Tensor, key: Tensor, value: Tensor, sharpness: float) -> Tensor:
-    """Return Nadaraya and Watson's mean of values near the query, under a bell curve of width 1/sqrt(sharpness)."""
+    """Return Nadaraya and Watson's mean (T, V) of values (S, V) near each query (T, K), under a bell curve of width
+    1/sqrt(sharpness) around it. key: (S, K).
+    """
     near = (-sharpness * torch.cdist(query, key).square() / 2).softmax(-1)
     return near @ value
 
 
 @dataclass(frozen=True)
 class Regression:
-    """Attention as a regression: keys are points on a circle, values were measured there with noise."""
+    """Hold attention used as a regression: keys are points on a circle, values were measured there with noise."""
 
     known: Tensor  # (N,) angles of the keys
     noisy: Tensor  # (N, 1)
@@ -134,6 +145,9 @@ class Regression:
 
     @classmethod
     def of(cls, seed: int) -> "Regression":
+        """Draw POINTS known angles and noisy values; return what attention answers at 400 angles, for each sharpness of
+        KERNELS.
+        """
         random = torch.Generator().manual_seed(seed)
         known = 2 * math.pi * torch.rand(POINTS, dtype=torch.float64, generator=random)
         noisy = truth(known) + NOISE * torch.randn(POINTS, 1, dtype=torch.float64, generator=random)
@@ -142,17 +156,18 @@ class Regression:
         return cls(known, noisy, angles, {sharpness: attend(query, key, noisy, sharpness) for sharpness in KERNELS})
 
     def draw_truth(self, axes: Any) -> None:
+        """Draw the known points and the function behind them on matplotlib axes."""
         axes.scatter(self.known, self.noisy, marker="x", color="0.4", s=18, label="known keys and values")
         axes.plot(self.angles, truth(self.angles), color="0.7", linewidth=4, label="what they were made from", zorder=1)
 
     @property
     def errors(self) -> dict[float, float]:
-        """Return the mean distances from the truth, by sharpness."""
+        """Return the mean absolute distance of the answers from the truth, by sharpness."""
         return {sharpness: float((y - truth(self.angles)).abs().mean()) for sharpness, y in self.answers.items()}
 
     @property
     def gap(self) -> float:
-        """Return the largest difference between attention and kernel regression."""
+        """Return the largest absolute difference between attention and kernel regression."""
         query, key = on_circle(self.angles), on_circle(self.known)
         return max(
             float((y - kernel_regression(query, key, self.noisy, sharpness)).abs().max())
@@ -161,7 +176,9 @@ class Regression:
 
 
 def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Claims:
-    """Judge the claims. rows: of `sharpen`; gap: between attention and kernel regression; errors: of the regression."""
+    """Return each claim and whether it holds. rows: of `sharpen`; ranks: of `searches`; gap: between attention and
+    kernel regression; errors: of the regression, by sharpness.
+    """
     best = min(errors, key=errors.__getitem__)
     even, sharpest = min(errors), max(errors)
     return {

@@ -21,7 +21,7 @@ CLEARLY = 0.1  # nats per token from which on one loss is clearly lower than ano
 
 
 def transformer(attention: AttentionConfig, seed: int, layers: int = 1) -> Transformer:
-    """Return a small model with the same number of layers on each side.
+    """Return a fresh model for TASK with so many layers on each side.
 
     Queries and keys begin with variance 1 for any d_k, as the argument for the division assumes. (Xavier's
     initialisation makes them smaller for a larger d_k.)
@@ -36,5 +36,5 @@ def transformer(attention: AttentionConfig, seed: int, layers: int = 1) -> Trans
 
 
 def last(losses: Sequence[float]) -> float:
-    """Return the mean of the last tenth of the steps."""
+    """Return the mean of the last tenth of the losses."""
     return fmean(losses[-max(1, len(losses) // 10) :])

@@ -32,6 +32,7 @@ class Peak:
 
     @classmethod
     def of(cls, scores: Tensor) -> "Peak":
+        """Measure the softmax of rows of scores (N, S)."""
         weights = scores.softmax(-1)
         largest = weights.max(-1).values
         norms = torch.linalg.matrix_norm(jacobian(weights))
@@ -40,12 +41,16 @@ class Peak:
 
 
 def jacobian(weights: Tensor) -> Tensor:
-    """Return the derivative of a softmax by its input, diag(p) - p p^T: (..., S) -> (..., S, S)."""
+    """Return the derivative of a softmax by its input, diag(p) - p p^T: (..., S) -> (..., S, S). weights: the softmax
+    p.
+    """
     return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
 
 
 def random_scores(d_k: int, queries: int, seed: int) -> Tensor:
-    """Return inner products (queries, KEYS) of queries and keys of d_k normal numbers with mean 0 and variance 1."""
+    """Return inner products (queries, KEYS) of random queries with KEYS keys each, of d_k normal numbers with mean 0
+    and variance 1. Drawn in chunks to save memory.
+    """
     random, scores = torch.Generator().manual_seed(seed), []
     rows = max(1, AT_ONCE // (d_k * (KEYS + 1)))
     for start in range(0, queries, rows):
@@ -57,12 +62,14 @@ def random_scores(d_k: int, queries: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Measured:
+    """Hold the variance of scores, and how peaked their softmax is."""
+
     variance: float
     peak: Peak
 
 
 def measure(scores: Sequence[Tensor]) -> Measured:
-    """Return means over draws, one for each seed."""
+    """Measure rows of scores (N, S), one tensor for each seed; return means over the seeds."""
     peaks = [Peak.of(draw) for draw in scores]
     return Measured(
         fmean(float(draw.double().var()) for draw in scores),
@@ -71,11 +78,14 @@ def measure(scores: Sequence[Tensor]) -> Measured:
 
 
 def softmax(triple: Sequence[float], divisor: float = 1) -> list[float]:
+    """Return the softmax of some scores, divided by `divisor` first."""
     return (torch.tensor(triple, dtype=torch.float64) / divisor).softmax(-1).tolist()
 
 
 def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, few: float, reverse: float) -> Claims:
-    """Judge the claims. many, few: the largest weight in the triples given for a large and for a small d_k."""
+    """Return each claim and whether it holds. raw, scaled: by d_k; many, few: the largest weight of the triples given
+    for d_k = 100 and 2; reverse: share of draws whose largest weight is higher at d_k = 2 than at 100.
+    """
     off = max(max(abs(raw[d].variance / d - 1), abs(scaled[d].variance - 1)) for d in raw)
     peak, calm = raw[100].peak, scaled[100].peak
     nearly_one = peak.nearly_one > 0.5 > 0.01 > calm.nearly_one
@@ -149,6 +159,7 @@ def run(effort: Effort) -> Findings:
 
 
 def triples_table() -> Table:
+    """Return the table of the softmax of each triple of scores, as it is and divided by sqrt(d_k)."""
     return Table(
         "d_k | scores | form | 1 | 2 | 3",
         [
@@ -160,7 +171,7 @@ def triples_table() -> Table:
 
 
 def draw_triples(figure: Any) -> None:
-    """Draw the softmax of three scores, raw and divided by sqrt(d_k), as bars."""
+    """Draw the softmax of each triple of scores, as it is and divided by sqrt(d_k), as bars on a matplotlib figure."""
     for axes, (triple, d_k) in zip(figure.subplots(1, len(TRIPLES), sharey=True), TRIPLES, strict=True):
         weights = {RAW: softmax(triple), f"/ sqrt({d_k})": softmax(triple, math.sqrt(d_k))}
         bars(axes, [f"{score:g}" for score in triple], weights, "%.3f")

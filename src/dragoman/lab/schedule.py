@@ -19,38 +19,48 @@ LAST = 20  # steps whose mean loss is that of the end
 
 
 def without_warmup(step: int, d_model: int, warmup: int) -> float:
-    """Return equation 3 at its highest from the first step on, falling from where it falls."""
+    """Return the learning rate of equation 3 without its rise: the highest rate up to step `warmup`, then falling as
+    there.
+    """
     return paper_rate(max(step, warmup), d_model, warmup)
 
 
 def peak(d_model: int, warmup: int) -> int:
-    """Return the step with the highest rate, of all up to twice the warm-up."""
+    """Return the step with the highest rate of equation 3, searched up to twice the warm-up."""
     return max(range(1, 2 * warmup + 1), key=lambda step: paper_rate(step, d_model, warmup))
 
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how models with one learning rate learned, once for each seed."""
+
     name: str
     losses: np.ndarray  # (seeds, steps), nats per token
     accuracies: tuple[float, ...]  # by seed
 
     @property
     def ends(self) -> np.ndarray:
-        """Return the mean loss of the last steps, by seed."""
+        """Return the mean loss of the last LAST steps, by seed: (seeds,)."""
         return self.losses[:, -LAST:].mean(1)
 
     @property
     def right(self) -> float:
+        """Return the mean accuracy over seeds."""
         return float(np.mean(self.accuracies))
 
 
 def train_with_rate(name: str, rate: Rate, steps: int, seeds: tuple[int, ...]) -> Trial:
+    """Train a fresh model on copying with each seed, at this learning rate, on batches of 32 pairs, without clipping
+    gradients. name: of the rate in tables.
+    """
     runs = learn_with_seeds(CONFIG, TASK, steps=steps, seeds=seeds, rate=rate, batch=32, clip=0.0)
     return Trial(name, np.array([run.losses for run in runs]), tuple(run.accuracy for run in runs))
 
 
 def claims(warm: Trial, cold: Trial, peaks: dict[tuple[int, int], int]) -> Claims:
-    """Judge the claims. peaks: steps with the highest rate, by d_model and warm-up."""
+    """Return each claim and whether it holds. warm, cold: with warm-up and without; peaks: the step with the highest
+    rate, by d_model and warm-up.
+    """
     first, highest, later = (paper_rate(step, *PAPER) for step in (1, 4000, 16000))
     at_warmup = all(step == warmup for (_, warmup), step in peaks.items())
     told = ", ".join(f"{step:,} (warm-up {warmup:,}, d_model {d})" for (d, warmup), step in peaks.items())

@@ -18,29 +18,36 @@ Scores = Callable[[Tensor, torch.Generator], Tensor]  # words (B, S, M) -> weigh
 
 
 def weights(query: Tensor, key: Tensor) -> Tensor:
-    """Return what each query gives to each key: the kernel of the model, with the identity as values."""
+    """Return the attention weights (..., T, S) of queries (..., T, K) and keys (..., S, K): the model's kernel, which
+    divides scores by sqrt(K), with the identity as values.
+    """
     return explicit_attention(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-2], -1, -1))
 
 
 def matrices(x: Tensor, random: torch.Generator) -> Tensor:
-    """Return a random matrix for each sentence, (B, M, M), that keeps the size of vectors."""
+    """Return a random matrix for each sentence of x (B, S, M), (B, M, M), that keeps the size of vectors."""
     return torch.randn(len(x), x.size(-1), x.size(-1), generator=random) * x.size(-1) ** -0.5
 
 
 def raw(x: Tensor, random: torch.Generator) -> Tensor:
+    """Return the weights of words for one another without any matrix or division. `random` is not used."""
     return weights(x * x.size(-1) ** 0.5, x)  # undoes the kernel's division
 
 
 def scaled(x: Tensor, random: torch.Generator) -> Tensor:
+    """Return the weights of words for one another without any matrix. `random` is not used."""
     return weights(x, x)
 
 
 def projected(x: Tensor, random: torch.Generator) -> Tensor:
+    """Return the weights after random matrices, one for queries and another one for keys."""
     return weights(x @ matrices(x, random), x @ matrices(x, random))
 
 
 def projected_alike(x: Tensor, random: torch.Generator) -> Tensor:
-    """Use one matrix for queries and keys: a word's own score is then the square of a length, and stays the largest."""
+    """Return the weights after one random matrix for queries and keys: a word's own score is then the square of a
+    length, and stays the largest.
+    """
     both = x @ matrices(x, random)
     return weights(both, both)
 
@@ -50,7 +57,9 @@ WAYS: dict[str, Scores] = {RAW: raw, SCALED: scaled, PROJECTED: projected, ALIKE
 
 
 def own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) -> float:
-    """Return the mean weight of a word for itself, over sentences of random words (normally distributed numbers)."""
+    """Return the mean weight of a word for itself, over sentences of random words (normally distributed numbers).
+    words: in a sentence; size: numbers in a word.
+    """
     random, total, chunk = torch.Generator().manual_seed(seed), 0.0, max(1, 2**21 // size**2)
     for start in range(0, sentences, chunk):
         count = min(chunk, sentences - start)
@@ -60,7 +69,9 @@ def own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) ->
 
 
 def claims(own: dict[str, float], even: float) -> Claims:
-    """Judge the claims. own: weight of a word for itself; even: what it is with equal shares."""
+    """Return each claim and whether it holds. own: mean weight of a word for itself, by the way scores are made; even:
+    what it is with equal shares.
+    """
     return {
         f"Without matrices a word of 64 numbers gives itself {own[RAW]:.3f} of its attention on average, [and keeps "
         f"its own information only|and the others have a say] ({own[SCALED]:.3f} when scores are divided by the root "

@@ -26,7 +26,9 @@ SHARED: dict[str, tuple[str, ...]] = {SEPARATE: (), PAIR: ("key",), ONE: ("key",
 
 
 def share(model: nn.Module, names: tuple[str, ...]) -> None:
-    """Make the projections of these names the query's, in every attention layer: the same matrix, not a copy."""
+    """Replace the projections of these names ("key", "value") by the query's in every attention layer of the model, in
+    place: the same matrix, not a copy.
+    """
     for layer in model.modules():
         if isinstance(layer, MultiHeadAttention):
             for name in names:
@@ -34,17 +36,19 @@ def share(model: nn.Module, names: tuple[str, ...]) -> None:
 
 
 def learn_reversing(model: Transformer, steps: int, seed: int) -> Learned:
-    """Train on sentences of up to 10 words, from the last word to the first."""
+    """Train the model in place to reverse sentences of up to 10 words."""
     return learn(model, reversing(VOCABULARY), steps=steps, seed=seed, rate=lambda step: RATE, batch=BATCH)
 
 
 def learn_before(model: Transformer, steps: int, seed: int) -> Learned:
-    """Train the encoder to name at each position, from the second on, the word before it."""
+    """Train the model's encoder in place to name at each position, from the second on, the word before it."""
     return learn_word_before(model, 1, LENGTH, VOCABULARY, steps=steps, seed=seed, rate=RATE, tested=256)
 
 
 @dataclass(frozen=True)
 class Exercise:
+    """Describe a task, and the model that learns it."""
+
     name: str
     config: TransformerConfig
     learn: Callable[[Transformer, int, int], Learned]  # model, steps, seed
@@ -58,14 +62,16 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Check:
-    """Hold what is true of the three projections of one layer."""
+    """Hold what was measured on the three projections of one layer."""
 
     moved: float  # permuted rows of x against permuted rows of Q, K and V: the largest difference
     gradients: dict[str, float]  # norms, by projection
 
 
 def check(seed: int) -> Check:
-    """Measure how far a projection moves with the order of the words, and the gradient that each projection gets."""
+    """Measure how far projections change with the order of the words, and the norm of the gradient that each one gets,
+    in a fresh attention layer on random vectors.
+    """
     torch.manual_seed(seed)
     layer = MultiHeadAttention(CONFIG.d_model, CONFIG.attention)
     x, order = torch.randn(LENGTH, CONFIG.d_model), torch.randperm(LENGTH)
@@ -78,7 +84,9 @@ def check(seed: int) -> Check:
 
 
 def measure(task: Exercise, names: tuple[str, ...], seed: int, steps: int) -> tuple[int, Learned]:
-    """Return the parameters of a model that shares projections, and how it learns."""
+    """Train a fresh model on a task, with the projections of these names shared; return its number of parameters, and
+    how it learned.
+    """
     torch.manual_seed(seed)
     model = Transformer(task.config, VOCABULARY)
     share(model, names)
@@ -86,12 +94,12 @@ def measure(task: Exercise, names: tuple[str, ...], seed: int, steps: int) -> tu
 
 
 def last(learned: Learned) -> float:
-    """Return the mean loss of the last steps; no batch comes twice, so these sentences were unseen."""
+    """Return the mean loss of the last WINDOW steps; no batch comes twice, so these sentences were unseen."""
     return mean(learned.losses[-WINDOW:])
 
 
 def claims(losses: dict[tuple[str, str], list[float]], measured: Check) -> Claims:
-    """Judge the claims. losses: of the last steps, by task and sharing, one per seed."""
+    """Return each claim and whether it holds. losses: of the last steps, by task and sharing, one for each seed."""
     end = {task.name: {way: mean(losses[task.name, way]) for way in SHARED} for task in TASKS}
     clearly = {task.name: max(losses[task.name, SEPARATE]) < 0.9 * min(losses[task.name, ONE]) for task in TASKS}
     gradients = measured.gradients

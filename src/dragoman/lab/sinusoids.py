@@ -15,45 +15,53 @@ SHIFTS = (1, 2, 5, 10, 100)
 
 
 def encoding(length: int, size: int) -> Tensor:
-    """Return the table (T, M) that the model adds, in double precision from here on."""
+    """Return the sinusoids (length, size) that the model adds to embeddings, turned into double precision."""
     return sinusoids(length, size).double()
 
 
 def span(x: Tensor) -> tuple[float, float]:
-    """Return the smallest and the largest number."""
+    """Return the smallest and the largest number of x."""
     return float(x.min()), float(x.max())
 
 
 def closest(table: Tensor) -> float:
-    """Return the smallest distance of two rows."""
+    """Return the smallest distance of two rows of the table (T, M)."""
     return float(torch.pdist(table).min())
 
 
 def distances(table: Tensor, apart: int) -> Tensor:
-    """Return the distances (T - apart,) from each position to the one that many later."""
+    """Return the distances (T - apart,) from each row of the table (T, M) to the one that many later."""
     return (table[apart:] - table[:-apart]).norm(dim=-1)
 
 
 def products(table: Tensor) -> list[tuple[float, float]]:
-    """Return the lowest and the highest product of two rows, for each offset from 0 to T - 1."""
+    """Return the lowest and the highest inner product of two rows of the table (T, M), for each offset between them
+    from 0 to T - 1.
+    """
     every = table @ table.T
     return [span(every.diagonal(apart)) for apart in range(len(table))]
 
 
 def rotation(steps: int, size: int) -> Tensor:
-    """Return R (M, M) with PE(t + steps) = R PE(t): it turns each pair (sin, cos) by an angle of its own."""
+    """Return the matrix R (size, size) with PE(t + steps) = R PE(t): it turns each pair (sin, cos) by an angle of its
+    own.
+    """
     angles = [steps / 10000 ** (2 * pair / size) for pair in range(size // 2)]
     blocks = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in angles]
     return torch.block_diag(*torch.tensor(blocks, dtype=torch.float64))
 
 
 def shift_error(table: Tensor, steps: int) -> float:
-    """Return the largest difference between the rows `steps` later and the rows turned."""
+    """Return the largest absolute difference between the rows of the table (T, M) turned by `rotation` and the rows
+    `steps` later.
+    """
     return float((table[:-steps] @ rotation(steps, table.size(1)).T - table[steps:]).abs().max())
 
 
 def wavelengths(table: Tensor) -> Tensor:
-    """Return the period (M / 2,) of each pair (sin, cos), from how far it turns between positions 0 and 1."""
+    """Return the period (M / 2,), in positions, of each pair (sin, cos) of the table (T, M), from how far it turns
+    between positions 0 and 1.
+    """
     sin, cos = table[1].unflatten(-1, (-1, 2)).unbind(-1)
     return 2 * math.pi / torch.atan2(sin, cos)
 
@@ -67,7 +75,7 @@ def claims(
     error: float,  # of the rotation
     waves: Tensor,
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     rise = next((i for i in range(1, len(products)) if products[i] > products[i - 1]), 0)
     rows, column = nearest
     shortest, longest = span(norms)

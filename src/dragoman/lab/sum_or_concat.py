@@ -24,7 +24,7 @@ CONFIG = replace(small(64, layers=2), norm_first=True)
 
 
 class Concatenated(Positions):
-    """Word and sinusoid side by side, and a matrix (2 M, M) that makes one vector of them again."""
+    """Join each word and its sinusoid into a vector of size 2 M, and map it back to size M with a matrix."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
         super().__init__(d_model, heads, d_k, max_length)
@@ -32,11 +32,14 @@ class Concatenated(Positions):
         self.matrix = nn.Linear(2 * d_model, d_model, bias=False)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
+        """Return the vectors (B, T, M) of words x (B, T, M) at positions from `start` on."""
         return self.matrix(torch.cat([x, self.sinusoids.embed(torch.zeros_like(x), start)], -1))
 
 
 def make(kind: str, seed: int) -> Transformer:
-    """Return a model that adds its positions, or one that concatenates them, alike in all else."""
+    """Return a fresh model that adds positions to words (SUM) or concatenates them (CONCATENATED), alike in all else;
+    the same seed draws the same weights for the rest.
+    """
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
     if kind == CONCATENATED:
@@ -46,7 +49,9 @@ def make(kind: str, seed: int) -> Transformer:
 
 
 def identity_gaps(d_model: int, seed: int) -> tuple[float, float]:
-    """Return the largest differences of [x; p] [W1; W2] from x W1 + p W2, and of [x; p] [W; W] from (x + p) W."""
+    """Return the largest absolute differences of [x; p] [W1; W2] from x W1 + p W2, and of [x; p] [W; W] from (x + p) W,
+    for random matrices (d_model, d_model).
+    """
     random = torch.Generator().manual_seed(seed)
     x, p, first, second = (torch.randn(d_model, d_model, generator=random, dtype=torch.float64) for _ in range(4))
     beside = torch.cat([x, p], 1)
@@ -57,26 +62,28 @@ def identity_gaps(d_model: int, seed: int) -> tuple[float, float]:
 
 
 def cosines(size: int, pairs: int, seed: int) -> Tensor:
-    """Return the cosines of so many pairs of random vectors."""
+    """Return the cosines (pairs,) of so many pairs of random vectors of `size` numbers."""
     random = torch.Generator().manual_seed(seed)
     x, y = (torch.randn(pairs, size, generator=random) for _ in range(2))
     return torch.cosine_similarity(x, y, dim=1)
 
 
 def parameters(*modules: nn.Module) -> int:
+    """Return the number of parameters of some modules together."""
     return sum(weight.numel() for module in modules for weight in module.parameters())
 
 
 def first_projections(d_in: int, d_model: int) -> int:
-    """Count the parameters of the query, key and value matrices of a first layer on vectors of size d_in."""
+    """Return the number of parameters of a first layer's query, key and value matrices, (d_in, d_model) each."""
     return parameters(*(nn.Linear(d_in, d_model, bias=False) for _ in range(3)))
 
 
 def claims(
     gaps: tuple[float, float], spread: dict[int, float], reached: dict[str, float], more: int, single: int, double: int
 ) -> Claims:
-    """Judge the claims. spread: standard deviation of the cosines of random pairs, by size; reached: accuracy; more:
-    further parameters; single, double: parameters of the first matrices.
+    """Return each claim and whether it holds. gaps: of `identity_gaps`; spread: standard deviation of the cosines of
+    random pairs, by size; reached: accuracy; more: further parameters of concatenation; single, double: parameters of
+    the first matrices on d_model and on 2 d_model numbers.
     """
     off = max(abs(deviation * math.sqrt(size) - 1) for size, deviation in spread.items())
     deviations = ", ".join(f"{s:.4f} at {size} ({1 / math.sqrt(size):.4f})" for size, s in spread.items())
@@ -144,6 +151,7 @@ def run(effort: Effort) -> Findings:
 
 
 def draw_cosines(figure: Any, by_size: dict[int, Tensor]) -> None:
+    """Draw a histogram of cosines for each size of vectors on a matplotlib figure."""
     axes = figure.subplots()
     for index, (size, values) in enumerate(by_size.items()):
         look = {"color": COLOURS[index], "linestyle": ("-", "--", "-.", ":")[index % 4], "linewidth": 1.5}

@@ -17,7 +17,9 @@ AGREES = 0.08  # the share by which a count may differ from the paper's rounded 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 3: a setting, and what the paper reports of it (newstest2013, perplexity per word piece)."""
+    """Describe a row of Table 3: a setting, and what the paper reports of it (newstest2013, perplexity per
+    word piece).
+    """
 
     group: str
     change: str
@@ -35,15 +37,17 @@ BASIC = BASE.model
 
 
 def layers(count: int) -> TransformerConfig:
+    """Return the base model with so many layers on each side."""
     return replace(BASIC, encoder_layers=count, decoder_layers=count)
 
 
 def heads(count: int, d_k: int | None = None) -> TransformerConfig:
-    """Change the heads; d_k is d_model / heads unless it is given, d_v always."""
+    """Return the base model with so many heads; d_k is d_model / heads unless it is given, d_v always."""
     return replace(BASIC, attention=AttentionConfig(heads=count, d_k=d_k))
 
 
 def hidden(size: int) -> TransformerConfig:
+    """Return the base model with feed-forward networks of this inner size (d_ff)."""
     return replace(BASIC, feed_forward=FeedForwardConfig(d_ff=size))
 
 
@@ -72,22 +76,23 @@ ROWS = (
 
 
 def parameters(row: Row) -> int:
-    """Count those of the model itself, which is built without memory for its numbers."""
+    """Return the number of parameters of the row's model. No memory is allocated for them."""
     return cost(outline(row.model, VOCABULARY)).parameters
 
 
 def gap(row: Row, count: int) -> float:
-    """Return by which share of the paper's size, which is rounded to millions, ours is larger."""
+    """Return by which share of the paper's size, rounded to millions, `count` is larger. The row must have a size."""
     return count / ((row.millions or 0) * 1e6) - 1
 
 
 def with_small_values(row: Row) -> Row:
+    """Return the row with d_v set to its d_k."""
     attention = replace(row.model.attention, d_v=row.model.attention.d_k)
     return replace(row, model=replace(row.model, attention=attention))
 
 
 def claims(counts: dict[Row, int]) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds. counts: parameters of each row's model."""
     known = {row: gap(row, count) for row, count in counts.items() if row.millions}
     worst = max(known, key=lambda row: abs(known[row]))
     by_heads = [count for row, count in counts.items() if row.group in ("base", "A")]
@@ -140,6 +145,9 @@ def run(effort: Effort) -> Findings:
 
 
 def cells(row: Row, count: int) -> tuple[str | int | float, ...]:
+    """Return the cells of a row: its settings, parameters counted and in the paper, how many percent more these are,
+    and the paper's quality. Empty text: not in the paper.
+    """
     model = row.model
     heads, sizes = model.attention.heads, model.attention.head_sizes(model.d_model)
     theirs = (row.millions, 100 * gap(row, count)) if row.millions else ("", "")
@@ -148,7 +156,7 @@ def cells(row: Row, count: int) -> tuple[str | int | float, ...]:
 
 
 def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
-    """Draw the number of parameters of each row, ours beside the paper's."""
+    """Draw the number of parameters of each row, ours beside the paper's, as bars on a matplotlib figure."""
     axes = figure.subplots()
     series: dict[str, list[float]] = {
         "ours, counted": [count / 1e6 for count in counts.values()],
@@ -161,7 +169,7 @@ def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
 
 
 def draw_quality(figure: Any, counts: dict[Row, int]) -> None:
-    """Draw the BLEU of each row, as the paper reports it, by its number of parameters."""
+    """Draw the BLEU of each row, as the paper reports it, by our number of parameters, on a matplotlib figure."""
     axes = figure.subplots()
     for index, group in enumerate(dict.fromkeys(row.group for row in counts)):
         points = [(count / 1e6, row.bleu) for row, count in counts.items() if row.group == group]

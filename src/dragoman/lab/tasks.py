@@ -25,7 +25,9 @@ Rate = Callable[[int], float]
 
 
 def small(d_model: int, layers: int = 1, decoder_layers: int | None = None, heads: int = 4) -> TransformerConfig:
-    """Return a Transformer without dropout whose feed-forward networks are twice as wide as d_model."""
+    """Return a Transformer's settings without dropout, with feed-forward networks twice as wide as d_model. layers: on
+    each side, unless decoder_layers is given.
+    """
     return TransformerConfig(
         d_model=d_model,
         encoder_layers=layers,
@@ -38,23 +40,29 @@ def small(d_model: int, layers: int = 1, decoder_layers: int | None = None, head
 
 @dataclass(frozen=True)
 class Task:
-    """Pairs drawn at random: `draw` makes one, of words from the first after the special ones up to `vocabulary`."""
+    """Describe pairs drawn at random: `draw` makes one. `vocabulary` includes the special tokens, which never occur in
+    a pair.
+    """
 
     name: str
     vocabulary: int
     draw: Callable[[np.random.Generator], Pair]
 
     def pairs(self, count: int, seed: int) -> list[Pair]:
+        """Return `count` pairs; the same seed gives the same ones."""
         random = np.random.default_rng(seed)
         return [self.draw(random) for _ in range(count)]
 
 
 def words(random: np.random.Generator, vocabulary: int, length: int) -> Ids:
+    """Return the ids of `length` random words. `vocabulary` includes the special tokens, which are not drawn."""
     return random.integers(len(SPECIAL), vocabulary, length).tolist()
 
 
 def copying(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
-    """The target is the source."""
+    """Return the task whose target is the source: `shortest` to `longest` random words. `vocabulary` includes the
+    special tokens, so there are len(SPECIAL) fewer words.
+    """
 
     def draw(random: np.random.Generator) -> Pair:
         ids = words(random, vocabulary, int(random.integers(shortest, longest + 1)))
@@ -64,7 +72,9 @@ def copying(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
 
 
 def reversing(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
-    """The target is the source from its end to its beginning."""
+    """Return the task whose target is the source from its end to its beginning: `shortest` to `longest` random words.
+    `vocabulary` includes the special tokens, so there are len(SPECIAL) fewer words.
+    """
     copy = copying(vocabulary, shortest, longest)
 
     def draw(random: np.random.Generator) -> Pair:
@@ -75,7 +85,9 @@ def reversing(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Tas
 
 
 def recalling(distance: int, vocabulary: int = 20) -> Task:
-    """The target is the first word of the source, `distance` words before its last one; all others are noise."""
+    """Return the task whose target is the first word of the source, `distance` words before its last one; all words are
+    random. `vocabulary` includes the special tokens, so there are len(SPECIAL) fewer words.
+    """
 
     def draw(random: np.random.Generator) -> Pair:
         ids = words(random, vocabulary, distance + 1)
@@ -85,12 +97,14 @@ def recalling(distance: int, vocabulary: int = 20) -> Task:
 
 
 def warm_up(peak: float, steps: int) -> Rate:
-    """Return a rate that rises to its peak in so many steps and stays there."""
+    """Return a learning rate by step, from 1, that rises linearly to `peak` in so many steps and stays there."""
     return lambda step: peak * min(1.0, step / steps)
 
 
 @dataclass(frozen=True)
 class Learned:
+    """Hold how a model learned."""
+
     losses: list[float]  # nats per target token, one per step
     accuracy: float  # share of unseen target tokens, EOS included, that are right given the words before them
 
@@ -98,7 +112,10 @@ class Learned:
 def learn(
     model: Model, task: Task, *, steps: int, seed: int, rate: Rate | None = None, batch: int = 64, clip: float = 1.0
 ) -> Learned:
-    """Train `model` in place on fresh pairs of `task`. rate: by step, from 1; default: the paper's, warm-up of 100."""
+    """Train `model` in place on `steps` batches of fresh pairs of `task`; return the losses and the accuracy on 256
+    unseen pairs. rate: by step, from 1; default: the paper's with a warm-up of 100 steps; batch: pairs; clip: largest
+    norm of the gradient, 0: any. Leaves the model in eval mode.
+    """
     rate = rate or (lambda step: paper_rate(step, model.config.d_model, 100))
     random = np.random.default_rng(seed)
 
@@ -112,7 +129,10 @@ def learn(
 def learn_word_before(
     model: Transformer, distance: int, length: int, vocabulary: int, *, steps: int, seed: int, rate: float, tested: int
 ) -> Learned:
-    """Train the encoder to name at each position the word `distance` before it, on batches of 32 random sentences."""
+    """Train the encoder of `model` in place to name at each position the word `distance` before it, on batches of 32
+    random sentences of `length` words; return the losses and the accuracy on `tested` new sentences. `vocabulary`
+    includes the special tokens.
+    """
     random = np.random.default_rng(seed)
 
     def loss_and_hits(sentences: int) -> tuple[Tensor, Tensor]:
@@ -127,7 +147,9 @@ def learn_word_before(
 
 
 def minimise(model: Model, loss: Callable[[], Tensor], steps: int, rate: Rate, clip: float = 0.0) -> list[float]:
-    """Take some steps of Adam, each with a loss of its own; return the losses. clip: 0 does not clip gradients."""
+    """Take `steps` steps of Adam on the weights of `model`, in place; return the losses. loss: called once for each
+    step; rate: by step, from 1; clip: largest norm of the gradient, 0: any.
+    """
     optimizer, losses = adam(model), []
     for step in range(1, steps + 1):
         value = loss()
@@ -145,7 +167,9 @@ def minimise(model: Model, loss: Callable[[], Tensor], steps: int, rate: Rate, c
 def learn_with_seeds(
     config: ModelConfig, task: Task, *, steps: int, seeds: Sequence[int], rate: Rate, batch: int = 64, clip: float = 1.0
 ) -> list[Learned]:
-    """Train a fresh model with each seed."""
+    """Train a fresh model of `config` on `task` with each seed, as `learn` does; return what it returns, in the order
+    of the seeds.
+    """
     runs = []
     for seed in seeds:
         torch.manual_seed(seed)
@@ -155,11 +179,14 @@ def learn_with_seeds(
 
 
 def batch_of(pairs: Sequence[Pair]) -> Batch:
+    """Return the pairs as one padded batch."""
     return Batch.of(*map(list, zip(*pairs, strict=True)))
 
 
 def loss_and_hits(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy of the target tokens, and for each of them whether it was the most probable one."""
+    """Return the mean cross-entropy of the target tokens, EOS included, in nats, and for each of them whether it was
+    the most probable one, given the right words before it.
+    """
     batch = batch_of(pairs)
     logits, labels = model(batch.source, batch.target, batch.real), batch.labels[batch.real]
     return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
@@ -167,11 +194,16 @@ def loss_and_hits(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: Model, pairs: Sequence[Pair]) -> float:
+    """Return the share, 0 to 1, of target tokens, EOS included, that are the most probable ones given the right words
+    before them. Leaves the model in eval mode.
+    """
     return float(loss_and_hits(model.eval(), pairs)[1].double().mean())
 
 
 def exact(model: Model, pairs: Sequence[Pair]) -> float:
-    """Return the share of targets that greedy search gives word for word."""
+    """Return the share, 0 to 1, of pairs whose target greedy search gives token for token up to EOS. Leaves the model
+    in eval mode.
+    """
     sources = [source for source, _ in pairs]
     limits = torch.tensor([len(target) + 5 for _, target in pairs])
     hypotheses = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
@@ -179,5 +211,5 @@ def exact(model: Model, pairs: Sequence[Pair]) -> float:
 
 
 def summary(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean, the lowest and the highest of one value per seed."""
+    """Return the mean, the lowest and the highest of some values, one for each seed."""
     return fmean(values), min(values), max(values)

@@ -22,15 +22,15 @@ SCORES: dict[str, Literal["dot", "unscaled"]] = {"scaled": "dot", "unscaled": "u
 
 @dataclass(frozen=True)
 class Start:
-    """A fresh model on one batch."""
+    """Hold what was measured on a fresh model with one batch."""
 
     largest: float  # weight of a query, mean over queries and layers
     gradient: float  # norm of the gradient of all query and key matrices
 
 
 def at_start(model: Transformer) -> Start:
-    """Measure an untrained model: its largest attention weight, mean over queries, and the gradient of queries and
-    keys.
+    """Measure an untrained model on one batch: the largest attention weight of a query, mean over queries, and the norm
+    of the gradient of all query and key matrices. Sets the gradients to None afterwards.
     """
     pairs = TASK.pairs(PAIRS, 0)
     capture = AttentionCapture(model)
@@ -51,6 +51,8 @@ def at_start(model: Transformer) -> Start:
 
 @dataclass(frozen=True)
 class Trial:
+    """Hold how a model with one d_k and one kind of scores learned with one seed."""
+
     d_k: int
     scores: str
     seed: int
@@ -59,20 +61,23 @@ class Trial:
 
     @property
     def last(self) -> float:
+        """Return the mean of the last tenth of the losses."""
         return last(self.learned.losses)
 
 
 def trial(d_k: int, scores: str, seed: int, steps: int) -> Trial:
+    """Measure a fresh model with one head, and train it on reversing. scores: a key of SCORES."""
     model = transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=SCORES[scores]), seed)
     return Trial(d_k, scores, seed, at_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS))
 
 
 def of(trials: Sequence[Trial], d_k: int, scores: str) -> list[Trial]:
+    """Return the trials with this d_k and these scores."""
     return [trial for trial in trials if (trial.d_k, trial.scores) == (d_k, scores)]
 
 
 def claims(trials: Sequence[Trial]) -> Claims:
-    """Judge the claims by means over the trials with large queries."""
+    """Return each claim and whether it holds, by means over the trials with the large d_k."""
     large = {scores: of(trials, LARGE, scores) for scores in SCORES}
     first = fmean(t.learned.losses[0] for t in large["unscaled"])
     last = {scores: fmean(t.last for t in same) for scores, same in large.items()}

@@ -21,7 +21,7 @@ DOG_VALUES = torch.tensor([[67.85, 90, 91], [62, 40, 50], [37, 41, 20]], dtype=t
 
 @dataclass(frozen=True)
 class Trace:
-    """Equation 1 in its five stages."""
+    """Hold the five stages of equation 1."""
 
     scores: Tensor  # T S
     scaled: Tensor  # T S
@@ -33,7 +33,9 @@ class Trace:
     def of(
         cls, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: float | None = None
     ) -> "Trace":
-        """query (T, K), key (S, K), value (S, V), mask (T, S), True = may attend; scale: default 1 / sqrt(K)."""
+        """Compute the stages for query (T, K), key (S, K), value (S, V) and mask (T, S), True = may attend. scale: what
+        scores are multiplied by; default 1 / sqrt(K).
+        """
         scores = query @ key.T
         scaled = scores * (query.size(-1) ** -0.5 if scale is None else scale)
         masked = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)
@@ -42,11 +44,14 @@ class Trace:
 
     @property
     def stages(self) -> tuple[Tensor, ...]:
+        """Return the five stages in their order."""
         return self.scores, self.scaled, self.masked, self.weights, self.output
 
 
 @dataclass(frozen=True)
 class Example:
+    """Describe an example of attention: names of its queries and keys, and all numbers that go in."""
+
     name: str
     title: str
     queries: tuple[str, ...]
@@ -60,17 +65,22 @@ class Example:
 
     @property
     def trace(self) -> Trace:
+        """Return the five stages of the example."""
         return Trace.of(self.query, self.key, self.value, self.mask, self.scale)
 
     @property
     def of_the_model(self) -> Tensor:
-        """Return the same output from the model's kernel, which always divides by sqrt(K)."""
+        """Return the output of the model's kernel, which always divides by sqrt(K), on queries lengthened to make up
+        for `scale`.
+        """
         own = self.query.size(-1) ** -0.5
         return fused_attention(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
 
 
 def go_home() -> Example:
-    """Make each word query, key and value at once; x_1 . x_j differ by the logarithms of the weights."""
+    """Return "I go home", where each word is query, key and value at once; x_1 . x_j differ by the logarithms of the
+    weights 0.2, 0.1 and 0.7.
+    """
     words, weights = ("I", "go", "home"), (0.2, 0.1, 0.7)
     rows = [[(4 + math.log(w / weights[0])) / 2, y] for w, y in zip(weights, (0, 1, -1), strict=True)]
     x = torch.tensor(rows, dtype=torch.float64)
@@ -79,6 +89,7 @@ def go_home() -> Example:
 
 
 def two_keys() -> Example:
+    """Return an example of one query and two keys with the weights 0.2 and 0.8, and values of size 3."""
     query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     key = torch.tensor([[math.log(0.2), 1.0], [math.log(0.8), -1.0]], dtype=torch.float64)
     value = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
@@ -87,7 +98,9 @@ def two_keys() -> Example:
 
 
 def three_queries() -> Example:
-    """Have three queries, four keys, values of size 5: the number of queries and the size of values are free."""
+    """Return an example of three queries, four keys and values of size 5, random (seed 0) but for the first query,
+    whose weights are 0.2, 0.1, 0.4 and 0.3.
+    """
     weights, random = (0.2, 0.1, 0.4, 0.3), torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(shape, generator=random).double() for shape in ((3, 4), (4, 4), (4, 5)))
     query[0] = torch.tensor([2.0, 0.0, 0.0, 0.0])  # 2 = sqrt(4), so that the scaled scores are the logarithms
@@ -100,7 +113,7 @@ def three_queries() -> Example:
 
 @dataclass(frozen=True)
 class Projected:
-    """Two words as rows, and the matrices that make queries, keys and values of them."""
+    """Hold two words as rows, and the matrices that make queries, keys and values of them."""
 
     x: Tensor  # 2 4
     query: Tensor  # 4 3
@@ -109,7 +122,9 @@ class Projected:
 
 
 def thinking_machines(d_v: int) -> Projected:
-    """Draw them at random; W^K is then scaled so that "Thinking" looks at "Machines" with 0.9."""
+    """Return random vectors of two words and random projections (seed 0), values of size `d_v`; W^K is scaled so that
+    "Thinking" gives "Machines" the weight 0.9.
+    """
     random = torch.Generator().manual_seed(0)
     x, query, key = (torch.randn(shape, generator=random).double() for shape in ((2, 4), (4, 3), (4, 3)))
     scores = (x @ query)[0] @ (x @ key).T
@@ -118,6 +133,7 @@ def thinking_machines(d_v: int) -> Projected:
 
 
 def thinking(d_v: int) -> Example:
+    """Return "Thinking Machines" with values of size `d_v`."""
     made, words = thinking_machines(d_v), ("Thinking", "Machines")
     query, key, value = (made.x @ matrix for matrix in (made.query, made.key, made.value))
     title = f'"Thinking Machines": X 2 x 4, W^Q and W^K 4 x 3, W^V 4 x {d_v}'
@@ -125,7 +141,9 @@ def thinking(d_v: int) -> Example:
 
 
 def dog(masked: bool) -> Example:
-    """Make queries and keys of size 64 whose products are exactly the scores of the example."""
+    """Return "I am dog", with or without a look-ahead mask: queries and keys of size 64 whose inner products are
+    exactly the scores of the example.
+    """
     query, words = torch.zeros(3, 64, dtype=torch.float64), ("I", "am", "dog")
     query[:, :3] = DOG_SCORES
     name, more = ("i-am-dog-masked", ", each word up to itself") if masked else ("i-am-dog", "")
@@ -134,7 +152,7 @@ def dog(masked: bool) -> Example:
 
 
 def student() -> Example:
-    """Take one head of eight: words of size 512, matrices 512 x 64."""
+    """Return "i am a student": one head of eight on random words of size 512 with random matrices 512 x 64 (seed 0)."""
     random = torch.Generator().manual_seed(0)
     x = torch.randn(4, 512, generator=random).double()
     query, key, value = (x @ torch.randn(512, 64, generator=random).double() / math.sqrt(512) for _ in range(3))
@@ -143,11 +161,14 @@ def student() -> Example:
 
 
 def examples() -> tuple[Example, ...]:
+    """Return all examples, in the order of the page."""
     return (go_home(), two_keys(), three_queries(), *map(thinking, (3, 5)), *map(dog, (False, True)), student())
 
 
 def off_in_columns(example: Example) -> float:
-    """Return how far V softmax(K^T Q), for vectors that are columns, is from the transpose of the output."""
+    """Return the largest absolute difference between V softmax(K^T Q), for vectors that are columns, and the transpose
+    of the example's output.
+    """
     query, key, value = example.query.T, example.key.T, example.value.T
     masked = example.trace.masked - example.trace.scaled  # 0 or -inf
     weights = (key.T @ query * (example.scale or query.size(0) ** -0.5) + masked.T).softmax(0)
@@ -155,7 +176,9 @@ def off_in_columns(example: Example) -> float:
 
 
 def double_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Return z_n as it is sometimes written, with the sum over the row of V, too: one number per word (T,)."""
+    """Return z_n as it is sometimes written, with the sum over the row of V, too: one number (T,) for each word, of
+    weights (T, S) and values (S, V).
+    """
     return (weights[:, :, None] * values).sum((1, 2))
 
 
@@ -168,7 +191,7 @@ def claims(
     sums: Tensor,  # its output by the formula with two sums, and as it is
     z: Tensor,
 ) -> Claims:
-    """Judge the claims."""
+    """Return each claim and whether it holds."""
     own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, true)]
     weights = max(abs(a - b) for told, computed in pairs for a, b in zip(told, computed, strict=True))
     dog = float((printed - true).abs().max())
@@ -247,7 +270,9 @@ def run(effort: Effort) -> Findings:
 
 
 def dog_table(true: Trace) -> Table:
-    """Return the weights of "I am dog" as printed, beside the softmax of its scores, and what follows from each."""
+    """Return the table of the weights of "I am dog" as printed, beside the softmax of its scores, and the outputs that
+    follow from each. true: the stages of the example.
+    """
     z, sums, words = DOG_PRINTED @ DOG_VALUES, double_sum(DOG_PRINTED, DOG_VALUES), ("I", "am", "dog")
     rows = zip(words, DOG_PRINTED, true.weights, z, true.output, sums[:, None], strict=True)
     return Table(
@@ -258,7 +283,7 @@ def dog_table(true: Trace) -> Table:
 
 
 def shapes_table() -> Table:
-    """Return the shapes of every matrix of "Thinking Machines", for two sizes of d_v."""
+    """Return the table of the shapes of every matrix of "Thinking Machines", with values of size 3 and of size 5."""
     rows = []
     for d_v in (3, 5):
         made, trace = thinking_machines(d_v), thinking(d_v).trace
@@ -270,7 +295,9 @@ def shapes_table() -> Table:
 
 
 def stages_table(example: Example) -> Table:
-    """Return the numbers of an example, stage by stage."""
+    """Return the table of the numbers of an example, a row for each stage and query; of the output at most MAX_COLUMNS
+    columns.
+    """
     width = max(min(stage.size(1), MAX_COLUMNS) for stage in example.trace.stages)
     rows = [
         (name, query, *row[:width], *[""] * (width - len(row)))
@@ -281,12 +308,15 @@ def stages_table(example: Example) -> Table:
 
 
 def shortened(example: Example) -> str:
+    """Return a note in brackets that only MAX_COLUMNS numbers of the output are shown; empty if all are."""
     size = example.value.size(1)
     return f" (the first {MAX_COLUMNS} of {size})" if size > MAX_COLUMNS else ""
 
 
 def draw_trace(example: Example) -> Draw:
-    """Return heat maps of the stages of an example."""
+    """Return a function that draws the five stages of an example as heat maps on a figure, at most MAX_COLUMNS columns
+    each.
+    """
     stages = [stage[:, :MAX_COLUMNS] for stage in example.trace.stages]
     columns = [example.keys] * 4 + [tuple(str(i + 1) for i in range(stages[-1].size(1)))]
     maps = [
