@@ -20,13 +20,17 @@ Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its fla
 
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
-    """Return the flags of a command as an instance of `options`. Wrong flags end the program with exit code 2."""
+    """Return the flags of a command as an instance of the dataclass `options`.
+
+    default: the instance that flags change; without it, the defaults of the fields. Wrong flags print a message and end
+    the program with exit code 2, and --help ends it with 0.
+    """
     given = {} if default is None else {"default": default}
     return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
 
 
 def check_compute(engine: str, compute_type: str) -> None:
-    """Raise UsageError for a data type that only CTranslate2 computes in."""
+    """Raise UsageError for a data type other than float32 with the native engine: only CTranslate2 computes in it."""
     if compute_type != "float32" and engine == "native":
         raise UsageError(f"--compute-type {compute_type} needs --engine ctranslate2")
 

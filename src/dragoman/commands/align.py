@@ -56,6 +56,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman align`: print a line of word alignments for each pair, an empty one where a side is too long."""
     options = parse(Options, "align", arguments)
     check_options(options)
     from dragoman.alignment.heads import alignment_weights
@@ -110,7 +111,10 @@ def choose_head(
 
 
 def read_pairs(corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
-    """Return sources and targets of the first pairs of each corpus, as ids."""
+    """Return sources, each with its tag in front, and targets of the first MEASURED pairs of each corpus, as token ids.
+
+    Raise UsageError for a file that can be read only once.
+    """
     from dragoman.data.corpus import stream_rows
 
     sources: list[list[int]] = []
@@ -127,7 +131,10 @@ def read_pairs(corpora: "tuple[CorpusSpec, ...]", tokenizer: "Tokenizer") -> tup
 
 
 def links_as_text(options: Options, weights: "Tensor", target: "list[Word]", source: "list[Word]") -> str:
-    """Return the links of a pair as a line: '0-0 1-2', or words with `--text`, and weights with `--soft`."""
+    """Return the links of a pair as a line: '0-0 1-2', or words with `--text`, and weights with `--soft`.
+
+    weights (W, U): of W target words and U source words.
+    """
     from dragoman.alignment.links import links_above, strongest_links
 
     threshold = MIN_WEIGHT if options.soft else options.threshold

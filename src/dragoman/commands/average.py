@@ -28,6 +28,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman average`: write the mean of checkpoints as a model folder, and print its name."""
     options = parse(Options, "average", arguments)
     if not options.models:
         raise UsageError("give a run folder: dragoman average runs/mine --out runs/mine-average")

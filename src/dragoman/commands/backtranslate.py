@@ -48,6 +48,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman backtranslate`: write the pairs, and print the words that name them as a corpus for training.
+
+    A process that does one share prints nothing unless its share is the last.
+    """
     options = parse(Options, "backtranslate", arguments)
     if not options.text:
         raise UsageError("--text is missing: files with text in the target language")

@@ -137,6 +137,7 @@ Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman benchmark`: print the report of one benchmark in Markdown."""
     options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
     fields = asdict(options)
     for name in ("threads", "rounds", "minutes"):

@@ -48,6 +48,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman check`: print what is wrong with the corpora, and write the clean pairs if asked for.
+
+    Raise DragomanError where there is an error or a warning, so that the exit code is 1.
+    """
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
@@ -81,7 +85,10 @@ def main(arguments: list[str]) -> None:
 
 
 def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
-    """Raise UsageError where the clean pairs cannot be written to `out`."""
+    """Raise UsageError where the clean pairs cannot be written to `out`.
+
+    files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
+    """
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
     if not out.parent.is_dir():
@@ -93,7 +100,10 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
 
 
 def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:
-    """Return the object that --json prints."""
+    """Return the object that --json prints.
+
+    clean: the file of clean pairs; written: how many pairs are in it; both None where none was asked for.
+    """
     from dragoman.check.rules import RULES
 
     return {
@@ -127,7 +137,10 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
 
 
 def print_report(report: "CheckReport", clean: Path | None, written: int | None) -> None:
-    """Print what each rule found, and how many pairs of each corpus are left."""
+    """Print what each rule found, and how many pairs of each corpus are left.
+
+    clean: the file of clean pairs; written: how many pairs are in it; both None where none was asked for.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -154,7 +167,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
 
 
 def name_locations(finding: "Occurrences") -> str:
-    """Return 'pairs.tsv:4, 7, 9, ...': the file is named where it changes."""
+    """Return 'pairs.tsv:4, 7, 9, ...' for the first locations of a finding; a file is named where it changes."""
     names: list[str] = []
     last = ""
     for location in finding.locations:
@@ -165,7 +178,7 @@ def name_locations(finding: "Occurrences") -> str:
 
 
 def with_plural(count: int, what: str) -> str:
-    """Return '1 error', '2 errors'."""
+    """Return '1 error' or '2 errors' for a count and the singular `what`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

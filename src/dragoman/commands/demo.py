@@ -29,6 +29,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman demo`: train on the phrasebook, score, translate and draw.
+
+    Raise DragomanError without its extra.
+    """
     options = parse(Options, "demo", arguments)
     for module, name in (("babel", "Babel"), ("matplotlib", "matplotlib")):
         if importlib.util.find_spec(module) is None:

@@ -62,6 +62,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman distill`: translate with the teacher, train the student, print a comparison of the two.
+
+    With --shard it ends after its share of the translations.
+    """
     options = parse(Options, "distill", arguments, defaults(arguments))
     for name in ("teacher", "train", "dev", "out"):
         if not getattr(options, name):
@@ -150,7 +154,10 @@ def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: 
 
 
 def student_run(options: Options, jobs: list["Job"], specs: tuple["CorpusSpec", ...]) -> RunConfig:
-    """Return the training of the student: on the teacher's translations, and on the original pairs if wanted."""
+    """Return the training of the student: on the teacher's translations, and on the original pairs if wanted.
+
+    jobs and specs: the translations and the corpora that they are of, in the same order.
+    """
     corpora = [replace(spec, files=(str(job.out),), columns=None) for job, spec in zip(jobs, specs, strict=True)]
     if options.originals:
         corpora += [replace(spec, weight=spec.weight * options.originals) for spec in specs]

@@ -52,6 +52,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman evaluate`: translate a test set, write the files asked for, and print the scores."""
     options = parse(Options, "evaluate", arguments)
     if not options.test:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> None:
 
 
 def check_outputs(options: Options) -> None:
-    """Raise UsageError where a file cannot be written, or is one that is read."""
+    """Raise UsageError where a file to write has no folder, is one that is read, or is named twice."""
     from dragoman.data.spec import parse_corpora
 
     read = [Path(file) for spec in parse_corpora(options.test) for file in spec.files]
@@ -108,7 +109,10 @@ def check_outputs(options: Options) -> None:
 
 
 def read_translations(path: Path, expected: int) -> list[str]:
-    """Return the translations in a file, one a line. Raise DragomanError where there are not `expected` lines."""
+    """Return the translations in a file, one a line, in Unicode NFC.
+
+    Raise DragomanError where there are not `expected` lines.
+    """
     from dragoman.data.corpus import read_lines
     from dragoman.data.tokenizer import normalise
 
@@ -119,7 +123,10 @@ def read_translations(path: Path, expected: int) -> list[str]:
 
 
 def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:
-    """Return TSV with a heading; a tab inside a text becomes a space."""
+    """Return TSV with a heading: source, reference, translation, BLEU and chrF2 of each sentence.
+
+    theirs: other translations, which get the same columns; None for none. A tab inside a text becomes a space.
+    """
     from dragoman.evaluation.metrics import by_sentence
 
     sources, references = (list(side) for side in zip(*corpus.pairs, strict=True))
@@ -142,7 +149,11 @@ def add_details(
     record: dict[str, Any],
     text: list[str],
 ) -> None:
-    """Add intervals, groups by length and the comparison to the JSON record and to the text."""
+    """Add intervals, groups by length and the comparison to `record` (JSON) and to the lines `text`, in place.
+
+    translations and theirs: those of the model, and others to compare them with, or None. Print on standard error where
+    TER is left out.
+    """
     from dragoman.evaluation.metrics import by_length
     from dragoman.evaluation.significance import LONGEST_FOR_TER, RESAMPLES, describe_difference, estimate_scores
 

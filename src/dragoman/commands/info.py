@@ -36,6 +36,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman info`: print the card of a model and what it costs, and draw its architecture if asked for."""
     options = parse(Options, "info", arguments)
     if (options.model is None) == (options.preset is None):
         raise UsageError("give a model folder or a preset: dragoman info --preset base")

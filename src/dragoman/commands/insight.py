@@ -36,6 +36,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman insight`: write a page or a figure of how a run learned, and print its name."""
     options = parse(Options, "insight", arguments)
     from dragoman.data.corpus import read_corpus
     from dragoman.files import replace_file

@@ -70,6 +70,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman inspect`: print the translation or JSON, write the figure and the page, and print their names."""
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
     check_options(options, out)
@@ -117,7 +118,10 @@ def main(arguments: list[str]) -> None:
 def head_table_of_pairs(
     translator: "Translator", sample: tuple[str, ...], kind: "AttentionKind", name: str
 ) -> "Figure":
-    """Return the table of head statistics over the first SAMPLED pairs that are short enough for the model."""
+    """Return the table of head statistics over the first SAMPLED pairs that are short enough for the model.
+
+    sample: the words that name the corpora; kind: whose heads; name: the model's, for the caption.
+    """
     from dragoman import __version__
     from dragoman.data.corpus import read_corpus
     from dragoman.decoding.forced import max_positions
@@ -140,7 +144,7 @@ def head_table_of_pairs(
 
 
 def check_options(options: Options, out: Path | None) -> None:
-    """Raise UsageError for flags that do not go together."""
+    """Raise UsageError for flags that do not go together; `out` is the figure to draw, None for none."""
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
         raise UsageError("--sample needs --view heads and --out, without --html and --json")
     if options.sample and (options.text or options.translation or options.tag):

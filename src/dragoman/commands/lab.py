@@ -45,6 +45,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman lab`: list the experiments, or run those named and write a report after each.
+
+    Raise DragomanError at the end where an experiment failed.
+    """
     options = parse(Options, "lab", arguments)
     if not options.experiments:
         listing = SECTIONS | {"On your own sentence pairs (--train, --dev, --test)": COMPARISONS}
@@ -82,7 +86,10 @@ def main(arguments: list[str]) -> None:
 
 
 def select(wanted: tuple[str, ...]) -> list[str]:
-    """Return the names to run, each once. Raise UsageError, with the nearest name, for one that does not exist."""
+    """Return the names of the experiments to run, each once, with groups such as 'all' spelled out.
+
+    Raise UsageError, with the nearest name, for one that does not exist.
+    """
     known = [*EXPERIMENTS, *COMPARISONS, *GROUPS]
     for name in wanted:
         if name not in known:

@@ -31,7 +31,8 @@ def compute_by_pair(
 ) -> Iterator[tuple[EncodedPair, Result | None]]:
     """Yield each pair with what `compute(sources, targets)` returns for it; None where a side is too long.
 
-    Pairs that are too long are reported on standard error with the words `lacking`, and so are lines left out.
+    compute: from ids of a block of pairs, the tags in front of sources, to one result for each. Pairs that are too long
+    are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out.
     """
     max_length = max_positions(model)
     for corpus in corpora:

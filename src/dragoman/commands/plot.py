@@ -28,6 +28,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman plot`: draw the curves of runs into one figure, and print its name."""
     options = parse(Options, "plot", arguments)
     if not options.runs:
         raise UsageError("give a run folder: dragoman plot runs/mine")

@@ -38,6 +38,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman score`: print a line for each pair, and the perplexity of all on standard error."""
     options = parse(Options, "score", arguments)
     if not options.pairs:
         raise UsageError("give sentence pairs: a file of pairs, or a source file and a target file")
@@ -59,7 +60,10 @@ def main(arguments: list[str]) -> None:
 
 
 def as_text(likelihood: "Likelihood | None") -> str:
-    """Return total and mean log-probability with a tab between them; '' where a pair was not scored."""
+    """Return total and mean log-probability in nats with a tab between them.
+
+    'nan' twice where a pair was not scored.
+    """
     return f"{likelihood.total:.4f}\t{likelihood.mean:.4f}" if likelihood else "nan\tnan"
 
 

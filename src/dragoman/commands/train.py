@@ -38,6 +38,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman train`: train into the run folder, or resume the run that is there."""
     for name in arguments[:1]:
         if not name.startswith("-"):
             check_is_settings_file(name)
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
 
 def check_is_settings_file(name: str) -> None:
-    """Raise UsageError where the first argument, which must be a file of settings, does not end in .toml."""
+    """Raise UsageError where the file `name`, which stands in the place of the settings file, does not end in .toml."""
     if not name.endswith(".toml"):
         raise UsageError(
             f"{name} is not a settings file (.toml); to train on pairs: dragoman train --train {name} --dev FILE"
@@ -83,7 +84,10 @@ def defaults(arguments: list[str]) -> Options:
 
 
 def flag_value(arguments: list[str], name: str) -> str | None:
-    """Return the value of the flag `name`, given as `--name value` or `--name=value`; None without it."""
+    """Return the value of the flag `name`, with its dashes, given as `--name value` or `--name=value`.
+
+    None without it. The value is '' where nothing follows the flag.
+    """
     for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument == name:
             return after
@@ -93,7 +97,7 @@ def flag_value(arguments: list[str], name: str) -> str | None:
 
 
 def complete_run(options: Options) -> RunConfig:
-    """Return the run with a folder to write to. Raise UsageError where its corpora are missing."""
+    """Return the run with a folder to write to: by default runs/CORPUS-PRESET. Raise UsageError without corpora."""
     run = options.run
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):

@@ -58,6 +58,10 @@ class NoRepeat:
         self.size = size
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V) with -inf for each token that would repeat a sequence of `size` tokens.
+
+        tokens (R, L): the hypotheses so far, BOS first, which does not count.
+        """
         output = tokens[:, 1:]
         if output.size(1) < self.size:
             return log_p

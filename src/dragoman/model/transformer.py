@@ -75,6 +75,7 @@ class Residual(nn.Module):
         self.norm_first = config.norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x (N, M) plus `sublayer` of it, with dropout and normalisation in the order of the settings."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

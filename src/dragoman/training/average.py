@@ -21,8 +21,8 @@ from dragoman.training.card import card_of_average, relative_path
 def average(folders: Sequence[Path], out: Path) -> None:
     """Write the model folder `out` with the mean weights of the models in `folders`, whose order does not matter.
 
-    Sums are in double precision. Raise UsageError where `out` exists or a folder is named twice, DragomanError where
-    models differ in more than their weights.
+    Sums are in double precision. Raise UsageError where `out` exists or a folder is named twice, DragomanError where a
+    folder is damaged or models differ in more than their weights.
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another name with --out")

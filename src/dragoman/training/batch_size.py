@@ -22,7 +22,10 @@ SENTENCE = 32  # tokens
 
 
 def batch_tokens_that_fit(config: RunConfig, vocabulary: int, group: ProcessGroup, journal: Journal) -> int:
-    """Return the best size of a batch of all processes, in tokens, after trying sizes on random sentences."""
+    """Return the fastest size of a batch that fits in memory, in tokens, for all processes together.
+
+    It trains a new model on random sentences of `vocabulary` ids, and logs the result.
+    """
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
     learner = Learner(build(config.model, vocabulary, pad=PAD), settings, ProcessGroup(group.device))
     tokens, speed = double_while_faster(lambda tokens: tokens_per_second(learner, tokens, vocabulary))
@@ -31,9 +34,9 @@ def batch_tokens_that_fit(config: RunConfig, vocabulary: int, group: ProcessGrou
 
 
 def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
-    """Double the size while that is clearly faster; return the last such size and its speed.
+    """Double the size of a batch from SMALLEST to LARGEST while that is clearly faster.
 
-    measure: the speed of a size; 0 where it does not fit in memory.
+    Return the best and its speed. measure: from a size in tokens to its speed; 0 where it does not fit in memory.
     """
     best, speed, tokens = SMALLEST, 0.0, SMALLEST
     while tokens <= LARGEST:
@@ -45,7 +48,10 @@ def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
 
 
 def tokens_per_second(learner: Learner, tokens: int, vocabulary: int) -> float:
-    """Return the tokens per second of forward and backward pass on a batch of that size; 0 where it does not fit."""
+    """Return the speed of forward and backward pass on a random batch of `tokens` tokens; 0 where it does not fit.
+
+    vocabulary: how many ids the sentences are drawn from. The weights stay as they are.
+    """
     device = learner.group.device
     random = torch.Generator().manual_seed(tokens)
     ids = torch.randint(PAD + 3, vocabulary, (2, tokens // SENTENCE, SENTENCE - 1), generator=random).tolist()

@@ -13,12 +13,12 @@ from dragoman.training.checkpoint import TrainingProgress
 
 
 def model_card(name: str, *blocks: str) -> str:
-    """Return the card of the model `name`: a heading, then the blocks that are not empty."""
+    """Return the card of the model `name` in Markdown: a heading, then the blocks of text that are not empty."""
     return "\n\n".join([f"# {name}", *filter(None, blocks)]) + "\n"
 
 
 def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: AlignmentHead | None) -> str:
-    """Return the card of a checkpoint of a training run."""
+    """Return the card of a checkpoint of a training run in Markdown; `alignment`: its measured head, None for none."""
     training = (
         f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {progress.step:,} steps, "
         f"{progress.target_tokens:,} target tokens, {format_duration(progress.seconds)}. Written on {today()}."
@@ -31,7 +31,7 @@ def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, ali
 
 
 def card_of_average(name: str, folders: Sequence[Path]) -> str:
-    """Return the card of a mean of models: which ones, and the card of the last of them."""
+    """Return the card of a mean of models: which `folders` they are, and the card of the last of them."""
     last = (folders[-1] / "card.md").read_text(encoding="utf-8").splitlines()
     return model_card(
         name,
@@ -43,12 +43,12 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
 
 
 def card_of_student(weights: int, inherited: int) -> str:
-    """Return the card of a student before its training."""
+    """Return the card of a student before its training: how many of its weights are the teacher's."""
     return model_card("start", f"Of {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.")
 
 
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
-    """Return '1,234 pairs', and that concatenated ones are among them if there are any."""
+    """Return '1,234 pairs', with ', concatenated ones included' where the settings concatenate."""
     return f"{len(pairs):,} pairs" + ", concatenated ones included" * bool(config.training.concatenate)
 
 
@@ -58,5 +58,5 @@ def relative_path(folder: Path) -> str:
 
 
 def today() -> str:
-    """Return the date as 2026-01-31."""
+    """Return the date in UTC as 2026-01-31."""
     return datetime.datetime.now(tz=datetime.UTC).date().isoformat()

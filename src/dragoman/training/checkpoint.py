@@ -55,7 +55,7 @@ class TrainingProgress:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder inside the block. Raise DragomanError where another process has locked it."""
+    """Make a folder and lock it for the block. Raise DragomanError where another process has locked it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
@@ -75,9 +75,10 @@ def save_checkpoint(
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a checkpoint, and link `last` and, if it is the best, `best` to it; remove all but the newest `keep`.
+    """Write a checkpoint into the run folder, link `last` and, if it is the best, `best` to it; delete old ones.
 
-    `card` is the model card; `records` are further files of the model folder, by name.
+    state: what `Learner.state` returned; card: the model card; keep: how many of the newest checkpoints stay, besides
+    the best; records: further files of the model folder, by name.
     """
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
@@ -108,7 +109,10 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def restore_best(run: Path, progress: TrainingProgress) -> None:
-    """Link `best` to the best checkpoint that `progress` knows; a kill while saving may have left it elsewhere."""
+    """Link `best` to the best checkpoint that `progress` knows; a kill while saving may have left it elsewhere.
+
+    The link stays as it is where that checkpoint is gone or damaged.
+    """
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
             with contextlib.suppress(DragomanError):

@@ -46,7 +46,7 @@ class ProcessGroup:
             dist.barrier(group=self.barrier_group)
 
     def sum(self, tensor: Tensor) -> None:
-        """Replace `tensor` by its sum over all processes."""
+        """Replace `tensor` by its sum over all processes, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
@@ -103,7 +103,7 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
 
 
 def process_lost_error(error: Exception) -> DragomanError:
-    """Return the error that a user sees for an error of PyTorch about a lost process."""
+    """Return the error that a user sees for an error of PyTorch that means a lost process."""
     reason = " ".join(str(error).split())
     return DragomanError(
         f"another process of this run has ended or does not answer; the last checkpoint is kept ({reason[:300]})"

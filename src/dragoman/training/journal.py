@@ -82,7 +82,7 @@ class Journal:
         self.files[name].flush()
 
     def log(self, text: str) -> None:
-        """Write a line to `train.log` and to the console."""
+        """Write a line to `train.log` and, unless quiet, to the console."""
         self.write("train.log", text)
         self.display.log(text)
 
@@ -157,7 +157,10 @@ class Journal:
         self.reset()
 
     def write_samples(self, step: int, rows: Sequence[tuple[str, str, str, str]]) -> None:
-        """Write rows of source, reference, translation now and before, of the same dev sentences at each validation."""
+        """Write rows of source, reference, translation now and before to a file of `samples/`, and log them.
+
+        The rows are of the same dev sentences at each validation; '' stands for no translation before.
+        """
         if not self.active:
             return
         lines = []
@@ -173,5 +176,8 @@ class Journal:
 
 
 def format_perplexity(loss: float) -> str:
-    """Return the perplexity of a loss in nats per token, for a message; it is cut off where a run diverges."""
+    """Return the perplexity of a loss in nats per token, as '12.3'.
+
+    It is cut off at MOST_SHOWN, where a run diverges.
+    """
     return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

@@ -146,7 +146,7 @@ class Learner:
                 yield number, next(other for other in micro_batches if other is not None), False
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of a batch, summed over its target tokens."""
+        """Return the loss of a batch on this process's device, in nats, summed over its target tokens."""
         with torch.autocast(self.group.device.type, self.dtype, enabled=self.dtype is not None):
             return self.objective(batch)
 
@@ -214,5 +214,5 @@ class Learner:
 
 
 def seed_dropout(*numbers: int) -> None:
-    """Make dropout a pure function of these numbers, so that no random state has to be saved or shared."""
+    """Seed PyTorch with these numbers: dropout depends on them alone, and no random state has to be saved or shared."""
     torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1)))

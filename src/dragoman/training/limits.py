@@ -40,7 +40,7 @@ def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: in
 
 
 def total_steps(settings: TrainingConfig, batches: int) -> int | None:
-    """Return the steps of the whole run if an epoch has `batches`; None where `minutes` may end it."""
+    """Return the steps of the whole run if an epoch has `batches` batches; None where `minutes` may end it."""
     if settings.minutes:
         return None
     in_epochs = settings.epochs * batches

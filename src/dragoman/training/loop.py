@@ -90,7 +90,10 @@ class Loop:
         )
 
     def train_on_next_batch(self, stop: GracefulStop) -> StepResult:
-        """Update the weights, or skip the batch; then move on to the next one."""
+        """Update the weights on the next batch, or skip it where that is impossible; then move on.
+
+        Return what was measured. Raise DragomanError where too many batches in a row were skipped.
+        """
         progress, settings, run = self.progress, self.settings, self.run
         indices, epoch = self.batches[progress.batch], progress.epoch
         tokens = self.target_tokens(indices)
@@ -127,7 +130,7 @@ class Loop:
         return result
 
     def plan_epoch(self) -> None:
-        """Plan the batches of the epoch; skip epochs that have none."""
+        """Plan the batches of the epoch that the run is in; go on to the next epoch while one has none."""
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
         tokens = int(settings.batch_tokens)
         while not len(batches := plan_batches(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
@@ -135,7 +138,7 @@ class Loop:
         self.batches = batches
 
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
-        """Return the micro-batches of a batch; None for those of other processes, and for empty ones.
+        """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
         seeds: of BPE-dropout.
         """
@@ -151,7 +154,7 @@ class Loop:
         return batches
 
     def target_tokens(self, indices: np.ndarray) -> int:
-        """Return the target tokens of a batch before BPE-dropout."""
+        """Return the target tokens, EOS included, of the pairs at `indices`, before BPE-dropout."""
         return int(self.run.pairs.lengths[indices, 1].sum())
 
     def share_done(self) -> float:
@@ -215,9 +218,10 @@ class Loop:
         return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
 
     def validate(self, stop: GracefulStop) -> bool:
-        """Validate the model, update the progress of the run, and log the result.
+        """Validate the model, update the progress of the run, and log the result; return True.
 
-        Return False where a process was asked to stop meanwhile: then nothing has changed.
+        Return False where a process was asked to stop meanwhile: then nothing has changed. Where memory runs out, save
+        and raise DragomanError.
         """
         run, began = self.run, time.monotonic()
         try:

@@ -24,6 +24,7 @@ class Objective(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Tensor:
+        """Return the label-smoothed loss of a batch, in nats, summed over its target tokens."""
         state: Any = self.model.start(batch.source)
         vectors = self.model.vectors(batch.target, state, batch.real)
         output = self.model.output

@@ -22,7 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_cache(device: torch.device) -> None:
-    """Release the GPU memory that PyTorch keeps for later use."""
+    """Release the GPU memory that PyTorch keeps for later use; do nothing for a CPU."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -36,7 +36,10 @@ def peak_memory() -> int:
 
 
 def share_in_use(device: torch.device) -> float:
-    """Return the share of the memory in use: of a GPU, at its peak; else of the machine, now; 0 where unknown."""
+    """Return the share of the memory in use, 0 to 1: of a GPU, by this process at its peak.
+
+    Else of the machine, now. 0 where that is unknown.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory
     lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []
@@ -47,7 +50,7 @@ def share_in_use(device: torch.device) -> float:
 def checkpoint_activations(model: Model) -> None:
     """Let each layer of `model` keep nothing but its input, and compute the rest again in the backward pass.
 
-    Raise DragomanError for a model that is no Transformer.
+    The layers are changed in place. Raise DragomanError for a model that is no Transformer.
     """
     if not isinstance(model, Transformer):
         raise DragomanError("training.checkpoint_activations works with Transformers only")

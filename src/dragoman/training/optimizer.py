@@ -17,7 +17,8 @@ def paper_rate(step: int, d_model: int, warmup: int) -> float:
 def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
     """Return the learning rate of a step, counted from 1, on the schedule of the settings.
 
-    All schedules but the paper's share the linear warm-up: their branches only see the steps after it.
+    All schedules but the paper's share the linear warm-up: their branches only see the steps after it. `d_model` only
+    matters to the paper's.
     """
     highest, warmup = settings.learning_rate, settings.warmup
     if settings.schedule == "paper":
@@ -42,7 +43,7 @@ def decay_progress(step: int, settings: TrainingConfig) -> float:
 
 
 def adam(model: nn.Module, beta2: float = 0.98, weight_decay: float = 0.0) -> torch.optim.AdamW:
-    """Return Adam with the constants of the paper, and weight decay for matrices, not for vectors (norms, biases).
+    """Return AdamW with the constants of the paper, and `weight_decay` for matrices, not for vectors (norms, biases).
 
     Its learning rate is 0: the caller sets it before each step.
     """

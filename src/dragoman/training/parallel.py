@@ -77,6 +77,7 @@ class DataParallel:
         self.kept: list[Tensor] = []  # if ordered: the gradients of this process's micro-batches
 
     def end_micro_batch(self) -> None:
+        """If ordered, put the gradient of the micro-batch aside and set it to zero."""
         if self.ordered:
             self.kept.append(self.gradient.clone())
             self.gradient.zero_()
@@ -107,9 +108,11 @@ class DataParallel:
                 self.gradient += gradient
 
     def scale(self, factor: float) -> None:
+        """Multiply the summed gradient by `factor`, in place."""
         self.gradient *= factor
 
     def clear(self) -> None:
+        """Set the gradient to zero, and forget those put aside."""
         self.buffer.zero_()
         self.kept.clear()
 
@@ -133,6 +136,7 @@ class FullyShardedParallel:
     def end_micro_batch(self) -> None: ...
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        """Sum the statistics over all processes and return them; the backward pass has summed the gradients already."""
         stats = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.group.device)
         self.group.sum(stats)
         total, count, failed, stop = stats.tolist()
@@ -140,11 +144,13 @@ class FullyShardedParallel:
         return GlobalStats(total, int(count), float(gather_shards(norm)), failed > 0, stop > 0)
 
     def scale(self, factor: float) -> None:
+        """Multiply this process's shards of the gradient by `factor`, in place."""
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(factor)
 
     def clear(self) -> None:
+        """Drop this process's shards of the gradient."""
         for parameter in self.model.parameters():
             parameter.grad = None
 
@@ -155,7 +161,7 @@ def gather_shards(tensor: Tensor) -> Tensor:
 
 
 def copy_to_shard(held: Tensor, value: Tensor) -> None:
-    """Copy a whole tensor into `held`, which is the same tensor or this process's shard of it."""
+    """Copy the whole tensor `value` into `held`, in place: the same tensor, or this process's shard of it."""
     if isinstance(held, DTensor):
         value = distribute_tensor(value.to(held.device), held.device_mesh, held.placements)
     held.copy_(value)

@@ -9,7 +9,7 @@ DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def best_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
-    """Return bfloat16 where the hardware multiplies it faster than float32."""
+    """Return 'bfloat16' where the hardware multiplies it faster than float32, else 'float32'."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()

@@ -26,7 +26,10 @@ def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
 
 
 def report_validation(run: Run, validation: Validation, before: list[str], seconds: float) -> None:
-    """Log and record a validation that took `seconds`; `before` are the sample translations of the previous one."""
+    """Log and record a validation that took `seconds`; `before` are the sample translations of the previous one.
+
+    Samples are written to a file, and the speed so far is recorded.
+    """
     progress, journal, settings = run.progress, run.journal, run.config.training
     bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
     journal.flush(progress.step, progress.epoch)
@@ -53,7 +56,7 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
 
 
 def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return 'best BLEU 23.1 at step 1,200; no better for 2 of 10 validations'."""
+    """Return 'best BLEU 23.1 at step 1,200; no better for 2 of 10 validations', by the metric that the run stops on."""
     return f"{describe_best_score(progress, settings)}; {describe_patience(progress, settings)}"
 
 

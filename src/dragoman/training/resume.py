@@ -38,7 +38,7 @@ def previous_config(folder: Path) -> RunConfig | None:
 
 
 def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
-    """Raise UsageError where a setting differs that must not change; log changes that are allowed but matter."""
+    """Raise UsageError where a setting of the run may not differ from `previous`; log changes that matter."""
     old, new = flatten(as_dict(previous)), flatten(as_dict(config))
     fixed = {"max_steps"} if config.training.schedule in ENDING_SCHEDULES else set()
     for name in sorted({*old, *new}):
@@ -75,7 +75,10 @@ def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config
 
 
 def restore_run(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
-    """Load a checkpoint into the learner, log where the run resumes, and return its progress."""
+    """Load a checkpoint into the learner, log where the run resumes, and return its progress.
+
+    Raise DragomanError where the checkpoint is of another model.
+    """
     progress = checkpoint.progress
     try:
         learner.load(checkpoint.model, checkpoint.state)

@@ -64,7 +64,7 @@ class Run:
 
 
 def measure_alignment(model: Model, dev: Pairs) -> AlignmentHead | None:
-    """Return which layer and head align words best; None for a model without attention over the source."""
+    """Return which layer and head align the words of the dev pairs best; None without attention over the source."""
     numbers = np.arange(len(dev))
     sources, targets = ([ids.tolist() for ids in dev.rows(numbers, side)] for side in (SOURCE, TARGET))
     try:

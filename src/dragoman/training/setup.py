@@ -139,7 +139,7 @@ def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
 
 
 def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> None:
-    """Set the number of threads, and deterministic algorithms if the settings ask for them."""
+    """Set PyTorch's threads for this process, and deterministic algorithms on a GPU if the settings ask for them."""
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     if settings.deterministic and group.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -149,9 +149,10 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> None:
 def tokenizer_of_run(
     config: RunConfig, train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...], file: Path, resumed: bool
 ) -> Tokenizer:
-    """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the corpora.
+    """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
 
-    A new tokenizer is written to `file`.
+    A new tokenizer, with the tags of all corpora, is written to `file`. Raise UsageError where the vocabulary is too
+    small.
     """
     if resumed and file.exists():
         return Tokenizer.load(file)
@@ -206,7 +207,10 @@ def cached_dataset(
 
 
 def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Model:
-    """Return the model before the first step: random, or that of `init_from`, with random vectors for new subwords."""
+    """Return the model before the first step: random, or that of `init_from`, with random vectors for new subwords.
+
+    With `resumed` it is random, as the checkpoint's weights replace it. Seeds PyTorch with the run's seed.
+    """
     torch.manual_seed(config.training.seed)
     model = build(config.model, len(tokenizer), pad=PAD)
     if config.init_from and not resumed:
@@ -216,7 +220,10 @@ def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Mod
 
 @torch.no_grad()
 def copy_weights(old: Model, new: Model) -> None:
-    """Copy all weights of `old` to `new`, which may have more subwords. Raise DragomanError where shapes do not fit."""
+    """Copy all weights of `old` to `new`, in place; `new` may have more subwords, whose vectors stay.
+
+    Raise DragomanError where shapes do not fit.
+    """
     values = dict(old.named_parameters())
     for name, parameter in new.named_parameters():
         value = values[name]

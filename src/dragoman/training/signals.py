@@ -18,6 +18,7 @@ class GracefulStop:
         self.number, self.since, self.same_request = 0, 0.0, same_request
 
     def __bool__(self) -> bool:
+        """Return whether a signal has asked this process to stop."""
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:

@@ -35,10 +35,10 @@ class Validation:
 def validate(
     model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> Validation | None:
-    """Return loss, scores and translations of the dev pairs.
+    """Return loss, scores and translations of the dev pairs; None where a process was asked to stop before the end.
 
-    The processes share fixed blocks of pairs, so their number changes no result. Return None where one of
-    the processes was asked to stop before the end.
+    pairs, corpus: the same dev pairs as ids and as texts. The processes share fixed blocks of pairs, so their number
+    changes no result. Leaves the model in eval mode.
     """
     model.eval()
     loss = mean_loss(model, pairs, group, stop)
@@ -49,7 +49,10 @@ def validate(
 
 
 def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulStop) -> float:
-    """Return the loss in nats per target token; meaningless where `stop` ends it early."""
+    """Return the loss of the pairs in nats per target token, labels not smoothed.
+
+    Meaningless where `stop` ends it early.
+    """
     objective = Objective(model, 0.0)
     batches = plan_batches(pairs.lengths, LOSS_TOKENS, 0, 0)
     own: list[float] = []
@@ -87,7 +90,8 @@ def translate_all(
 def is_better(validation: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:
     """Return whether the validation is better than the best so far, and its score by `stop_on`; higher is better.
 
-    Where scores are equal, as BLEU is 0 in the first epochs or for scripts without spaces, the loss decides.
+    best, best_loss: score and loss of the best so far. Where scores are equal, as BLEU is 0 in the first epochs or for
+    scripts without spaces, the loss decides.
     """
     scores = validation.scores
     score = {"loss": -validation.loss, "bleu": scores.bleu.value, "chrf": scores.chrf.value}[stop_on]

@@ -20,7 +20,10 @@ MIN_ATTENTION = 1e-9  # on a source token, so that one that is not attended to a
 def rerank_by_coverage(
     model: Model, sources: Sequence[Ids], hypotheses: Sequence[Sequence[Hypothesis]], beta: float, head: AlignmentHead
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each source with `coverage_penalty` added to their scores, best first."""
+    """Return the hypotheses of each source with `coverage_penalty` added to their scores, best first.
+
+    sources: token ids with their tags; beta: the weight of the penalty; head: whose attention counts.
+    """
     flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
     max_tokens = max_positions(model) - 1  # a search may end at the model's last position, which leaves none for EOS
     outputs = [hypothesis.tokens[:max_tokens] for _, hypothesis in flat]
@@ -36,10 +39,11 @@ def rerank_by_coverage(
 
 
 def coverage_penalty(weights: torch.Tensor, beta: float, finished: bool = True) -> float:
-    """Return beta * sum over source tokens of log(min(1, sum over target tokens of attention)) (Wu et al. 2016, 14).
+    """Return what is added to a score: beta * sum over source tokens of log(min(1, their attention)), 0 or less.
 
-    weights: (T+1, S+1), EOS last on both sides. The EOS of the source does not count as a source token; that of the
-    target attends like the others, where the hypothesis is finished.
+    That is Wu et al. 2016, equation 14; the attention of a source token is its sum over target tokens. weights: (T+1,
+    S+1), EOS last on both sides. The EOS of the source does not count as a source token; that of the target attends
+    like the others, where the hypothesis is finished.
     """
     attention_sums = weights[: None if finished else -1, :-1].double().sum(0)
     return beta * float(attention_sums.clamp(MIN_ATTENTION, 1.0).log().sum())

@@ -18,7 +18,7 @@ EngineName = Literal["native", "ctranslate2"]
 
 
 def torch_engine(models: Sequence[Model], tokenizer: Tokenizer) -> TorchEngine:
-    """Return our own engine for a model or an ensemble, which computes where their weights are."""
+    """Return our own engine for a model or an ensemble, which computes where their weights are; see `TorchEngine`."""
     return TorchEngine(*models, boundaries=token_boundaries(tokenizer))
 
 

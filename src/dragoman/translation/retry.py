@@ -67,8 +67,8 @@ def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> 
 def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annotator, safeguards: Safeguards) -> str:
     """Return `text`, the translation of the bare segment, with the placeholders of the original and no others.
 
-    The prefix stays as it is, and a placeholder in it counts as restored. tokens: those of the translation, for its
-    alignment.
+    tokens: those of the translation, for its alignment. The prefix stays as it is, and a placeholder in it counts as
+    restored. Without the safeguard `placeholders` the text is returned as it is.
     """
     if not safeguards.placeholders:
         return text

@@ -84,7 +84,7 @@ def judge(
 ) -> Candidate:
     """Return a candidate with this text and a flag for each safeguard that it breaks.
 
-    scripts: those of the target language, see `find_faults`.
+    hypothesis: what the text was decoded from; scripts: those of the target language, see `find_faults`.
     """
     flags: list[str] = []
     lost: list[str] = []
@@ -107,7 +107,10 @@ def judge(
 
 
 def replace_worse(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
-    """Return the candidates, best first; `second`, from the second search, replaces the first one if it is better."""
+    """Return the candidates, best first; `second`, of the second search, replaces the first one if it is better.
+
+    None: there was no second search.
+    """
     if second is None or second.badness >= candidates[0].badness:
         return candidates
     return [second, *candidates[1:]]

@@ -38,12 +38,12 @@ def forbidden_sequences(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tup
 
 
 def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
-    """Return for each token what it begins and ends with: OPEN, STEM or WORD, as `constrained_search` needs it."""
+    """Return, for each token, what it begins and ends with: OPEN, STEM or WORD, as `constrained_search` needs it."""
     return [piece_boundaries(piece) for piece in tokenizer.pieces]
 
 
 def piece_boundaries(piece: str) -> tuple[int, int]:
-    """Return what a piece begins and ends with, as `token_boundaries` does for all."""
+    """Return what a piece of the vocabulary begins and ends with: OPEN, STEM or WORD."""
     if piece in BYTE:  # beyond ASCII it is most likely part of a letter
         piece = chr(BYTE[piece]) if BYTE[piece] < 0x80 else "x"
     return character_class(piece[:1]), character_class(piece[-1:])

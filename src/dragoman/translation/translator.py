@@ -184,7 +184,10 @@ class Translator:
             yield from self.translate(block, [tag] * len(block))
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
-        """Return the segments of a text, none where it is blank; only the first one has the prefix."""
+        """Return the segments of a text, none where it is blank; only the first one has the prefix.
+
+        ids: the tokens of the text. Raise DragomanError for an unknown tag.
+        """
         if not text.strip():
             return []
         tag_ids = self.tokenizer.tag_ids(tag)
@@ -272,7 +275,10 @@ class Translator:
 
 
 def cut_to_fit(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tuple[str, Ids]]:
-    """Return the text and its ids; if it has more than `max_tokens` tokens, pieces that have not, and theirs."""
+    """Return a text and its ids as one piece, or as several of at most `max_tokens` tokens each where it has more.
+
+    Then long runs of white space become one space or a paragraph break.
+    """
     if len(ids) <= max_tokens:
         return [(text, ids)]
     text = WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
@@ -306,7 +312,10 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 
 
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
-    """Return one candidate for each segment, joined with spaces where the source has white space between segments."""
+    """Return one candidate for each segment as one translation, with spaces where the source has white space between.
+
+    Scores are added up.
+    """
     text = candidates[0].text
     for before, segment, candidate in zip(segments, segments[1:], candidates[1:], strict=False):
         spaced = before.text[-1:].isspace() or segment.text[:1].isspace()

@@ -85,7 +85,7 @@ class Options:
 
     @property
     def line_format(self) -> InputFormat:
-        """Return how the lines of the input are read."""
+        """Return how the lines of the input are read: as --input-format says, else by the suffix of the input file."""
         by_suffix: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}
         return self.input_format or by_suffix.get(self.suffix, "text")
 
@@ -100,6 +100,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    """Run `dragoman translate`: translate a document as a whole, or lines of text one by one."""
     options = parse(Options, "translate", arguments)
     if options.text == ("-",):
         options = replace(options, text=())
@@ -144,7 +145,10 @@ def check_options(options: Options) -> None:
 
 
 def open_translator(options: Options) -> "Translator":
-    """Return the translator that the flags describe. Raise DragomanError where the model or the glossary is faulty."""
+    """Return the translator that the flags describe; set PyTorch's threads.
+
+    Raise DragomanError where the model or the glossary is faulty.
+    """
     import torch
 
     from dragoman.text.glossary import Glossary

@@ -14,7 +14,10 @@ SHOWN = 60  # characters of a text in a log line
 
 
 def translate_document(translator: Translator, options: Options, progress: LineProgress) -> None:
-    """Read the input, translate its texts, and write it when all are translated."""
+    """Read the input, translate its texts, and write the whole when all are translated; report what is remarkable.
+
+    Raise DragomanError where the document's encoding cannot write a translation.
+    """
     assert options.input is not None
     document = read_document(options.input.read_bytes(), options.suffix, options.translate_key)
     if options.output:

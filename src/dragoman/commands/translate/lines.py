@@ -86,7 +86,10 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
 def annotate(
     translator: Translator, options: Options, texts: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the word scores and alignments that were asked for, as fields of the output objects."""
+    """Return, for each text, the word scores and alignments that were asked for, as fields of the output objects.
+
+    outputs, tags: the translation and the tag of each text.
+    """
     annotations: list[dict[str, Any]] = [{} for _ in texts]
     if options.word_scores:
         scores = translator.annotator.word_scores(texts, outputs, tags)
@@ -102,7 +105,10 @@ def annotate(
 
 
 def parse_lines(source: BinaryIO, form: InputFormat, text_key: str, log: Log) -> Iterator[Line]:
-    """Yield the lines of an input. Of TSV the first column is the text, of JSONL the string under `text_key`."""
+    """Yield the lines of an input. Of TSV the first column is the text, of JSONL the string under `text_key`.
+
+    A line that cannot be read has an `error` instead of a text; `log` gets a message for bytes that are not UTF-8.
+    """
     for number, text in decode_lines(source, log):
         if form == "text":
             yield Line(number, text)
@@ -114,7 +120,10 @@ def parse_lines(source: BinaryIO, form: InputFormat, text_key: str, log: Log) ->
 
 
 def decode_lines(source: BinaryIO, log: Log) -> Iterator[tuple[int, str]]:
-    """Yield lines of UTF-8, which end at LF alone, with their numbers. Bytes that are not UTF-8 become U+FFFD."""
+    """Yield the number and the text of each line of UTF-8; only LF, or CR LF, ends a line.
+
+    Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of; a byte order mark is dropped.
+    """
     for number, line in enumerate(source, start=1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         text = line.decode("utf-8", "replace")
@@ -124,7 +133,10 @@ def decode_lines(source: BinaryIO, log: Log) -> Iterator[tuple[int, str]]:
 
 
 def parse_object(number: int, text: str, text_key: str) -> Line:
-    """Return the line of a JSON object, with an error where it is not an object or has no text."""
+    """Return the line of a JSON object, with an `error` where it is not an object or has no string under `text_key`.
+
+    number: of the line; text: the JSON.
+    """
     try:
         fields = json.loads(text, parse_float=parse_finite, parse_constant=parse_finite)
     except (ValueError, RecursionError):

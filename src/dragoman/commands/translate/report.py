@@ -14,7 +14,10 @@ class TranslationReport:
         self.counts: Counter[str] = Counter()
 
     def add(self, location: str, translation: Translation) -> None:
-        """Log the flags of a translation and whether its text was cut into segments, and count it."""
+        """Log the flags of a translation and whether its text was cut into segments, and count it for the summary.
+
+        location: names the text in the log.
+        """
         if translation.flags:
             self.progress.log(f"{location}: {', '.join(translation.flags)}")
         if translation.segments > 1:
