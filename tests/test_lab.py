@@ -24,7 +24,7 @@ from dragoman.errors import DragomanError
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table
-from dragoman.lab.report import Result, perform, rounded, write_figure, write_report
+from dragoman.lab.report import Result, cell_text, perform, write_figure, write_report
 
 TINY = Effort((7,), 0.02)
 THIRD = 1 / 3
@@ -143,7 +143,7 @@ def test_an_experiment_becomes_files_that_the_same_numbers_give_again(tmp_path: 
     assert rows[0] == ["n", "share", "yes?", "text"]
     assert [float(row[1]) for row in rows[1:]] == [THIRD, -1e-7, float("inf")]  # all digits
     assert rows[2][3] == "b, c"
-    assert float(rounded(THIRD)) != THIRD  # the page has fewer
+    assert float(cell_text(THIRD)) != THIRD  # the page has fewer
 
 
 def test_numbers_on_a_logarithmic_axis_are_drawn_as_formulas(tmp_path: Path):
@@ -248,7 +248,7 @@ def test_the_page_says_what_was_done(tmp_path: Path):
     ],
 )
 def test_numbers_on_the_page_are_rounded(cell, text: str):
-    assert rounded(cell) == text
+    assert cell_text(cell) == text
 
 
 # The command.

@@ -113,7 +113,7 @@ def test_models_differ_in_the_kernel_alone():
 def test_measuring_the_start_leaves_the_model_as_it_was():
     model = reversal_setup.transformer(AttentionConfig(heads=1), 1)
     before = [p.clone() for p in model.parameters()]
-    unscaled_training.at_start(model)
+    unscaled_training.measure_start(model)
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, model.parameters(), strict=True))
 
 
@@ -131,7 +131,7 @@ def test_curves_are_means_over_steps_and_runs():
 
 @pytest.mark.parametrize(("length", "d_k"), [(8, 16), (16, 16), (16, 64)])
 def test_what_is_kept_for_the_way_back_is_what_the_formula_says(length: int, d_k: int):
-    kernels = additive.kernels(d_k)
+    kernels = additive.make_kernels(d_k)
     for name, formula in additive.KEPT.items():
         assert additive.kept_bytes(kernels[name], length, d_k) == formula(length, d_k)
     assert additive.kept_bytes(kernels[additive.FUSED], length, d_k) < additive.KEPT[additive.DOT](length, d_k)
@@ -151,15 +151,15 @@ def test_each_score_has_its_kernel():
 
 
 def test_the_mask_of_the_decoder_hides_padding_and_later_words():
-    found = masks.pictures()["decoder: both"].int().tolist()
+    found = masks.example_masks()["decoder: both"].int().tolist()
     rows = ["10000000", "11000000", "11100000", *["11110000"] * 5]
     assert ["".join(map(str, row)) for row in found] == rows
 
 
-@pytest.mark.parametrize("name", masks.pictures())
+@pytest.mark.parametrize("name", masks.example_masks())
 def test_nothing_comes_through_a_mask_and_everything_else_does(name: str):
-    mask = masks.pictures()[name]
-    assert torch.equal(masks.influence(mask) > 0, mask)
+    mask = masks.example_masks()[name]
+    assert torch.equal(masks.influence_norms(mask) > 0, mask)
 
 
 # Order.
@@ -167,7 +167,7 @@ def test_nothing_comes_through_a_mask_and_everything_else_does(name: str):
 
 @pytest.mark.parametrize("positions", order.SCHEMES)
 def test_only_without_positions_are_permuted_words_permuted_vectors(positions: order.Scheme):
-    model = order.transformer(positions, 1).double()
+    model = order.make_transformer(positions, 1).double()
     ids, permutation = torch.tensor([3, 9, 4, 7, 5, 30]), torch.tensor([4, 2, 0, 5, 1, 3])
     gap = order.largest_change(model, ids, permutation)
     assert gap < 1e-12 if positions == "none" else gap > 1e-2
@@ -180,23 +180,23 @@ def test_only_without_positions_are_permuted_words_permuted_vectors(positions: o
 
 @pytest.mark.parametrize("count", heads.HEADS)
 def test_any_number_of_heads_costs_the_same(count: int):
-    assert heads.parameters_of_layer(512, AttentionConfig(heads=count)) == 1_048_576
-    assert heads.parameters_of_layer(512, AttentionConfig(heads=count, bias=True)) == 1_050_624
-    assert heads.parameters_of_base(count) == 63_045_632
+    assert heads.count_layer_parameters(512, AttentionConfig(heads=count)) == 1_048_576
+    assert heads.count_layer_parameters(512, AttentionConfig(heads=count, bias=True)) == 1_050_624
+    assert heads.count_base_parameters(count) == 63_045_632
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 30])
 def test_statistics_of_known_weights(n: int):
     itself, even = torch.eye(n).double(), torch.full((n, n), 1 / n, dtype=torch.float64)
-    near(heads.distance(itself), 0, 0)
-    near(heads.entropy(itself), 0, 0)
-    near(heads.distance(even), (n * n - 1) / (3 * n), 1e-12)
-    near(heads.entropy(even), math.log(n), 1e-12)
+    near(heads.mean_distance(itself), 0, 0)
+    near(heads.mean_entropy(itself), 0, 0)
+    near(heads.mean_distance(even), (n * n - 1) / (3 * n), 1e-12)
+    near(heads.mean_entropy(even), math.log(n), 1e-12)
 
 
 def test_the_encoder_of_a_model_is_seen_layer_by_layer():
     model = reversal_setup.transformer(AttentionConfig(heads=4), 1, layers=2)
-    layers = heads.layers_of(model)
+    layers = heads.inspect_layers(model)
     assert len(layers) == 2
     assert all(len(layer.entropy) == len(layer.distance) == 4 for layer in layers)
 
@@ -206,6 +206,6 @@ def test_the_encoder_of_a_model_is_seen_layer_by_layer():
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.kernel = itself
-    for layer in heads.layers_of(model):
+    for layer in heads.inspect_layers(model):
         assert layer.distance == layer.entropy == [0.0] * 4
         assert layer.diversity == 0

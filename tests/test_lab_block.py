@@ -18,7 +18,7 @@ from dragoman.lab import (
     sum_or_concat,
 )
 from dragoman.lab.drawing import losses_figure
-from dragoman.lab.tasks import Learned, accuracy, copying, summary, warm_up
+from dragoman.lab.tasks import Learned, accuracy, copying, mean_and_extremes, warm_up
 from dragoman.model.positions import Positions
 from dragoman.model.transformer import Transformer
 
@@ -32,16 +32,16 @@ def test_the_tables_of_sinusoids():
         [0.9093, -0.4161, 0.0200, 0.9998],
         [0.1411, -0.9900, 0.0300, 0.9996],
     ]
-    assert gap(sinusoids.encoding(4, 4), torch.tensor(expected, dtype=torch.float64)) <= 5.1e-5
-    assert sinusoids.encoding(50, 256)[1, :6].tolist() == pytest.approx(
+    assert gap(sinusoids.sinusoid_table(4, 4), torch.tensor(expected, dtype=torch.float64)) <= 5.1e-5
+    assert sinusoids.sinusoid_table(50, 256)[1, :6].tolist() == pytest.approx(
         [0.8415, 0.5403, 0.8020, 0.5974, 0.7617, 0.6479], abs=5.1e-5
     )
 
 
 def test_rows_norms_distances_and_products():
-    small, table = sinusoids.encoding(50, 256), sinusoids.encoding(512, 512)
-    assert sinusoids.closest(small) == pytest.approx(2.6712, abs=5.1e-5)
-    assert sinusoids.closest(table) == pytest.approx(3.7143, abs=5.1e-5)
+    small, table = sinusoids.sinusoid_table(50, 256), sinusoids.sinusoid_table(512, 512)
+    assert sinusoids.smallest_distance(small) == pytest.approx(2.6712, abs=5.1e-5)
+    assert sinusoids.smallest_distance(table) == pytest.approx(3.7143, abs=5.1e-5)
     assert table.norm(dim=-1).tolist() == pytest.approx([16.0] * 512, abs=1e-5)
     for apart, distance in ((1, 3.7143), (5, 11.5242)):
         assert sinusoids.distances(table, apart).tolist() == pytest.approx([distance] * (512 - apart), abs=5.1e-5)
@@ -88,9 +88,9 @@ def test_only_sinusoids_meet_all_conditions():
 
 def test_only_places_in_use_learn_and_the_table_ends():
     assert learned_positions.rows_that_learn(3, 8) == [0, 1, 2]
-    assert "9 tokens" in learned_positions.refusal("learned", 9, 8)
-    assert not learned_positions.refusal("learned", 8, 8)
-    assert not learned_positions.refusal("sinusoidal", 9, 8)
+    assert "9 tokens" in learned_positions.refusal_message("learned", 9, 8)
+    assert not learned_positions.refusal_message("learned", 8, 8)
+    assert not learned_positions.refusal_message("sinusoidal", 9, 8)
 
 
 # Sum or concatenation.
@@ -100,26 +100,30 @@ def test_a_model_concatenates_its_positions():
     torch.manual_seed(0)
     positions, x = sum_or_concat.Concatenated(8, 2, 4, 16), torch.randn(2, 5, 8)
     for_words, for_places = positions.matrix.weight.T.split(8)
-    places = sinusoids.encoding(7, 8).float()[2:]
+    places = sinusoids.sinusoid_table(7, 8).float()[2:]
     assert gap(positions.embed(x, 2), x @ for_words + places @ for_places) < 1e-5
     assert gap(positions.embed(x, 2), (x + places) @ for_words) > 1e-2
-    summed, beside = (sum_or_concat.make(kind, 1) for kind in (sum_or_concat.SUM, sum_or_concat.CONCATENATED))
+    summed, beside = (sum_or_concat.make_model(kind, 1) for kind in (sum_or_concat.SUM, sum_or_concat.CONCATENATED))
     d_model = sum_or_concat.CONFIG.d_model
-    assert sum_or_concat.parameters(beside) - sum_or_concat.parameters(summed) == 2 * (2 * d_model) * d_model
+    assert (
+        sum_or_concat.count_parameters(beside) - sum_or_concat.count_parameters(summed) == 2 * (2 * d_model) * d_model
+    )
 
 
 # Residuals.
 
 
 def test_tokens_that_are_the_same_are_fully_alike():
-    model = residuals.make(residuals.WITH, 1, 1)
+    model = residuals.make_model(residuals.WITH, 1, 1)
     model.encoder_positions = Positions(d_model=0, heads=1, d_k=1, max_length=1)
     model.encoder_positions.embed = lambda x, start: x * 0 + 1
     assert residuals.cosines_and_changes(model, [3, 4, 5])[0] == pytest.approx([1.0], abs=1e-5)
 
 
 def test_both_kinds_of_block_begin_with_the_same_weights():
-    with_residuals, without = (residuals.make(kind, 2, 1).state_dict() for kind in (residuals.WITH, residuals.WITHOUT))
+    with_residuals, without = (
+        residuals.make_model(kind, 2, 1).state_dict() for kind in (residuals.WITH, residuals.WITHOUT)
+    )
     assert with_residuals.keys() == without.keys()
     assert all(torch.equal(with_residuals[name], without[name]) for name in without)
 
@@ -128,11 +132,11 @@ def test_both_kinds_of_block_begin_with_the_same_weights():
 
 
 def test_layer_norm_has_a_mean_per_token():
-    found = norms.statistics(norms.vectors(4, 7, seed=1))
+    found = norms.compare_normalisations(norms.random_vectors(4, 7, seed=1))
     assert {name: count for name, (count, _) in found.items()} == {"token": 28, "sentence": 4}
     assert found["token"][1] < 1e-5
     assert found["sentence"][1] > 0.01
-    rows, _ = norms.normalised(norms.vectors(4, 7, seed=1).double(), (2,))
+    rows, _ = norms.normalise(norms.random_vectors(4, 7, seed=1).double(), (2,))
     assert float(rows.mean(-1).abs().max()) < 1e-6
     assert rows.std(-1, correction=0).flatten().tolist() == pytest.approx([1.0] * 28, abs=1e-4)
 
@@ -150,7 +154,7 @@ def test_a_model_is_given_batch_norms_in_the_place_of_all_layer_norms():
 
 def test_the_loss_of_a_batch_norm_depends_on_the_company_of_a_sentence():
     pairs = norms.TASK.pairs(8, 1)
-    layer, batch = (norms.losses(norms.make(kind, 1), pairs) for kind in (norms.LAYER, norms.BATCH))
+    layer, batch = (norms.measure_losses(norms.make_model(kind, 1), pairs) for kind in (norms.LAYER, norms.BATCH))
     assert max(layer) - min(layer) < 1e-5
     assert min(abs(a - b) for a, b in itertools.combinations(batch, 2)) > 1e-3
 
@@ -168,7 +172,7 @@ def test_the_warm_up_rises_to_the_peak_and_none_begins_there():
 
 
 def test_a_summary_is_the_mean_and_the_range():
-    assert summary([1.0, 2.0, 6.0]) == (3.0, 1.0, 6.0)
+    assert mean_and_extremes([1.0, 2.0, 6.0]) == (3.0, 1.0, 6.0)
 
 
 def test_curves_of_losses_show_the_mean_of_the_seeds():

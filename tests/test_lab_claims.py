@@ -94,7 +94,7 @@ def parallel_results() -> list[Claims]:
 
 
 def worked_examples_results() -> list[Claims]:
-    true, ones = worked_examples.dog(False).trace.weights, torch.ones(3, 3)
+    true, ones = worked_examples.dog_example(False).trace.weights, torch.ones(3, 3)
     told = worked_examples.DOG_PRINTED
     return [
         worked_examples.claims(1e-14, 1e-14, [((0.2, 0.8), (0.2, 0.8))], true, true, ones, ones),
@@ -318,7 +318,7 @@ def restricted_results() -> list[Claims]:
 
 
 def table_3_results() -> list[Claims]:
-    counts = {row: table_3.parameters(row) for row in table_3.ROWS}
+    counts = {row: table_3.count_parameters(row) for row in table_3.ROWS}
     contrary = {row: round(1.2 * count) + (row.change == "1 head, d_k 512") for row, count in counts.items()}
     contrary |= {row: count - 10_000_000 for row, count in counts.items() if row.group == "B"}
     return [table_3.claims(counts), table_3.claims(contrary)]
@@ -339,7 +339,7 @@ def label_smoothing_results() -> list[Claims]:
     def trial(right: float, highest: float, accuracy: float) -> label_smoothing.Trial:
         return label_smoothing.Trial.of(0.1, [label_smoothing.Test(Tensor([right]), Tensor([highest]), accuracy)])
 
-    sure, unsure, least = trial(0.99, 0.99, 0.90), trial(0.90, 0.91, 0.95), label_smoothing.floor(5, 0.1)
+    sure, unsure, least = trial(0.99, 0.99, 0.90), trial(0.90, 0.91, 0.95), label_smoothing.lowest_loss(5, 0.1)
     assert sure.perplexity == pytest.approx(1 / 0.99)
     assert not nth(label_smoothing.claims(least + 0.01, 0.92, 0.02, sure, unsure), 0)
     return [

@@ -19,10 +19,10 @@ from dragoman.lab import (
 from dragoman.lab.activations import slope
 from dragoman.lab.experiment import Effort
 from dragoman.lab.long_range import LAST, LAYERS, LENGTH, LSTM, OPEN, PLAIN, SIZE
-from dragoman.lab.parallel import growth, matmuls_in_a_row
+from dragoman.lab.parallel import growth_exponent, matmuls_in_a_row
 from dragoman.lab.retrieval import attend, kernel_regression, look_up, on_circle
 from dragoman.lab.self_focus import RAW, SCALED, WAYS
-from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TASKS, share
+from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE, SHARED, TASKS, share_projections
 from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.transformer import Transformer
 
@@ -35,14 +35,14 @@ def gradients_of(name: str, seeds: range, place: int = LAST) -> torch.Tensor:
     for seed in seeds:
         torch.manual_seed(seed)
         layer = LAYERS[name]()
-        found.append(long_range.gradients(layer, torch.randn(1, LENGTH, SIZE), place)[0])
+        found.append(long_range.gradient_norms(layer, torch.randn(1, LENGTH, SIZE), place)[0])
     return torch.stack(found)
 
 
 def test_the_gradient_is_the_one_of_finite_differences():
     torch.manual_seed(0)
     layer, x, step = LAYERS[PLAIN](), torch.randn(1, LENGTH, SIZE), 1e-2
-    found = long_range.gradients(layer, x, LAST)[0, LAST - 3]
+    found = long_range.gradient_norms(layer, x, LAST)[0, LAST - 3]
     outputs = []
     for way in (step, -step):
         moved = x.repeat(SIZE, 1, 1)
@@ -74,14 +74,14 @@ def test_slopes_are_those_of_the_formulas():
 
 @pytest.mark.parametrize("distance", recall.DISTANCES)
 def test_the_task_asks_for_the_first_word(distance: int):
-    pairs = recall.at(distance).pairs(300, seed=0)
+    pairs = recall.recalling_over(distance).pairs(300, seed=0)
     assert all(len(source) == distance + 1 and target == source[:1] for source, target in pairs)
     assert len({target[0] for _, target in pairs}) == recall.WORDS == 1 / recall.CHANCE
 
 
 def test_models_of_recall_differ_in_what_their_names_say():
     for name, config in recall.CELLS.items():
-        with_attention = recall.KINDS[recall.with_attention(name)]
+        with_attention = recall.KINDS[recall.attending_name(name)]
         assert config.attention == "none"
         assert with_attention == replace(config, attention="dot")
     assert len(set(recall.KINDS.values())) == len(recall.KINDS) == 9
@@ -90,7 +90,7 @@ def test_models_of_recall_differ_in_what_their_names_say():
 def test_what_is_measured_is_learned():
     """The control: one step is not enough."""
     config = recall.KINDS[recall.LSTM]
-    before, after = (recall.measure(config, 2, 1, Effort((1,), part)) for part in (0.001, 0.2))
+    before, after = (recall.train_and_recall(config, 2, 1, Effort((1,), part)) for part in (0.001, 0.2))
     assert before < 0.5 < 0.9 < after
 
 
@@ -122,8 +122,8 @@ def test_a_fused_kernel_counts_as_the_two_products_it_makes():
 
 
 def test_growth_is_the_power_of_the_length():
-    assert growth({8: 1.0, 16: 3.0, 64: 64.0}) == pytest.approx(2.0)
-    assert growth({8: 5.0, 64: 5.0}) == 0
+    assert growth_exponent({8: 1.0, 16: 3.0, 64: 64.0}) == pytest.approx(2.0)
+    assert growth_exponent({8: 5.0, 64: 5.0}) == 0
 
 
 # Looking at oneself.
@@ -162,7 +162,7 @@ def test_the_distance_from_the_look_up_has_its_bound():
 
 
 def test_sharper_queries_have_less_entropy_and_a_larger_best_weight():
-    rows = retrieval.sharpen(seed=1)
+    rows = retrieval.measure_sharpness(seed=1)
     assert [row[1] for row in rows] == sorted(row[1] for row in rows)
     assert [row[2] for row in rows] == sorted((row[2] for row in rows), reverse=True)
     assert rows[0][1:3] == pytest.approx((1 / retrieval.ENTRIES, math.log(retrieval.ENTRIES)))
@@ -186,7 +186,7 @@ def test_only_the_product_of_both_matrices_counts_in_a_search():
 
 
 def test_a_search_without_learning_is_worse_than_with():
-    places = retrieval.searches(seed=1, steps=60)
+    places = retrieval.ranks_by_learning(seed=1, steps=60)
     assert places[retrieval.QUERY] < 0.5 * places[retrieval.UNTRAINED]
     assert min(places.values()) >= 1
     assert max(places.values()) <= retrieval.POSTS
@@ -200,7 +200,7 @@ def test_shared_projections_are_one_matrix_also_while_learning(way: str):
     torch.manual_seed(0)
     model = Transformer(shared_projections.CONFIG, shared_projections.VOCABULARY)
     before = sum(parameter.numel() for parameter in model.parameters())
-    share(model, SHARED[way])
+    share_projections(model, SHARED[way])
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     assert len(layers) == 3
     for layer in layers:
@@ -219,9 +219,9 @@ def test_the_word_before_cannot_be_told_from_the_word_after_with_one_matrix_for_
     """Scores are then symmetric; the task is learned with two matrices and not even begun with one."""
     task = TASKS[1]
     assert task.config.decoder_layers == 0
-    learned = {way: shared_projections.measure(task, SHARED[way], 1, steps=250)[1] for way in (SEPARATE, PAIR)}
+    learned = {way: shared_projections.train_sharing(task, SHARED[way], 1, steps=250)[1] for way in (SEPARATE, PAIR)}
     chance = math.log(shared_projections.VOCABULARY - len(SPECIAL))
-    assert shared_projections.last(learned[SEPARATE]) < 0.5 * chance
-    assert shared_projections.last(learned[PAIR]) > 0.95 * chance
+    assert shared_projections.last_loss(learned[SEPARATE]) < 0.5 * chance
+    assert shared_projections.last_loss(learned[PAIR]) > 0.95 * chance
     assert learned[SEPARATE].accuracy > 0.8
     assert learned[PAIR].accuracy < 0.2

@@ -62,17 +62,17 @@ def test_the_chain_is_the_longest_way():
         def build(size: int):
             return lambda x: x * x * x + x * x
 
-    assert complexity.chain(Fake, 4) == 4  # type: ignore[arg-type]
+    assert complexity.count_steps_in_a_row(Fake, 4) == 4  # type: ignore[arg-type]
 
 
 def test_layers_of_table_1_are_the_layers_of_the_model():
     x = torch.randn(1, 6, 8)
     torch.manual_seed(3)
-    run = complexity.recur(8)
+    run = complexity.make_recurrence(8)
     torch.manual_seed(3)
     layer = PlainRNN(8, 8, "tanh")
     assert torch.equal(run(x), layer(x, torch.ones(1, 6, dtype=torch.bool), torch.zeros(1, 8))[0])
-    whole = complexity.attend_with_matrices(8)
+    whole = complexity.make_attention_with_matrices(8)
     attention = whole.attention
     query, key, value = (matrix(x) for matrix in (attention.query, attention.key, attention.value))
     assert gap(whole(x), attention.out(explicit_attention(query, key, value))) < 1e-6
@@ -90,7 +90,7 @@ def test_dilated_convolutions_reach_as_far_as_the_formula_says(places: int):
             x = F.conv1d(F.pad(x, (2 * gaps, 0)), torch.ones(1, 1, 3), dilation=gaps)
         return bool(torch.autograd.grad(x[0, 0, -1], start)[0][0, 0, 0] != 0) if layers else places == 1
 
-    layers = complexity.dilated_convolutions(places)
+    layers = complexity.count_dilated_convolutions(places)
     assert layers == max(1, math.ceil(round(math.log(places, complexity.WIDTH), 9)))
     assert reaches(layers)
     assert not reaches(layers - 1)
@@ -102,7 +102,7 @@ def test_dilated_convolutions_reach_as_far_as_the_formula_says(places: int):
 def test_the_band_is_where_places_are_near():
     for n, r in ((5, 0), (5, 1), (6, 2), (4, 9)):
         expected = [[abs(i - j) <= r for j in range(n)] for i in range(n)]
-        assert restricted.band(n, r).tolist() == expected
+        assert restricted.band_mask(n, r).tolist() == expected
 
 
 @pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
@@ -110,22 +110,22 @@ def test_a_radius_that_covers_the_sentence_changes_nothing(kernel):
     query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
     full = kernel(query, key, value)
     for radius in (6, 7, 100):
-        assert gap(restricted.within(radius, kernel)(query, key, value, None, 0.0), full) < 1e-6
-    assert gap(restricted.within(5, kernel)(query, key, value, None, 0.0), full) > 1e-4
+        assert gap(restricted.restricted_kernel(radius, kernel)(query, key, value, None, 0.0), full) < 1e-6
+    assert gap(restricted.restricted_kernel(5, kernel)(query, key, value, None, 0.0), full) > 1e-4
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 8])
 def test_computing_only_the_neighbours_gives_the_same(radius: int):
     query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
-    expected = restricted.within(radius)(query, key, value, None, 0.0)
-    assert gap(restricted.neighbours(query, key, value, radius), expected) < 1e-6
-    assert gap(restricted.neighbours(query, key, value, radius + 1), expected) > 1e-4 or radius == 8
+    expected = restricted.restricted_kernel(radius)(query, key, value, None, 0.0)
+    assert gap(restricted.attend_to_neighbours(query, key, value, radius), expected) < 1e-6
+    assert gap(restricted.attend_to_neighbours(query, key, value, radius + 1), expected) > 1e-4 or radius == 8
 
 
 def test_padding_and_biases_still_count():
     query, key, value = torch.randn(3, 2, 7, 4).unbind(0)
-    band, real = restricted.band(7, 2), torch.arange(7) < 5
-    near = restricted.within(2)
+    band, real = restricted.band_mask(7, 2), torch.arange(7) < 5
+    near = restricted.restricted_kernel(2)
     assert gap(near(query, key, value, real, 0.0), explicit_attention(query, key, value, band & real)) < 1e-6
     bias = torch.randn(7, 7)
     biased = explicit_attention(query, key, value, bias.masked_fill(~band, -math.inf))
@@ -184,7 +184,7 @@ COUNTS = {
 
 @pytest.fixture(scope="module")
 def counts() -> dict[table_3.Row, int]:
-    return {row: table_3.parameters(row) for row in table_3.ROWS}
+    return {row: table_3.count_parameters(row) for row in table_3.ROWS}
 
 
 def test_every_row_has_its_exact_size(counts):
@@ -237,7 +237,7 @@ def test_the_rates_are_those_of_equation_3():
 
 @pytest.mark.parametrize(("d_model", "warmup"), schedule.CURVES)
 def test_the_rate_is_highest_at_the_end_of_the_warmup(d_model: int, warmup: int):
-    assert schedule.peak(d_model, warmup) == warmup
+    assert schedule.peak_step(d_model, warmup) == warmup
     highest = paper_rate(warmup, d_model, warmup)
     assert highest == pytest.approx((d_model * warmup) ** -0.5)
     assert paper_rate(warmup // 4, d_model, warmup) == pytest.approx(highest / 4)  # straight up
@@ -246,9 +246,9 @@ def test_the_rate_is_highest_at_the_end_of_the_warmup(d_model: int, warmup: int)
 
 def test_without_warmup_only_the_rise_is_missing():
     for step in (1, 50, 100):
-        assert schedule.without_warmup(step, 64, 100) == paper_rate(100, 64, 100)
+        assert schedule.rate_without_warmup(step, 64, 100) == paper_rate(100, 64, 100)
     for step in (101, 1000):
-        assert schedule.without_warmup(step, 64, 100) == paper_rate(step, 64, 100)
+        assert schedule.rate_without_warmup(step, 64, 100) == paper_rate(step, 64, 100)
 
 
 # Label smoothing.
@@ -256,7 +256,10 @@ def test_without_warmup_only_the_rise_is_missing():
 
 @pytest.mark.parametrize(("count", "smoothing"), [(5, 0.1), (5, 0.2), (30, 0.1)])
 def test_no_loss_is_below_the_floor(count: int, smoothing: float):
-    least, (right, other) = label_smoothing.floor(count, smoothing), label_smoothing.smoothed(count, smoothing)
+    least, (right, other) = (
+        label_smoothing.lowest_loss(count, smoothing),
+        label_smoothing.smoothed_probabilities(count, smoothing),
+    )
     labels = torch.tensor([right, *[other] * (count - 1)], dtype=torch.float64)
     assert least == pytest.approx(float(torch.distributions.Categorical(labels).entropy()))
     assert label_smoothing.loss_at(right, count, smoothing) == pytest.approx(least)
@@ -269,7 +272,7 @@ def test_no_loss_is_below_the_floor(count: int, smoothing: float):
 
 def test_noise_replaces_some_words_of_the_targets():
     pairs = label_smoothing.TASK.pairs(500, 1)
-    noisy = label_smoothing.noisy(pairs, 1)
+    noisy = label_smoothing.with_noise(pairs, 1)
     assert [source for source, _ in noisy] == [source for source, _ in pairs]
     wrong = [a != b for (_, one), (_, other) in zip(pairs, noisy, strict=True) for a, b in zip(one, other, strict=True)]
     assert np.mean(wrong) == pytest.approx(label_smoothing.NOISE, abs=0.02)
@@ -282,13 +285,13 @@ def test_every_output_is_tried_once():
     """And those that end have probabilities that sum to 1 with those that are cut off."""
     torch.manual_seed(0)
     model = build(replace(beams.CONFIG, d_model=16, share="none"), beams.TRIED).eval()
-    scores = beams.every_output(model, [3, 4], 0.0)
+    scores = beams.score_every_output(model, [3, 4], 0.0)
     assert len(scores) == beams.OUTPUTS == 341
     assert sum(map(math.exp, scores.values())) == pytest.approx(1, abs=1e-5)
 
 
 def test_targets_have_fillers_as_often_as_said():
-    task = beams.chatting()
+    task = beams.copying_with_fillers()
     pairs = task.pairs(500, 1)
     for source, target in pairs:
         assert [word for word in target if word not in beams.FILLERS] == source

@@ -40,7 +40,7 @@ class Course:
         return float(self.gradients[0] / self.gradients[-1])
 
 
-def course(activation: str, gain: float, seeds: list[int]) -> Course:
+def measure_course(activation: str, gain: float, seeds: list[int]) -> Course:
     """Run a plain RNN on random input with one activation and one gain of its recurrent weights, once per seed; return
     medians over all seeds and sentences.
     """
@@ -95,7 +95,7 @@ def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
 )
 def run(effort: Effort) -> Findings:
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(effort.of(16))]
-    courses = {(name, gain): course(name, gain, seeds) for name in ACTIVATIONS for gain in GAINS}
+    courses = {(name, gain): measure_course(name, gain, seeds) for name in ACTIVATIONS for gain in GAINS}
     points = torch.tensor(INPUTS, dtype=torch.float64)
     values = points.tanh()
     labels = {"states": "norm of the state", "gradients": "gradient of the last state"}

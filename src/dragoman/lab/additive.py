@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
-from dragoman.lab.drawing import LOSS, Panel, lines, spread
+from dragoman.lab.drawing import LOSS, Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import learn
@@ -35,7 +35,7 @@ SIZES = (SMALL, 64, LARGE)
 SCALED, UNSCALED = "dot product, scaled", "dot product, unscaled"
 
 
-def learner(d_k: int, seed: int, score: Literal["dot", "unscaled", "additive"]) -> Transformer:
+def make_learner(d_k: int, seed: int, score: Literal["dot", "unscaled", "additive"]) -> Transformer:
     """Return a fresh Transformer with one head of d_k and values of size 64, to be trained on reversing; `seed` draws
     its weights.
     """
@@ -43,13 +43,13 @@ def learner(d_k: int, seed: int, score: Literal["dot", "unscaled", "additive"]) 
 
 
 SCORES: dict[str, Callable[[int, int], Transformer]] = {
-    SCALED: partial(learner, score="dot"),
-    UNSCALED: partial(learner, score="unscaled"),
-    ADDITIVE: partial(learner, score="additive"),
+    SCALED: partial(make_learner, score="dot"),
+    UNSCALED: partial(make_learner, score="unscaled"),
+    ADDITIVE: partial(make_learner, score="additive"),
 }
 
 
-def kernels(d_k: int) -> dict[str, Kernel]:
+def make_kernels(d_k: int) -> dict[str, Kernel]:
     """Return the attention kernels that are compared, by name. The weights of the additive one are drawn with seed 0,
     which sets the global seed of PyTorch.
     """
@@ -57,17 +57,17 @@ def kernels(d_k: int) -> dict[str, Kernel]:
     return {DOT: explicit_attention, FUSED: fused_attention, ADDITIVE: Additive(HEADS, d_k)}
 
 
-def inputs(length: int, d_k: int) -> list[Tensor]:
+def random_inputs(length: int, d_k: int) -> list[Tensor]:
     """Return random query, key and value (seed 0), (BATCH, HEADS, length, d_k) each, that require gradients."""
     random = torch.Generator().manual_seed(0)
     return [torch.randn(BATCH, HEADS, length, d_k, generator=random).requires_grad_() for _ in range(3)]
 
 
-def seconds(kernel: Kernel, length: int, d_k: int, repeats: int) -> float:
+def cpu_seconds(kernel: Kernel, length: int, d_k: int, repeats: int) -> float:
     """Return the CPU seconds of a forward and a backward pass on random input: the fastest of `repeats`, after a first
     one that is not counted.
     """
-    query, key, value = inputs(length, d_k)
+    query, key, value = random_inputs(length, d_k)
     times = []
     for _ in range(1 + repeats):
         began = time.process_time()
@@ -80,7 +80,7 @@ def kept_bytes(kernel: Kernel, length: int, d_k: int) -> int:
     """Return the bytes that autograd keeps for the backward pass on random input, without the input, the kernel's own
     weights and the output.
     """
-    query, key, value = inputs(length, d_k)
+    query, key, value = random_inputs(length, d_k)
     known = [query, key, value, *(kernel.parameters() if isinstance(kernel, nn.Module) else ())]
     inputs_at = {tensor.untyped_storage().data_ptr() for tensor in known}
     kept: dict[int, int] = {}
@@ -108,15 +108,15 @@ class Cost:
     kept: int  # bytes
 
 
-def costs(repeats: int) -> list[Cost]:
+def measure_costs(repeats: int) -> list[Cost]:
     """Measure each kernel at every length of LENGTHS with d_k = SIZE, and at every other d_k of WIDTHS with LENGTH
     words: CPU seconds (the fastest of `repeats`) and bytes kept for the backward pass.
     """
     shapes = [(length, SIZE) for length in LENGTHS] + [(LENGTH, d_k) for d_k in WIDTHS if d_k != SIZE]
     return [
-        Cost(name, length, d_k, seconds(kernel, length, d_k, repeats), kept_bytes(kernel, length, d_k))
+        Cost(name, length, d_k, cpu_seconds(kernel, length, d_k, repeats), kept_bytes(kernel, length, d_k))
         for length, d_k in shapes
-        for name, kernel in kernels(d_k).items()
+        for name, kernel in make_kernels(d_k).items()
     ]
 
 
@@ -131,7 +131,7 @@ class Trial:
     accuracy: float
 
 
-def trial(score: str, d_k: int, seed: int, steps: int) -> Trial:
+def run_trial(score: str, d_k: int, seed: int, steps: int) -> Trial:
     """Train a model with a kind of score (a key of SCORES) on reversing; return its last loss and its accuracy."""
     learned = learn(SCORES[score](d_k, seed), TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS)
     return Trial(score, d_k, seed, last(learned.losses), learned.accuracy)
@@ -167,8 +167,8 @@ def claims(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Clai
 )
 def run(effort: Effort) -> Findings:
     repeats, steps = effort.of(20), effort.of(640)
-    measured = costs(repeats)
-    trials = [trial(score, d_k, seed, steps) for d_k in SIZES for score in SCORES for seed in effort.seeds]
+    measured = measure_costs(repeats)
+    trials = [run_trial(score, d_k, seed, steps) for d_k in SIZES for score in SCORES for seed in effort.seeds]
     losses = {s: {d: [t.loss for t in trials if (t.score, t.d_k) == (s, d)] for d in SIZES} for s in SCORES}
     largest = {cost.kernel: cost for cost in measured if (cost.length, cost.d_k) == (LENGTHS[-1], SIZE)}
     formulas = [KEPT[c.kernel](c.length, c.d_k) if c.kernel in KEPT else "" for c in measured]
@@ -186,7 +186,7 @@ def run(effort: Effort) -> Findings:
         for y in ("CPU time (ms)", "kept, measured (bytes)")
         for table, x in ((by_words, "words"), (by_size, "d_k"))
     ]
-    learned = {s: spread(SIZES, list(zip(*of.values(), strict=True))) for s, of in losses.items()}
+    learned = {s: mean_and_range(SIZES, list(zip(*of.values(), strict=True))) for s, of in losses.items()}
     return Findings(
         f"Kernels alone: {BATCH} sentences, {HEADS} heads, forward and backward, on {torch.get_num_threads()} "
         f"thread(s), CPU time of the fastest of {repeats}; memory is what is kept for the backward pass, beside "

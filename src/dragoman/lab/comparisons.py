@@ -91,19 +91,19 @@ def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences)
 Runs = Mapping[str, Sequence[Trained]]  # by the label of the variant, one for each seed
 
 
-def bleu(runs: Sequence[Trained]) -> float:
+def mean_bleu(runs: Sequence[Trained]) -> float:
     """Return the mean BLEU of the runs of a variant."""
     return fmean(run.bleu for run in runs)
 
 
-def bleu_by_length(runs: Sequence[Trained]) -> list[float]:
+def mean_bleu_by_length(runs: Sequence[Trained]) -> list[float]:
     """Return the mean BLEU of the runs of a variant for each group of test sentences, from the shortest to
     the longest.
     """
     return [fmean(group.bleu for group in same) for same in zip(*(run.groups for run in runs), strict=True)]
 
 
-def alike(one: float, other: float) -> bool:
+def are_alike(one: float, other: float) -> bool:
     """Return whether two BLEU scores differ by less than CLEARLY and the higher one is at least LEARNED: two models
     that learned nothing are not alike.
     """
@@ -122,9 +122,9 @@ class Scores:
     @classmethod
     def of(cls, runs: Runs) -> "Scores":
         """Return the means over the runs of each variant; the number of parameters is that of its first run."""
-        lengths = {label: bleu_by_length(same) for label, same in runs.items()}
+        lengths = {label: mean_bleu_by_length(same) for label, same in runs.items()}
         return cls(
-            bleu={label: bleu(same) for label, same in runs.items()},
+            bleu={label: mean_bleu(same) for label, same in runs.items()},
             loss={label: fmean(run.dev_loss for run in same) for label, same in runs.items()},
             size={label: same[0].parameters for label, same in runs.items()},
             kept={label: by_group[-1] / max(by_group[0], CLEARLY) for label, by_group in lengths.items()},
@@ -161,9 +161,9 @@ class Comparison:
             for label, variant in self.variants.items()
         }
         return Findings(
-            f"{names(sentences.train)}, scored on {names(sentences.test)}, beam 4. The preset tiny with a moving "
-            f"average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; {steps:,} steps "
-            f"of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than another from "
+            f"{file_names(sentences.train)}, scored on {file_names(sentences.test)}, beam 4. The preset tiny with a "
+            f"moving average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; {steps:,} "
+            f"steps of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than another from "
             f"{CLEARLY:g} BLEU on.",
             self.claims(Scores.of(runs)),
             tables(runs, effort.seeds),
@@ -171,12 +171,12 @@ class Comparison:
         )
 
 
-def names(paths: Sequence[str]) -> str:
+def file_names(paths: Sequence[str]) -> str:
     """Return the names of the files, without their folders, with commas between them."""
     return ", ".join(Path(path).name for path in paths)
 
 
-def ranges(runs: Runs) -> list[str]:
+def length_ranges(runs: Runs) -> list[str]:
     """Return the shortest and the longest source of each group of test sentences, in characters: "3 to 21"."""
     return [f"{group.shortest} to {group.longest}" for group in next(iter(runs.values()))[0].groups]
 
@@ -195,7 +195,8 @@ def tables(runs: Runs, seeds: Sequence[int]) -> dict[str, Table]:
             ],
         ),
         "BLEU by the length of the source in characters, mean over seeds": Table(
-            " | ".join(["variant", *ranges(runs)]), [(label, *bleu_by_length(same)) for label, same in runs.items()]
+            " | ".join(["variant", *length_ranges(runs)]),
+            [(label, *mean_bleu_by_length(same)) for label, same in runs.items()],
         ),
     }
 
@@ -204,8 +205,8 @@ def figures(runs: Runs) -> dict[str, Figure]:
     """Return three figures by file name: BLEU, BLEU by the length of the source, and the training loss of the first
     seed.
     """
-    groups = dict(enumerate(ranges(runs)))
-    lengths = {label: (list(groups), bleu_by_length(same)) for label, same in runs.items()}
+    groups = dict(enumerate(length_ranges(runs)))
+    lengths = {label: (list(groups), mean_bleu_by_length(same)) for label, same in runs.items()}
     losses = {label: tuple(zip(*same[0].losses, strict=True)) or ((), ()) for label, same in runs.items()}
     return {
         "bleu": Figure(
@@ -233,13 +234,13 @@ def draw_scores(figure: Any, runs: Runs) -> None:
     """
     axes = figure.subplots()
     rows = range(len(runs))
-    axes.barh(rows, [bleu(same) for same in runs.values()], color="0.85", edgecolor="0.5")
+    axes.barh(rows, [mean_bleu(same) for same in runs.values()], color="0.85", edgecolor="0.5")
     for row, same in zip(rows, runs.values(), strict=True):
         for number, run in enumerate(same):
             axes.plot(run.bleu, row, MARKS[number % len(MARKS)], color=COLOURS[0], markersize=6)
         deviation = f" ± {stdev(run.bleu for run in same):.1f}" if len(same) > 1 else ""
         right = (max(run.bleu for run in same), row)
-        label = f"{bleu(same):.1f}{deviation}"
+        label = f"{mean_bleu(same):.1f}{deviation}"
         axes.annotate(label, right, (8, 0), textcoords="offset points", va="center", fontsize=9)
     axes.set_yticks(rows, runs)
     axes.invert_yaxis()
@@ -259,7 +260,7 @@ CELLS = {  # with nearly as many parameters as BASE
 }
 
 
-def with_attention(cell: str) -> str:
+def attending_label(cell: str) -> str:
     """Return the label of the recurrent variant of this cell that attends to the source."""
     return f"{cell} with attention"
 
@@ -267,7 +268,7 @@ def with_attention(cell: str) -> str:
 def claim_recurrence(scores: Scores) -> Claims:
     """Return the claims on recurrent models, with and without attention, and whether each holds."""
     score, kept = scores.bleu, scores.kept
-    pairs = [(cell, with_attention(cell)) for cell in CELLS]
+    pairs = [(cell, attending_label(cell)) for cell in CELLS]
     gains = ", ".join(f"{score[cell]:.1f} to {score[attending]:.1f} ({cell})" for cell, attending in pairs)
     left = ", ".join(f"{kept[cell]:.0%} against {kept[attending]:.0%} ({cell})" for cell, attending in pairs)
     best = max(score[attending] for _, attending in pairs)
@@ -293,7 +294,7 @@ def claim_positions(scores: Scores) -> Claims:
         f"Sinusoids [are|are not] clearly better than no positions: {score['sinusoidal']:.1f} against "
         f"{score['none']:.1f} BLEU.": score["sinusoidal"] - score["none"] > CLEARLY,
         f"Learned and sinusoidal positions [are|were not found to be] nearly equal: {score['learned']:.1f} and "
-        f"{score['sinusoidal']:.1f} BLEU.": alike(score["sinusoidal"], score["learned"]),
+        f"{score['sinusoidal']:.1f} BLEU.": are_alike(score["sinusoidal"], score["learned"]),
         "Distances in attention over the source, too, [are|are not] clearly ahead of every other scheme after these "
         f"steps: {score[ACROSS]:.1f} BLEU against {score['rotary']:.1f} (rotary) and {score['relative']:.1f} "
         "(relative).": score[ACROSS] - others > CLEARLY,
@@ -341,7 +342,7 @@ def claim_scores(scores: Scores) -> Claims:
         f"{score[UNSCALED_LARGE]:.1f} against {score[DOT_LARGE]:.1f} BLEU (at d_k = 32: {score[UNSCALED]:.1f} against "
         f"{score[DOT]:.1f}).": score[DOT_LARGE] - score[UNSCALED_LARGE] > CLEARLY,
         f"Additive and scaled dot-product attention [are|were not found to be] alike in quality: {score[ADDITIVE]:.1f} "
-        f"and {score[DOT]:.1f} BLEU.": alike(score[DOT], score[ADDITIVE]),
+        f"and {score[DOT]:.1f} BLEU.": are_alike(score[DOT], score[ADDITIVE]),
     }
 
 
@@ -363,21 +364,21 @@ def claim_tying(scores: Scores) -> Claims:
     return {
         "One matrix for both embeddings and the output [costs no quality|was not found to cost nothing]: "
         f"{score['all']:.1f} BLEU with {size['all']:,} parameters against {score['none']:.1f} with three and "
-        f"{size['none']:,}.": better or alike(score["all"], score["none"])
+        f"{size['none']:,}.": better or are_alike(score["all"], score["none"])
     }
 
 
 # All of them.
 
 
-def with_heads(name: str, heads: int, score: Any = "dot") -> Variant:
+def variant_with_heads(name: str, heads: int, score: Any = "dot") -> Variant:
     """Return the variant of this run folder `name` with so many heads and this kind of score ("dot", "unscaled" or
     "additive").
     """
     return Variant(name, replace(MODEL, attention=AttentionConfig(heads=heads, score=score)))
 
 
-ONE_HEAD = with_heads("heads-1", 1)
+ONE_HEAD = variant_with_heads("heads-1", 1)
 COMPARISONS = {
     "compare-recurrence": Comparison(
         "Recurrent models and the Transformer",
@@ -385,7 +386,7 @@ COMPARISONS = {
         "A recurrent model forgets long sentences; attention over the source helps it, and attention alone is better.",
         {
             TRANSFORMER: BASE,
-            **{with_attention(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
+            **{attending_label(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
             **{label: Variant(f"{m.cell}-none", replace(m, attention="none")) for label, m in CELLS.items()},
         },
         claim_recurrence,
@@ -422,8 +423,8 @@ COMPARISONS = {
         "One head or many of the same total size",
         "section 3.2.2, Table 3 A",
         "One head is worse than the best setting, and with too many heads quality drops off.",
-        {"1": ONE_HEAD, "2": with_heads("heads-2", 2), "4": BASE}
-        | {"8": with_heads("heads-8", 8), "16": with_heads("heads-16", 16)},
+        {"1": ONE_HEAD, "2": variant_with_heads("heads-2", 2), "4": BASE}
+        | {"8": variant_with_heads("heads-8", 8), "16": variant_with_heads("heads-16", 16)},
         claim_heads,
     ),
     "compare-scores": Comparison(
@@ -432,10 +433,10 @@ COMPARISONS = {
         "Dot products of large vectors must be scaled down; additive attention is as good, but slower.",
         {
             DOT: BASE,
-            UNSCALED: with_heads("unscaled", 4, "unscaled"),
-            ADDITIVE: with_heads("additive", 4, "additive"),
+            UNSCALED: variant_with_heads("unscaled", 4, "unscaled"),
+            ADDITIVE: variant_with_heads("additive", 4, "additive"),
             DOT_LARGE: ONE_HEAD,
-            UNSCALED_LARGE: with_heads("unscaled-1", 1, "unscaled"),
+            UNSCALED_LARGE: variant_with_heads("unscaled-1", 1, "unscaled"),
         },
         claim_scores,
     ),

@@ -14,7 +14,7 @@ from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.long_range import SelfAttention
 from dragoman.lab.parallel import longest_chain
-from dragoman.lab.restricted import layers_for, neighbours
+from dragoman.lab.restricted import attend_to_neighbours, layers_by_formula
 from dragoman.model.attention import explicit_attention
 from dragoman.model.recurrent import PlainRNN
 
@@ -37,36 +37,36 @@ class Kind:
     build: Callable[[int], Run]  # of d
 
 
-def attend(size: int) -> Run:
+def make_attention(size: int) -> Run:
     """Return self-attention without matrices: each position is its own query, key and value. `size` is not used."""
     return lambda x: explicit_attention(x, x, x)
 
 
-def attend_with_matrices(size: int) -> SelfAttention:
+def make_attention_with_matrices(size: int) -> SelfAttention:
     """Return multi-head attention of a sentence to itself with one head and its four projections, (size, size) each."""
     layer = SelfAttention(size, heads=1)
     layer.attention.kernel = explicit_attention
     return layer
 
 
-def recur(size: int) -> Run:
+def make_recurrence(size: int) -> Run:
     """Return a plain RNN with inputs and states of `size` numbers, which starts from zeros."""
     layer = PlainRNN(size, size, "tanh")
     return lambda x: layer(x, torch.ones_like(x[..., 0], dtype=torch.bool), x.new_zeros(1, size))[0]
 
 
-def convolve(size: int) -> Run:
+def make_convolution(size: int) -> Run:
     """Return a convolution over positions of width WIDTH, from `size` to `size` channels, padded to keep the length."""
     layer = nn.Conv1d(size, size, WIDTH, padding=WIDTH // 2)
     return lambda x: layer(x.transpose(1, 2)).transpose(1, 2)
 
 
-def attend_nearby(size: int) -> Run:
+def make_nearby_attention(size: int) -> Run:
     """Return self-attention without matrices over the RADIUS positions on each side. `size` is not used."""
-    return lambda x: neighbours(x, x, x, RADIUS)
+    return lambda x: attend_to_neighbours(x, x, x, RADIUS)
 
 
-def dilated_convolutions(length: int) -> int:
+def count_dilated_convolutions(length: int) -> int:
     """Count the layers of width WIDTH until the last position depends on the first, if each layer's gaps are WIDTH
     times as wide as those of the layer below.
     """
@@ -76,18 +76,24 @@ def dilated_convolutions(length: int) -> int:
     return max(1, layers)
 
 
-SELF = Kind("self-attention", "n² d", lambda n, d: n * n * d, lambda n: 1, attend)
-RECURRENT = Kind("recurrent", "n d²", lambda n, d: n * d * d, lambda n: n, recur)
-CONVOLUTION = Kind("convolution", "k n d²", lambda n, d: WIDTH * n * d * d, dilated_convolutions, convolve)
+SELF = Kind("self-attention", "n² d", lambda n, d: n * n * d, lambda n: 1, make_attention)
+RECURRENT = Kind("recurrent", "n d²", lambda n, d: n * d * d, lambda n: n, make_recurrence)
+CONVOLUTION = Kind(
+    "convolution", "k n d²", lambda n, d: WIDTH * n * d * d, count_dilated_convolutions, make_convolution
+)
 RESTRICTED = Kind(
-    "restricted self-attention", "r n d", lambda n, d: WINDOW * n * d, lambda n: layers_for(n, RADIUS), attend_nearby
+    "restricted self-attention",
+    "r n d",
+    lambda n, d: WINDOW * n * d,
+    lambda n: layers_by_formula(n, RADIUS),
+    make_nearby_attention,
 )
 WHOLE = Kind(
     "self-attention and its four matrices",
     "(n² d + 2 n d²)",
     lambda n, d: n * n * d + 2 * n * d * d,
     lambda n: 1,
-    attend_with_matrices,
+    make_attention_with_matrices,
 )
 KINDS = (SELF, RECURRENT, CONVOLUTION, RESTRICTED, WHOLE)
 
@@ -110,23 +116,23 @@ def count_operations(kind: Kind, length: int, size: int) -> int:
     return counter.get_total_flops()
 
 
-def chain(kind: Kind, length: int, size: int = 8) -> int:
+def count_steps_in_a_row(kind: Kind, length: int, size: int = 8) -> int:
     """Return the length of the longest chain of operations of one layer, each of which waits for the one before: what
     no parallel machine can shorten.
     """
     return longest_chain(kind.build(size)(torch.randn(1, length, size, requires_grad=True)), lambda node: 1)
 
 
-def growth(kind: Kind) -> float:
+def steps_per_position(kind: Kind) -> float:
     """Return by how many operations the longest chain of a layer grows with each further position, from the first to
     the last of CHAINED.
     """
     short, *_, long = CHAINED
-    return (chain(kind, long) - chain(kind, short)) / (long - short)
+    return (count_steps_in_a_row(kind, long) - count_steps_in_a_row(kind, short)) / (long - short)
 
 
 @torch.no_grad()
-def times(rounds: int) -> dict[str, list[float]]:
+def measure_times(rounds: int) -> dict[str, list[float]]:
     """Return the seconds of a forward pass by the name of the kind, one for each length of TIMED: the fastest of
     `rounds` in which all kinds take turns, after a first round that is not counted.
     """
@@ -188,9 +194,9 @@ def run(effort: Effort) -> Findings:
     torch.manual_seed(effort.seeds[0])
     sizes = [(n, d) for n in (16, 64, 100) for d in (32, 64)]
     ratios = {kind: [count_operations(kind, n, d) / kind.operations(n, d) for n, d in sizes] for kind in KINDS}
-    grown = {kind: growth(kind) for kind in KINDS}
+    grown = {kind: steps_per_position(kind) for kind in KINDS}
     crossings = {size: crossing_length(size) for size in (64, 128, 256, 512, 1024)}
-    seconds = times(effort.of(20))
+    seconds = measure_times(effort.of(20))
     lengths = [2**power for power in range(3, 13)]
     operations = {
         f"{kind.name}: {kind.formula}": (lengths, [kind.operations(n, 512) for n in lengths]) for kind in KINDS
@@ -215,21 +221,21 @@ def run(effort: Effort) -> Findings:
         {
             "operations": Figure(
                 "Operations of one layer by the formulas, d = 512. The dotted line is n = d.",
-                lines(panel(operations, "operations (without a constant)", 512)),
+                lines(length_panel(operations, "operations (without a constant)", 512)),
             ),
             "path": Figure(
                 "The longest path from a word to a later one, by length; convolutions look back, with growing gaps.",
-                lines(panel(paths, "longest path (layers or steps)")),
+                lines(length_panel(paths, "longest path (layers or steps)")),
             ),
             "times": Figure(
                 f"Measured milliseconds of one layer by length, d = {TIMED_SIZE} (dotted line: n = d).",
-                lines(panel(timed, "time (ms)", TIMED_SIZE)),
+                lines(length_panel(timed, "time (ms)", TIMED_SIZE)),
             ),
         },
     )
 
 
-def panel(curves: Any, label: str, size: int | None = None) -> Panel:
+def length_panel(curves: Any, label: str, size: int | None = None) -> Panel:
     """Return a panel of curves by length, both axes logarithmic. label: of the y axis; size: a length to mark with a
     dotted line.
     """

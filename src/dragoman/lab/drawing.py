@@ -18,7 +18,7 @@ Curve = tuple[Any, ...]  # (x, y), or (x, y, lowest, highest), each a sequence o
 LOSS = "loss (nats per token)"
 
 
-def spread(x: Any, runs: Any) -> Curve:
+def mean_and_range(x: Any, runs: Any) -> Curve:
     """Return the curve of the mean of several runs (runs, points), with their lowest and highest value at each point of
     x.
     """
@@ -133,7 +133,7 @@ def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     )
 
 
-def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "y") -> Panel:
+def layer_panel(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "y") -> Panel:
     """Return a panel of `quantity` by layer. curves: by name, a value for each layer from the bottom; log: the
     logarithmic axes.
     """
@@ -142,7 +142,7 @@ def by_layer(quantity: str, curves: Mapping[str, Sequence[float]], log: str = "y
     return Panel(numbered, "layer, from the bottom", quantity, log=log, ticks=layers[:: 1 + len(layers) // 8])
 
 
-def bars(axes: Any, labels: Sequence[str], series: Mapping[str, Sequence[float]], numbers: str = "") -> None:
+def draw_bars(axes: Any, labels: Sequence[str], series: Mapping[str, Sequence[float]], numbers: str = "") -> None:
     """Draw a group of bars for each label on matplotlib axes, one bar for each series. numbers: the format of the
     values above the bars; empty: none.
     """

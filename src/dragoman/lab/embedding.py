@@ -32,7 +32,7 @@ def stored_numbers(words: int, d_model: int) -> tuple[int, int]:
     return words * words, words * d_model
 
 
-def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
+def one_hot_gaps(words: int, tokens: int, seed: int) -> tuple[float, float]:
     """Return the largest absolute differences between one-hot vectors times a matrix and a look-up of its rows: of the
     vectors, and of the gradients of the matrix. words: of the vocabulary; tokens: random ids to look up.
     """
@@ -50,7 +50,7 @@ def differences(words: int, tokens: int, seed: int) -> tuple[float, float]:
     return float((product[0] - look_up[0]).abs().max()), float((product[1] - look_up[1]).abs().max())
 
 
-def milliseconds(work: Callable[[], object], times: int = 5) -> float:
+def fastest_milliseconds(work: Callable[[], object], times: int = 5) -> float:
     """Call `work` so many times; return the milliseconds of the fastest call."""
 
     def once() -> float:
@@ -61,12 +61,14 @@ def milliseconds(work: Callable[[], object], times: int = 5) -> float:
     return 1000 * min(once() for _ in range(times))
 
 
-def times(words: int, tokens: int) -> tuple[float, float]:
+def measure_times(words: int, tokens: int) -> tuple[float, float]:
     """Return the milliseconds it takes to turn so many ids into vectors, fastest of five: by a product with one-hot
     vectors, and by look-up. words: of the vocabulary.
     """
     ids, matrix = torch.arange(tokens) % words, word_embedding(words, D_MODEL, PAD).weight.detach()
-    return milliseconds(lambda: one_hot(ids, words) @ matrix), milliseconds(lambda: F.embedding(ids, matrix))
+    return fastest_milliseconds(lambda: one_hot(ids, words) @ matrix), fastest_milliseconds(
+        lambda: F.embedding(ids, matrix)
+    )
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,8 @@ def claims(
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
     torch.manual_seed(seed)
-    gaps = [differences(words, TOKENS, seed) for words in VOCABULARIES]
-    measured = [times(words, TOKENS) for words in VOCABULARIES]
+    gaps = [one_hot_gaps(words, TOKENS, seed) for words in VOCABULARIES]
+    measured = [measure_times(words, TOKENS) for words in VOCABULARIES]
     apart = (
         torch.pdist(one_hot(torch.arange(100), 100)),
         torch.pdist(word_embedding(101, D_MODEL, PAD).weight[1:].detach()),

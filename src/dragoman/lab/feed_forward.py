@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.config import FeedForwardConfig
-from dragoman.lab.drawing import LOSS, Panel, lines, spread
+from dragoman.lab.drawing import LOSS, Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import learn_with_seeds, reversing, small
 from dragoman.model.transformer import FeedForward
@@ -26,7 +26,7 @@ WARMUP = 100
 SHOWN = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # inputs in the table
 
 
-def parameters(d_model: int, d_ff: int) -> int:
+def count_parameters(d_model: int, d_ff: int) -> int:
     """Return the number of parameters of equation 2: two matrices and two vectors."""
     return 2 * d_model * d_ff + d_ff + d_model
 
@@ -36,7 +36,7 @@ def gelu(x: float) -> float:
     return x * (1 + math.erf(x / math.sqrt(2))) / 2
 
 
-def as_convolutions(layer: FeedForward, x: Tensor) -> Tensor:
+def apply_as_convolutions(layer: FeedForward, x: Tensor) -> Tensor:
     """Return the layer's output for x (B, n, M), computed as two convolutions of width one over positions, with the
     layer's own weights.
     """
@@ -45,7 +45,7 @@ def as_convolutions(layer: FeedForward, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def change(layer: FeedForward, x: Tensor, position: int) -> tuple[float, float]:
+def output_change(layer: FeedForward, x: Tensor, position: int) -> tuple[float, float]:
     """Add 1 to all numbers of x (B, n, M) at a position; return the largest absolute change of the layer's output at
     that position, and at any other one.
     """
@@ -96,7 +96,7 @@ def claims(trials: list[Trial], count: int, change: tuple[float, float], gap: fl
     """
     low, high = ({t.activation: t.mean for t in trials if t.factor == factor} for factor in FACTORS)
     rough = {a: [roughness(t.losses) for t in trials if t.activation == a] for a in ACTIVATIONS}
-    expected = parameters(D_MODEL, D_FF)
+    expected = count_parameters(D_MODEL, D_FF)
     smoother = all(gelu < 0.95 * relu for gelu, relu in zip(rough["gelu"], rough["relu"], strict=True))
     return {
         f"The network has {count:,} parameters (2 × 512 × 2048 + 2048 + 512 = {expected:,}); another input at one "
@@ -127,8 +127,8 @@ def run(effort: Effort) -> Findings:
     torch.manual_seed(effort.seeds[0])
     layer, x = FeedForward(D_MODEL, FeedForwardConfig(d_ff=D_FF)), torch.randn(2, 7, D_MODEL)
     with torch.no_grad():
-        gap = float((as_convolutions(layer, x) - layer(x)).abs().max())
-        changed = change(layer, x, 3)
+        gap = float((apply_as_convolutions(layer, x) - layer(x)).abs().max())
+        changed = output_change(layer, x, 3)
         gelu_gap = max(abs(float(F.gelu(torch.tensor(value))) - gelu(value)) for value in SHOWN)
     inputs = np.linspace(-4, 4, 161)
     curves = {"ReLU": (inputs, [max(v, 0.0) for v in inputs]), "GELU": (inputs, [gelu(v) for v in inputs])}
@@ -162,6 +162,8 @@ def losses_panel(trials: list[Trial], factor: float) -> Panel:
     activation.
     """
     curves = {
-        str(t.activation): spread(range(1, 1 + t.losses.shape[1]), t.losses) for t in trials if t.factor == factor
+        str(t.activation): mean_and_range(range(1, 1 + t.losses.shape[1]), t.losses)
+        for t in trials
+        if t.factor == factor
     }
     return Panel(curves, "step", LOSS, f"{factor:g} × the rate of equation 3", band=True)

@@ -16,7 +16,7 @@ from dragoman.inspection.plots.training import COLOURS, style
 from dragoman.lab.drawing import learning_panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
-from dragoman.lab.tasks import Learned, batch_of, learn, reversing
+from dragoman.lab.tasks import Learned, learn, make_batch, reversing
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
@@ -31,13 +31,13 @@ LENGTH = MAX_WORDS + 1  # of them, EOS included
 PAPER = {1: (5.29, 24.9), 4: (5.00, 25.5), 8: (4.92, 25.8), 16: (4.91, 25.8), 32: (5.01, 25.4)}
 
 
-def parameters_of_layer(d_model: int, config: AttentionConfig) -> int:
+def count_layer_parameters(d_model: int, config: AttentionConfig) -> int:
     """Return the number of parameters of one attention layer. No memory is allocated for them."""
     with torch.device("meta"):
         return sum(p.numel() for p in MultiHeadAttention(d_model, config).parameters())
 
 
-def parameters_of_base(heads: int) -> int:
+def count_base_parameters(heads: int) -> int:
     """Return the number of parameters of the paper's base model with so many heads and 37,000 shared words. No memory
     is allocated for them.
     """
@@ -46,14 +46,14 @@ def parameters_of_base(heads: int) -> int:
         return sum(p.numel() for p in Transformer(config, BASE.vocabulary).parameters())
 
 
-def entropy(weights: Tensor) -> Tensor:
+def mean_entropy(weights: Tensor) -> Tensor:
     """Return the entropy in nats of attention weights (..., T, S), mean over queries, (...): from 0 for one key to ln S
     for equal weights.
     """
     return torch.special.entr(weights).sum(-1).mean(-1)
 
 
-def distance(weights: Tensor) -> Tensor:
+def mean_distance(weights: Tensor) -> Tensor:
     """Return the mean distance in tokens from a query to what it attends to, sum_j a_ij |i - j|, mean over queries, of
     attention weights (..., T, T): (...).
     """
@@ -72,16 +72,16 @@ class Layer:
     diversity: float  # 0: all heads look alike; 1: no two of them at the same key
 
 
-def layers_of(model: Transformer) -> list[Layer]:
+def inspect_layers(model: Transformer) -> list[Layer]:
     """Run the encoder on PAIRS sentences; return how the heads of each layer look around, from the bottom to the top.
     Leaves the model in eval mode.
     """
-    batch = batch_of(VIEWED.pairs(PAIRS, 0))
+    batch = make_batch(VIEWED.pairs(PAIRS, 0))
     capture = AttentionCapture(model.eval())
     with torch.inference_mode():
         capture.model.start(batch.source)
     return [
-        Layer(entropy(w).mean(0).tolist(), distance(w).mean(0).tolist(), float(diversity(w).mean()))
+        Layer(mean_entropy(w).mean(0).tolist(), mean_distance(w).mean(0).tolist(), float(diversity(w).mean()))
         for w in capture.weights["encoder"]
     ]
 
@@ -97,12 +97,12 @@ class Trial:
     after: list[Layer]
 
 
-def trial(heads: int, seed: int, steps: int) -> Trial:
+def run_trial(heads: int, seed: int, steps: int) -> Trial:
     """Train a model with so many heads on reversing; look into its encoder before and after if it has INSIDE heads."""
     model = transformer(AttentionConfig(heads=heads), seed, layers=LAYERS)
-    before = layers_of(model) if heads == INSIDE else []
+    before = inspect_layers(model) if heads == INSIDE else []
     learned = learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS)
-    return Trial(heads, seed, learned, before, layers_of(model) if heads == INSIDE else [])
+    return Trial(heads, seed, learned, before, inspect_layers(model) if heads == INSIDE else [])
 
 
 def claims(
@@ -136,7 +136,7 @@ def claims(
 )
 def run(effort: Effort) -> Findings:
     steps = effort.of(640)
-    trials = [trial(heads, seed, steps) for heads in HEADS for seed in effort.seeds]
+    trials = [run_trial(heads, seed, steps) for heads in HEADS for seed in effort.seeds]
     inside = [t for t in trials if t.heads == INSIDE]
     learned = {heads: [t.learned for t in trials if t.heads == heads] for heads in HEADS}
     return Findings(
@@ -145,7 +145,7 @@ def run(effort: Effort) -> Findings:
         f"({RATE:g} after {WARMUP} steps of warm-up); {steps} steps, {effort}. Looked into: the encoder of the model "
         f"with {INSIDE} heads, on {PAIRS} sentences of {MAX_WORDS} words and EOS.",
         claims(
-            {heads: parameters_of_layer(512, AttentionConfig(heads=heads)) for heads in HEADS},
+            {heads: count_layer_parameters(512, AttentionConfig(heads=heads)) for heads in HEADS},
             {heads: fmean(last(one.losses) for one in same) for heads, same in learned.items()},
             mean_diversity(t.before for t in inside),
             mean_diversity(t.after for t in inside),
@@ -183,13 +183,13 @@ def sizes_table() -> Table:
     """Return the table of the sizes of an attention layer and of the base model by number of heads, beside Table 3 A of
     the paper.
     """
-    layer = parameters_of_layer
+    layer = count_layer_parameters
     return Table(
         "heads | d_k = d_v | parameters of a layer | with biases | parameters of the base model | "
         "perplexity in the paper | BLEU in the paper",
         [
             (h, 512 // h, *(layer(512, AttentionConfig(heads=h, bias=bias)) for bias in (False, True)),
-             parameters_of_base(h), *PAPER[h])
+             count_base_parameters(h), *PAPER[h])
             for h in HEADS
         ],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Pair, batch_of, copying, minimise, small, words
+from dragoman.lab.tasks import Pair, copying, make_batch, minimise, random_words, small
 from dragoman.model.transformer import Transformer
 from dragoman.training.loss import output_loss
 from dragoman.training.optimizer import paper_rate
@@ -29,16 +29,16 @@ CONFIG = small(64)
 WARMUP = 50
 
 
-def smoothed(count: int, smoothing: float) -> tuple[float, float]:
+def smoothed_probabilities(count: int, smoothing: float) -> tuple[float, float]:
     """Return the smoothed target probabilities of the right word and of each other one, among `count` words."""
     return 1 - smoothing + smoothing / count, smoothing / count
 
 
-def floor(count: int, smoothing: float) -> float:
+def lowest_loss(count: int, smoothing: float) -> float:
     """Return the lowest cross-entropy in nats that any model can reach with smoothed labels among `count` words: their
     entropy.
     """
-    right, other = smoothed(count, smoothing)
+    right, other = smoothed_probabilities(count, smoothing)
     return -sum(times * p * math.log(p) for times, p in ((1, right), (count - 1, other)) if p)
 
 
@@ -46,11 +46,11 @@ def loss_at(probability: float, count: int, smoothing: float) -> float:
     """Return the cross-entropy in nats with smoothed labels among `count` words if the right word gets `probability`,
     which is below 1, and the others share the rest evenly.
     """
-    right, other = smoothed(count, smoothing)
+    right, other = smoothed_probabilities(count, smoothing)
     return -right * math.log(probability) - (count - 1) * other * math.log((1 - probability) / (count - 1))
 
 
-def descend(count: int, smoothing: float, steps: int = 500) -> tuple[float, list[float]]:
+def descend_to_best_loss(count: int, smoothing: float, steps: int = 500) -> tuple[float, list[float]]:
     """Adjust the logits of `count` words by gradient descent on the training loss; return the last loss in nats and the
     probabilities, that of the right word first.
     """
@@ -63,13 +63,13 @@ def descend(count: int, smoothing: float, steps: int = 500) -> tuple[float, list
     return float(loss.detach()), logits.softmax(-1)[0].tolist()
 
 
-def noisy(pairs: list[Pair], seed: int) -> list[Pair]:
+def with_noise(pairs: list[Pair], seed: int) -> list[Pair]:
     """Return the pairs with each target word replaced, with probability NOISE, by a random word, which may
     be the same.
     """
     random, replaced = np.random.default_rng(seed), []
     for source, target in pairs:
-        others, wrong = words(random, TASK.vocabulary, len(target)), random.random(len(target)) < NOISE
+        others, wrong = random_words(random, TASK.vocabulary, len(target)), random.random(len(target)) < NOISE
         replaced.append((source, np.where(wrong, others, target).tolist()))
     return replaced
 
@@ -78,11 +78,11 @@ def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
     """Train a fresh model for so many steps on the same CORPUS noisy pairs, again and again; return it in eval mode."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
-    pairs, random = noisy(TASK.pairs(CORPUS, seed), seed), np.random.default_rng(seed)
+    pairs, random = with_noise(TASK.pairs(CORPUS, seed), seed), np.random.default_rng(seed)
     order = (chosen for _ in itertools.count() for chosen in random.permutation(CORPUS).reshape(-1, BATCH))
 
     def loss() -> Tensor:
-        batch = batch_of([pairs[i] for i in next(order)])
+        batch = make_batch([pairs[i] for i in next(order)])
         vectors = model.vectors(batch.target, model.start(batch.source), batch.real)
         return output_loss(vectors, model.output.weight, None, batch.labels[batch.real], smoothing) / batch.tokens
 
@@ -105,11 +105,11 @@ class Test:
 
 
 @torch.no_grad()
-def test(model: Transformer, seed: int) -> Test:
+def test_model(model: Transformer, seed: int) -> Test:
     """Test a model on UNSEEN pairs without noise, given the right words before each word. The model's mode, train or
     eval, stays.
     """
-    batch = batch_of(TASK.pairs(UNSEEN, seed + 1_000_000))
+    batch = make_batch(TASK.pairs(UNSEEN, seed + 1_000_000))
     p = model(batch.source, batch.target, batch.real).double().softmax(-1)
     labels = batch.labels[batch.real]
     highest, choice = p.max(-1)
@@ -139,7 +139,7 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
     """Return each claim and whether it holds. loss, right, other: after descent, with the probabilities of the right
     word and of each other one; plain, smooth: without smoothing and with 0.1.
     """
-    least, (wanted, rest) = floor(WORDS, PAPER), smoothed(WORDS, PAPER)
+    least, (wanted, rest) = lowest_loss(WORDS, PAPER), smoothed_probabilities(WORDS, PAPER)
     off = max(abs(loss - least) * 100, abs(right - wanted), abs(other - rest))
     return {
         f"Among 5 words the smoothed labels are {wanted:.2f} and {rest:.2f}; the gradient ends at {right:.4f} and "
@@ -163,8 +163,8 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
 )
 def run(effort: Effort) -> Findings:
     steps = effort.of(800)
-    loss, (right, other, *_) = descend(WORDS, PAPER)
-    tests = {s: [test(train_on_noise(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}
+    loss, (right, other, *_) = descend_to_best_loss(WORDS, PAPER)
+    tests = {s: [test_model(train_on_noise(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}
     trials = [Trial.of(smoothing, each) for smoothing, each in tests.items()]
     return Findings(
         f"The worked example: {WORDS} words, smoothing {PAPER}. Then copying 3 to 10 of 27 words: {CORPUS} sentences, "
@@ -175,7 +175,13 @@ def run(effort: Effort) -> Findings:
             "The best loss that can be reached": Table(
                 "words | smoothing | right word | each other word | lowest loss (nats) | loss by descent",
                 [
-                    (count, part, *smoothed(count, part), floor(count, part), descend(count, part)[0])
+                    (
+                        count,
+                        part,
+                        *smoothed_probabilities(count, part),
+                        lowest_loss(count, part),
+                        descend_to_best_loss(count, part)[0],
+                    )
                     for count in (WORDS, TASK.vocabulary)
                     for part in SMOOTHINGS[1:]
                 ],
@@ -210,7 +216,13 @@ def floor_panel() -> Panel:
 
     def dots(axes: Any) -> None:
         for index, smoothing in enumerate(SMOOTHINGS[1:], start=1):
-            axes.plot(smoothed(WORDS, smoothing)[0], floor(WORDS, smoothing), "o", color=style(index)["color"], ms=9)
+            axes.plot(
+                smoothed_probabilities(WORDS, smoothing)[0],
+                lowest_loss(WORDS, smoothing),
+                "o",
+                color=style(index)["color"],
+                ms=9,
+            )
 
     return Panel(curves, "probability of the right word", "loss (nats)", also=dots)
 
@@ -224,7 +236,7 @@ def sureness_panel(tests: dict[float, list[Test]]) -> Panel:
 
     def labels(axes: Any) -> None:
         for index, smoothing in enumerate(SMOOTHINGS[1:], start=1):
-            wanted, _ = smoothed(TASK.vocabulary, smoothing)
+            wanted, _ = smoothed_probabilities(TASK.vocabulary, smoothing)
             axes.axvline(wanted, color=style(index)["color"], linestyle=":", linewidth=1)
         axes.set_xlim(0, 1.01)
 

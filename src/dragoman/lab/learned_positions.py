@@ -9,7 +9,7 @@ from torch import Tensor
 from dragoman.lab.drawing import Panel, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned as Trained
-from dragoman.lab.tasks import accuracy, copying, learn, small, summary
+from dragoman.lab.tasks import accuracy, copying, learn, mean_and_extremes, small
 from dragoman.model.positions import POSITIONS, Learned, Positions
 from dragoman.model.transformer import Transformer
 
@@ -21,7 +21,7 @@ STEPS, PAIRS = 640, 48
 CONFIG = replace(small(48, layers=2), norm_first=True, max_length=64)
 
 
-def train(scheme: str, effort: Effort, seed: int) -> tuple[Trained, list[float]]:
+def train_to_copy(scheme: str, effort: Effort, seed: int) -> tuple[Trained, list[float]]:
     """Train a model with this position scheme to copy up to MAX_WORDS words; return how it learned, and its accuracy on
     unseen sentences of each of LENGTHS.
     """
@@ -42,7 +42,7 @@ def added_vectors(scheme: str, words: Tensor) -> Tensor:
     return (positions.embed(words[None], 0)[0] - words).detach()
 
 
-def between_sequences(scheme: str, length: int, d_model: int, seed: int) -> tuple[float, float]:
+def added_differences(scheme: str, length: int, d_model: int, seed: int) -> tuple[float, float]:
     """Return two largest differences, over components, of what a position scheme adds to word vectors: between two
     random sequences of `length`, and between the first and the last position of one of them.
     """
@@ -60,7 +60,7 @@ def rows_that_learn(length: int, positions: int) -> list[int]:
     return learned.table.weight.grad.abs().sum(1).nonzero().flatten().tolist()
 
 
-def refusal(scheme: str, length: int, positions: int) -> str:
+def refusal_message(scheme: str, length: int, positions: int) -> str:
     """Return the error message of a position scheme, built for `positions` positions, at a sentence of `length` words;
     empty if it accepts the sentence.
     """
@@ -111,18 +111,18 @@ def claims(
     "not.",
 )
 def run(effort: Effort) -> Findings:
-    trained = {scheme: [train(scheme, effort, seed) for seed in effort.seeds] for scheme in SCHEMES}
+    trained = {scheme: [train_to_copy(scheme, effort, seed) for seed in effort.seeds] for scheme in SCHEMES}
     runs = {scheme: [learned for learned, _ in each] for scheme, each in trained.items()}
-    rows = {scheme: summary([learned.accuracy for learned in each]) for scheme, each in runs.items()}
+    rows = {scheme: mean_and_extremes([learned.accuracy for learned in each]) for scheme, each in runs.items()}
     longer = {
-        scheme: {length: summary([values[i] for _, values in each]) for i, length in enumerate(LENGTHS)}
+        scheme: {length: mean_and_extremes([values[i] for _, values in each]) for i, length in enumerate(LENGTHS)}
         for scheme, each in trained.items()
     }
     by_length = {scheme: {length: row[0] for length, row in each.items()} for scheme, each in longer.items()}
-    static = {scheme: between_sequences(scheme, 512, 64, effort.seeds[0]) for scheme in ("sinusoidal", "learned")}
+    static = {scheme: added_differences(scheme, 512, 64, effort.seeds[0]) for scheme in ("sinusoidal", "learned")}
     positions, trained_on = 2 * MAX_WORDS, (min(LENGTHS), MAX_WORDS)
     learning = {n: len(rows_that_learn(n, positions)) for n in (3, positions)} | {positions + 1: 0}
-    refused = {scheme: refusal(scheme, positions + 1, positions) for scheme in SCHEMES}
+    refused = {scheme: refusal_message(scheme, positions + 1, positions) for scheme in SCHEMES}
     curves = {scheme: (LENGTHS, [100 * share for share in each.values()]) for scheme, each in by_length.items()}
     return Findings(
         f"Copying 1 to {MAX_WORDS} words out of {WORDS - 3}, {CONFIG.encoder_layers} and {CONFIG.decoder_layers} "
@@ -145,7 +145,7 @@ def run(effort: Effort) -> Findings:
             ),
             f"A table of {positions} places, and what a sentence does with it": Table(
                 "words | places that learn | is refused",
-                [(n, count, bool(refusal("learned", n, positions))) for n, count in learning.items()],
+                [(n, count, bool(refusal_message("learned", n, positions))) for n, count in learning.items()],
             ),
         },
         {

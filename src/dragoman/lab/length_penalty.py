@@ -12,7 +12,7 @@ from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.search import BeamSearch, OutputSpec, length_penalty
 from dragoman.lab.drawing import Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Pair, Task, copying, learn, small, words
+from dragoman.lab.tasks import Pair, Task, copying, learn, random_words, small
 from dragoman.model import Model, build
 
 PAPER = 0.6
@@ -26,13 +26,13 @@ TRIED, MAX_LENGTH = 5, 4  # a vocabulary so small that every output of so many t
 OUTPUTS = sum((TRIED - 1) ** n for n in range(MAX_LENGTH)) + (TRIED - 1) ** MAX_LENGTH  # that end, that are cut off
 
 
-def chatting() -> Task:
+def copying_with_fillers() -> Task:
     """Return the task of copying 3 to 6 words, each followed with probability OFTEN by a random filler: a long target
     is likely, and no single long one is.
     """
 
     def draw(random: np.random.Generator) -> Pair:
-        ids = words(random, VOCABULARY - len(FILLERS), int(random.integers(3, 7)))
+        ids = random_words(random, VOCABULARY - len(FILLERS), int(random.integers(3, 7)))
         source = [word + len(FILLERS) for word in ids]
         target: Ids = []
         for word in source:
@@ -44,7 +44,7 @@ def chatting() -> Task:
     return Task("copy, with fillers", VOCABULARY, draw)
 
 
-def every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...], float]:
+def score_every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...], float]:
     """Return the score of every possible output of at most MAX_LENGTH tokens, EOS included, by its tokens without EOS:
     an exhaustive search. alpha: of the length penalty. The vocabulary is of TRIED words.
     """
@@ -61,7 +61,7 @@ def every_output(model: Model, source: Ids, alpha: float) -> dict[tuple[int, ...
     return scores
 
 
-def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
+def compare_with_exhaustive_search(steps: int, seed: int) -> tuple[int, int, float]:
     """Train a small model, then compare a beam as wide as there are outputs with an exhaustive search; return in how
     many searches both find the same best output, how many there were, and the largest difference of the best scores.
     """
@@ -73,15 +73,15 @@ def exhaustive_gap(steps: int, seed: int) -> tuple[int, int, float]:
     agreed, tried, gap = 0, 0, 0.0
     for source, _ in task.pairs(4, seed):
         for alpha in (0.0, PAPER, 1.5):
-            everything = every_output(model, source, alpha)
+            everything = score_every_output(model, source, alpha)
             best = max(everything, key=lambda output: everything[output])
-            widest = beams_of(model, [source], OUTPUTS, alpha, MAX_LENGTH)[0]
+            widest = best_hypotheses(model, [source], OUTPUTS, alpha, MAX_LENGTH)[0]
             agreed, tried = agreed + (tuple(widest.tokens) == best), tried + 1
             gap = max(gap, abs(widest.score - everything[best]))
     return agreed, tried, gap
 
 
-def beams_of(model: Model, sources: list[Ids], beams: int, alpha: float, max_length: int) -> list[Any]:
+def best_hypotheses(model: Model, sources: list[Ids], beams: int, alpha: float, max_length: int) -> list[Any]:
     """Return the best hypothesis of beam search for each source, of at most `max_length` tokens. beams: width; alpha:
     of the length penalty.
     """
@@ -105,7 +105,7 @@ def measure_search(models: dict[int, Model], sources: list[Ids], beams: int, alp
     """Search for all sources with the model of each seed (the keys), for outputs of at most MAX_OUTPUT tokens; return
     the mean length and log-probability of the best hypotheses, and the mean length by seed.
     """
-    hypotheses = [beams_of(model, sources, beams, alpha, MAX_OUTPUT) for model in models.values()]
+    hypotheses = [best_hypotheses(model, sources, beams, alpha, MAX_OUTPUT) for model in models.values()]
     lengths = tuple(float(np.mean([len(one.tokens) for one in some])) for some in hypotheses)
     penalties = [[length_penalty(len(one.tokens) + one.finished, alpha) for one in some] for some in hypotheses]
     totals = [
@@ -121,7 +121,7 @@ def claims(
     by_alpha: list[Searched],
     by_beams: list[Searched],
     reference: float,  # mean length
-    exhaustive: tuple[int, int, float],  # of `exhaustive_gap`
+    exhaustive: tuple[int, int, float],  # of `compare_with_exhaustive_search`
 ) -> Claims:
     """Return each claim and whether it holds."""
     agreed, tried, gap = exhaustive
@@ -152,7 +152,7 @@ def claims(
     "search.",
 )
 def run(effort: Effort) -> Findings:
-    steps, task = effort.of(800), chatting()
+    steps, task = effort.of(800), copying_with_fillers()
     models: dict[int, Model] = {}
     for seed in effort.seeds:
         torch.manual_seed(seed)
@@ -164,7 +164,7 @@ def run(effort: Effort) -> Findings:
     reference = float(np.mean([len(target) for _, target in pairs]))
     by_alpha = [measure_search(models, sources, 4, alpha) for alpha in ALPHAS]
     by_beams = [measure_search(models, sources, beams, 0.0) for beams in BEAMS]
-    exhaustive = agreed, tried, gap = exhaustive_gap(effort.of(200), effort.seeds[0])
+    exhaustive = agreed, tried, gap = compare_with_exhaustive_search(effort.of(200), effort.seeds[0])
     columns = "words per output | standard deviation | log-probability (nats)"
     lengths = range(1, 51)
     penalties = {f"alpha {alpha:g}": (lengths, [length_penalty(n, alpha) for n in lengths]) for alpha in ALPHAS}
@@ -179,8 +179,8 @@ def run(effort: Effort) -> Findings:
                 " | ".join(["tokens", *penalties]),
                 [(n, *(length_penalty(n, alpha) for alpha in ALPHAS)) for n in (1, 2, *LENGTHS, 50)],
             ),
-            "Beam 4, by penalty": Table(f"alpha | {columns}", [(row.alpha, *cells(row)) for row in by_alpha]),
-            "No penalty, by beam": Table(f"beams | {columns}", [(row.beams, *cells(row)) for row in by_beams]),
+            "Beam 4, by penalty": Table(f"alpha | {columns}", [(row.alpha, *search_cells(row)) for row in by_alpha]),
+            "No penalty, by beam": Table(f"beams | {columns}", [(row.beams, *search_cells(row)) for row in by_beams]),
             "The widest beam and all outputs": Table(
                 "searches | same best output | largest difference of scores", [(tried, agreed, gap)]
             ),
@@ -200,7 +200,7 @@ def run(effort: Effort) -> Findings:
     )
 
 
-def cells(row: Searched) -> tuple[float, ...]:
+def search_cells(row: Searched) -> tuple[float, ...]:
     """Return the cells of a search: mean length, its standard deviation over seeds, mean log-probability."""
     return row.length, float(np.std(row.lengths)), row.log_p
 

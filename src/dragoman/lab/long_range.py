@@ -44,7 +44,7 @@ class Reader(nn.Module):
         return self.layer(x, None, self.layer.zero_state(x))[0]
 
 
-def reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: float | None = None) -> Layer:
+def make_reader(cell: Literal["rnn", "lstm", "gru"], directions: int = 1, forget: float | None = None) -> Layer:
     """Return a recurrent layer with weights as they are studied: a plain RNN's with gain 1, others as PyTorch draws
     them. forget: the bias of an LSTM's forget gate; None leaves PyTorch's.
     """
@@ -80,16 +80,16 @@ class SelfAttention(nn.Module):
 PLAIN, LSTM, OPEN, GRU = "plain RNN", "LSTM", "LSTM, forget bias 1", "GRU"
 BOTH, ATTENTION = "plain RNN, both directions", "self-attention"
 LAYERS: dict[str, Callable[[], Layer]] = {
-    PLAIN: lambda: reader("rnn"),
-    LSTM: lambda: reader("lstm"),
-    OPEN: lambda: reader("lstm", forget=1.0),
-    GRU: lambda: reader("gru"),
-    BOTH: lambda: reader("rnn", directions=2),
+    PLAIN: lambda: make_reader("rnn"),
+    LSTM: lambda: make_reader("lstm"),
+    OPEN: lambda: make_reader("lstm", forget=1.0),
+    GRU: lambda: make_reader("gru"),
+    BOTH: lambda: make_reader("rnn", directions=2),
     ATTENTION: lambda: SelfAttention(SIZE, heads=4),
 }
 
 
-def gradients(layer: Layer, x: Tensor, position: int) -> Tensor:
+def gradient_norms(layer: Layer, x: Tensor, position: int) -> Tensor:
     """Return the norms (B, S) of the gradient of the output at a position, summed over its numbers, by each word of x
     (B, S, M).
     """
@@ -107,7 +107,7 @@ def draw_gradients(make: Callable[[], Layer], position: int, effort: Effort) -> 
         for draw in range(effort.of(16)):
             torch.manual_seed(1000 * seed + draw)
             layer = make()
-            draws.append(gradients(layer, torch.randn(SENTENCES, LENGTH, SIZE), position).median(0).values)
+            draws.append(gradient_norms(layer, torch.randn(SENTENCES, LENGTH, SIZE), position).median(0).values)
     return torch.stack(draws)
 
 

@@ -25,14 +25,14 @@ PLAIN, OURS = "plain softmax", "the model's kernel"
 INTEGERS, INVERTED = "integers, 1 = may attend", "the keep-mask where True means blocked (wrong)"
 
 
-def multiplied(scores: Tensor, mask: Tensor) -> Tensor:
+def multiplied_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Return the softmax of scores (..., S) after those of masked keys (False in `mask`) were multiplied by 1e-9, as is
     sometimes taught.
     """
     return torch.where(mask, scores, scores * TINY_FACTOR).softmax(-1)
 
 
-def pictures() -> dict[str, Tensor]:
+def example_masks() -> dict[str, Tensor]:
     """Return four masks (T, S) by name, True = may attend, for a source of five words and a target of four, padded to
     eight; "cross" has three queries.
     """
@@ -45,7 +45,7 @@ def pictures() -> dict[str, Tensor]:
     }
 
 
-def influence(mask: Tensor, size: int = 8) -> Tensor:
+def influence_norms(mask: Tensor, size: int = 8) -> Tensor:
     """Return (T, S): the norm of the derivative of output i by input j, which is key and value at once, under the mask
     (T, S), True = may attend. size: of the random vectors.
     """
@@ -121,7 +121,7 @@ def train_padded(rows_too: bool, seed: int, ignore: bool = True) -> Training:
     return Training(x.detach()[real.flatten()], float(loss.detach()), gradients)
 
 
-def nowhere() -> dict[str, bool]:
+def finite_without_keys() -> dict[str, bool]:
     """Return, by the name of the softmax, whether outputs and gradients are all finite when two of four queries may
     attend to no key.
     """
@@ -141,7 +141,7 @@ def nowhere() -> dict[str, bool]:
     return finite
 
 
-def rules() -> dict[str, float]:
+def compare_mask_forms() -> dict[str, float]:
     """Return, by the form of the padding mask, the largest absolute difference of the outputs from those with a bool
     mask, True = may attend.
     """
@@ -211,21 +211,23 @@ def claims(
     "be integers, it is sometimes said.",
 )
 def run(effort: Effort) -> Findings:
-    shown = pictures()
+    shown = example_masks()
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(1 + effort.of(20))]
     gaps = [train_padded(False, seed).gap(train_padded(True, seed)) for seed in seeds]
     worst = [max(values) for values in zip(*gaps, strict=True)]
     counted = min(train_padded(False, s, ignore=False).gap(train_padded(True, s, ignore=False))[1] for s in seeds)
-    by_rule, finite = rules(), nowhere()
-    leaks = [(scores, multiplied(*masked_last(scores)), masked_softmax(*masked_last(scores))) for scores in SCORES]
+    by_rule, finite = compare_mask_forms(), finite_without_keys()
+    leaks = [
+        (scores, multiplied_softmax(*masked_last(scores)), masked_softmax(*masked_last(scores))) for scores in SCORES
+    ]
     padding = [float(wrong[-1]) for _, wrong, _ in leaks]
     unmoved_by = change_by_padding(masked=True), change_by_padding(masked=False)
-    reached = {name: influence(mask) for name, mask in shown.items()}
+    reached = {name: influence_norms(mask) for name, mask in shown.items()}
     most = max(float(reach.max()) for reach in reached.values())
     return Findings(
         "A source of 5 words and a target of 4, both padded to 8; True = may attend. Rows and columns: two encoder "
         f"layers with a label for each word, {len(seeds)} draws of weights, 64-bit numbers.",
-        claims(padding, unmoved_by, influence(causal_mask(8)), worst, counted, finite, by_rule[INTEGERS]),
+        claims(padding, unmoved_by, influence_norms(causal_mask(8)), worst, counted, finite, by_rule[INTEGERS]),
         {
             "Weights of three keys, the last one padding": Table(
                 "scores | form | 1 | 2 | padding",
@@ -278,6 +280,6 @@ def leak_panel() -> Panel:
     """
     larger = torch.linspace(-6, 6, 25)
     scores, mask = torch.stack([larger, larger - 1, torch.zeros(25)], dim=-1), torch.tensor([True, True, False])
-    ways = {"score times 1e-9": multiplied, "minus infinity": masked_softmax}
+    ways = {"score times 1e-9": multiplied_softmax, "minus infinity": masked_softmax}
     curves = {name: (larger, weigh(scores, mask)[:, -1]) for name, weigh in ways.items()}
     return Panel(curves, "larger score of the two real keys", "weight of the padding", ylim=(-0.05, 1.05))

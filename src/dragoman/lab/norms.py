@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary, warm_up
+from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, mean_and_extremes, small, warm_up
 from dragoman.model.transformer import Transformer
 
 LAYER, BATCH = "layer norm", "batch norm"
@@ -21,7 +21,7 @@ TASK = copying(vocabulary=12, shortest=1, longest=6)
 CONFIG = small(32)
 
 
-def norm_of(kind: str, size: int) -> nn.Module:
+def make_norm(kind: str, size: int) -> nn.Module:
     """Return a fresh norm of this kind (LAYER or BATCH) for vectors of `size` numbers."""
     return nn.LayerNorm(size) if kind == LAYER else nn.BatchNorm1d(size)
 
@@ -38,14 +38,14 @@ def with_batch_norm(model: Transformer) -> Transformer:
     return model
 
 
-def make(kind: str, seed: int) -> Transformer:
+def make_model(kind: str, seed: int) -> Transformer:
     """Return a fresh Transformer with norms of this kind (LAYER or BATCH); the same seed draws the same weights."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG, TASK.vocabulary)
     return with_batch_norm(model) if kind == BATCH else model
 
 
-def vectors(sentences: int, tokens: int, seed: int) -> Tensor:
+def random_vectors(sentences: int, tokens: int, seed: int) -> Tensor:
     """Return random vectors (sentences, tokens, SIZE) whose features have means of their own, as those of a network
     have.
     """
@@ -53,7 +53,7 @@ def vectors(sentences: int, tokens: int, seed: int) -> Tensor:
     return torch.randn(sentences, tokens, SIZE, generator=random) + torch.randn(SIZE, generator=random)
 
 
-def normalised(x: Tensor, over: tuple[int, ...]) -> tuple[Tensor, int]:
+def normalise(x: Tensor, over: tuple[int, ...]) -> tuple[Tensor, int]:
     """Return x (B, L, M) with mean 0 and standard deviation 1 over the dimensions `over`, and how many means that
     takes.
     """
@@ -61,12 +61,12 @@ def normalised(x: Tensor, over: tuple[int, ...]) -> tuple[Tensor, int]:
     return (x - center) / (x.var(over, correction=0, keepdim=True) + nn.LayerNorm(1).eps).sqrt(), center.numel()
 
 
-def statistics(x: Tensor) -> dict[str, tuple[int, float]]:
+def compare_normalisations(x: Tensor) -> dict[str, tuple[int, float]]:
     """Normalise x (B, L, M) per token and per sentence; return for each how many means that takes, and the largest
     absolute difference from PyTorch's layer norm.
     """
     expected = nn.LayerNorm(x.size(-1))(x).detach()
-    ways = {"token": normalised(x, (2,)), "sentence": normalised(x, (1, 2))}
+    ways = {"token": normalise(x, (2,)), "sentence": normalise(x, (1, 2))}
     return {name: (count, float((y - expected).abs().max())) for name, (y, count) in ways.items()}
 
 
@@ -75,7 +75,7 @@ def change_by_padding(kind: str, tokens: Tensor, padding: int) -> float:
     """Return the largest change of a norm's outputs of the tokens (N, M) when so many rows of zeros join the batch. The
     norm is in training mode, so that a batch norm uses the batch's statistics.
     """
-    norm, size = norm_of(kind, tokens.size(1)), len(tokens)
+    norm, size = make_norm(kind, tokens.size(1)), len(tokens)
     padded = torch.cat([tokens, torch.zeros(padding, tokens.size(1))])
     return float((norm(padded)[:size] - norm(tokens)).abs().max())
 
@@ -85,13 +85,13 @@ def change_by_batch(kind: str, sentences: Tensor) -> float:
     """Return the largest difference of a norm's outputs of the first sentence between a batch of its own and all of
     `sentences` (B, L, M). The norm is in training mode.
     """
-    norm = norm_of(kind, sentences.size(-1))
+    norm = make_norm(kind, sentences.size(-1))
     alone, together = (norm(x.flatten(0, 1))[: sentences.size(1)] for x in (sentences[:1], sentences))
     return float((alone - together).abs().max())
 
 
 @torch.no_grad()
-def losses(model: Transformer, pairs: Sequence[Pair]) -> tuple[float, float, float]:
+def measure_losses(model: Transformer, pairs: Sequence[Pair]) -> tuple[float, float, float]:
     """Return the loss of the same pairs in nats per token in three ways: in eval mode; in training mode, all at once;
     in training mode, one pair at a time. Leaves the model in training mode, and updates the statistics of its batch
     norms.
@@ -110,8 +110,8 @@ def losses(model: Transformer, pairs: Sequence[Pair]) -> tuple[float, float, flo
 def claims(
     by_padding: dict[str, float],  # largest changes
     by_batch: dict[str, float],
-    counted: dict[str, tuple[int, float]],  # of `statistics`
-    company: dict[str, tuple[float, float, float]],  # of `losses`
+    counted: dict[str, tuple[int, float]],  # of `compare_normalisations`
+    company: dict[str, tuple[float, float, float]],  # of `measure_losses`
     reached: dict[tuple[str, int], float],  # accuracy
 ) -> Claims:
     """Return each claim and whether it holds."""
@@ -148,19 +148,19 @@ def claims(
 )
 def run(effort: Effort) -> Findings:
     first, kinds = effort.seeds[0], (LAYER, BATCH)
-    x = vectors(SENTENCES, TOKENS, first)
+    x = random_vectors(SENTENCES, TOKENS, first)
     by_padding = {kind: [change_by_padding(kind, x.flatten(0, 1), rows) for rows in PADDING] for kind in kinds}
-    by_batch = {kind: change_by_batch(kind, vectors(8, TOKENS, first)) for kind in kinds}
-    counted = statistics(x)
+    by_batch = {kind: change_by_batch(kind, random_vectors(8, TOKENS, first)) for kind in kinds}
+    counted = compare_normalisations(x)
     runs: dict[tuple[str, int], list[Learned]] = {(kind, size): [] for size in BATCHES for kind in kinds}
     company: dict[str, tuple[float, float, float]] = {}
     for (kind, size), each in runs.items():
         for seed in effort.seeds:
-            model = make(kind, seed)
+            model = make_model(kind, seed)
             each.append(learn(model, TASK, steps=effort.of(STEPS), seed=seed, rate=warm_up(PEAK, WARMUP), batch=size))
             if size == BATCHES[0] and seed == first:
-                company[kind] = losses(model, TASK.pairs(64, seed + 1))
-    rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}
+                company[kind] = measure_losses(model, TASK.pairs(64, seed + 1))
+    rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
     ten, label = PADDING.index(10), f"rows of padding beside {SENTENCES * TOKENS} real tokens"
     changes = {kind: (PADDING, by_padding[kind]) for kind in kinds}
     return Findings(

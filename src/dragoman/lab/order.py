@@ -23,7 +23,7 @@ WORDS = {word: id for id, word in enumerate(LIKES, start=3)}
 LENGTH, VOCABULARY = 10, 40  # of random sentences
 
 
-def transformer(positions: Scheme, seed: int) -> Transformer:
+def make_transformer(positions: Scheme, seed: int) -> Transformer:
     """Return a fresh model with these positions, in eval mode. Relative scores, which would begin as zeros, are drawn
     at random.
     """
@@ -69,25 +69,25 @@ class Order:
     bags: float  # largest difference of the mean vectors of 철수는 영희를 좋아한다 and 영희는 철수를 좋아한다
 
 
-def sentence(words: tuple[str, ...]) -> Tensor:
+def sentence_ids(words: tuple[str, ...]) -> Tensor:
     """Return the ids (S,) of Korean words, which must be among WORDS."""
     return torch.tensor([WORDS[word] for word in words])
 
 
-def measure(positions: Scheme, effort: Effort, looking_back: bool = False) -> Order:
+def measure_order(positions: Scheme, effort: Effort, looking_back: bool = False) -> Order:
     """Measure how far the vectors of fresh models with these positions change with the order of random words, over all
     seeds. looking_back: of the decoder, not the encoder.
     """
     gaps, bags = [], []
     vectors = decode if looking_back else encode
     for seed in effort.seeds:
-        model, random = transformer(positions, seed), torch.Generator().manual_seed(seed)
+        model, random = make_transformer(positions, seed), torch.Generator().manual_seed(seed)
         for _ in range(effort.of(100)):
             ids = torch.randint(3, VOCABULARY, (LENGTH,), generator=random)
             order = torch.randperm(LENGTH, generator=random)
             if bool((ids[order] != ids).any()):
                 gaps.append(largest_change(model, ids, order, looking_back))
-        one, other = (vectors(model, sentence(words)).mean(0) for words in (LIKES, LIKED))
+        one, other = (vectors(model, sentence_ids(words)).mean(0) for words in (LIKES, LIKED))
         bags.append(float((one - other).abs().max()))
     return Order(max(gaps), min(gaps), max(bags))
 
@@ -114,8 +114,8 @@ def claims(orders: dict[str, Order]) -> Claims:
     "So positions must be added.",
 )
 def run(effort: Effort) -> Findings:
-    orders: dict[str, Order] = {name: measure(name, effort) for name in SCHEMES}
-    orders[LOOKING_BACK] = measure("none", effort, looking_back=True)
+    orders: dict[str, Order] = {name: measure_order(name, effort) for name in SCHEMES}
+    orders[LOOKING_BACK] = measure_order("none", effort, looking_back=True)
     return Findings(
         f"Fresh Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of {LENGTH} "
         f"words in random order for each seed; {effort}. Relative scores are drawn at random: untrained they are zero, "
@@ -135,7 +135,7 @@ def run(effort: Effort) -> Findings:
             ),
             "who-likes-whom": Figure(
                 "Cosines of the words of the two sentences: without positions each word has one vector in both.",
-                heat_maps(cosines("none", effort.seeds[0]), cosines("sinusoidal", effort.seeds[0])),
+                heat_maps(cosine_map("none", effort.seeds[0]), cosine_map("sinusoidal", effort.seeds[0])),
             ),
         },
     )
@@ -153,10 +153,10 @@ def draw_gaps(figure: Any, orders: dict[str, Order]) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
 
 
-def cosines(positions: Scheme, seed: int) -> HeatMap:
+def cosine_map(positions: Scheme, seed: int) -> HeatMap:
     """Return the heat map of the cosines of the encoder's vectors of two sentences: each word of "Cheolsu likes
     Yeonghui" (rows) and of "Yeonghui likes Cheolsu", in Korean.
     """
-    model = transformer(positions, seed)
-    one, other = (nn.functional.normalize(encode(model, sentence(words)), dim=-1) for words in (LIKES, LIKED))
+    model = make_transformer(positions, seed)
+    one, other = (nn.functional.normalize(encode(model, sentence_ids(words)), dim=-1) for words in (LIKES, LIKED))
     return HeatMap(one @ other.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)

@@ -51,7 +51,7 @@ def longest_chain(output: Tensor, steps: Callable[[Any], int]) -> int:
     return longest[output.grad_fn]
 
 
-def seconds(layer: nn.Module, x: Tensor, patience: float) -> float:
+def fastest_seconds(layer: nn.Module, x: Tensor, patience: float) -> float:
     """Return the seconds of a forward and a backward pass: the fastest of those that were measured for about `patience`
     seconds.
     """
@@ -59,7 +59,7 @@ def seconds(layer: nn.Module, x: Tensor, patience: float) -> float:
     return min(timer.blocked_autorange(min_run_time=patience).times)
 
 
-def growth(times: dict[int, float]) -> float:
+def growth_exponent(times: dict[int, float]) -> float:
     """Return the exponent p if time grows as length^p, from the shortest to the longest length. times: seconds by
     length.
     """
@@ -79,7 +79,7 @@ def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]])
     most = {name: max(of.values()) for name, of in ratios.items()}
     short = ratios[PLAIN][first]
     long = ratios[PLAIN][last]
-    power = {name: growth(of) for name, of in times.items()}
+    power = {name: growth_exponent(of) for name, of in times.items()}
     return {
         f"From {first} to {last} words, the matrix products in a row go from {start[ATTENTION]} to {end[ATTENTION]} in "
         f"self-attention and from {start[PLAIN]} to {end[PLAIN]} in a plain RNN: [no more in the one, one more for "
@@ -106,7 +106,9 @@ def run(effort: Effort) -> Findings:
     torch.manual_seed(effort.seeds[0])
     layers = {name: make().to(device) for name, make in LAYERS.items()}
     inputs = {length: torch.randn(SENTENCES, length, SIZE, device=device) for length in LENGTHS}
-    times = {name: {n: seconds(layer, x, effort.part) for n, x in inputs.items()} for name, layer in layers.items()}
+    times = {
+        name: {n: fastest_seconds(layer, x, effort.part) for n, x in inputs.items()} for name, layer in layers.items()
+    }
     steps = {name: {n: matmuls_in_a_row(layers[name](x)) for n, x in inputs.items()} for name in (ATTENTION, PLAIN)}
     where = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
     timed = Table(
@@ -130,14 +132,16 @@ def run(effort: Effort) -> Findings:
             "time-by-length": Figure(
                 "Left: time of one layer, forward and backward. Right: matrix products that wait for one another.",
                 lines(
-                    panel(timed.curves("layer", "length (words)", "time (ms)"), "time, forward and backward (ms)"),
-                    panel(counted, "matrix products in a row"),
+                    length_panel(
+                        timed.curves("layer", "length (words)", "time (ms)"), "time, forward and backward (ms)"
+                    ),
+                    length_panel(counted, "matrix products in a row"),
                 ),
             )
         },
     )
 
 
-def panel(curves: Any, label: str) -> Panel:
+def length_panel(curves: Any, label: str) -> Panel:
     """Return a panel of curves by the length of the sentence, both axes logarithmic. label: of the y axis."""
     return Panel(curves, "length (words)", label, log="xy", ticks=LENGTHS)

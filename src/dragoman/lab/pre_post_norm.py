@@ -9,10 +9,10 @@ from torch import nn
 from dragoman.config import FeedForwardConfig, TransformerConfig
 from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
-from dragoman.lab.drawing import by_layer, lines, losses_figure
+from dragoman.lab.drawing import layer_panel, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.residuals import gradients, networks
-from dragoman.lab.tasks import copying, learn, small, summary, warm_up
+from dragoman.lab.residuals import feed_forward_matrices, gradient_norms
+from dragoman.lab.tasks import copying, learn, mean_and_extremes, small, warm_up
 from dragoman.model.transformer import Transformer
 
 PRE, POST = "pre-norm", "post-norm"
@@ -25,7 +25,7 @@ CONFIG = replace(small(64, LAYERS), feed_forward=FeedForwardConfig(d_ff=256))
 TRAINED = small(32, layers=6)  # fewer and smaller, to be trained in seconds
 
 
-def make(kind: str, config: TransformerConfig, seed: int) -> Transformer:
+def make_model(kind: str, config: TransformerConfig, seed: int) -> Transformer:
     """Return a fresh Transformer with this norm (PRE or POST), else of `config`; the same seed draws the
     same weights.
     """
@@ -33,20 +33,20 @@ def make(kind: str, config: TransformerConfig, seed: int) -> Transformer:
     return Transformer(replace(config, norm_first=kind == PRE), TASK.vocabulary)
 
 
-def at_start(kind: str, seed: int) -> tuple[list[float], list[float]]:
+def gradients_at_start(kind: str, seed: int) -> tuple[list[float], list[float]]:
     """Return, for a fresh model and one batch, the norms of the gradients of the second feed-forward matrices: by layer
     of the encoder, by layer of the decoder.
     """
-    model, pairs = make(kind, CONFIG, seed), TASK.pairs(64, seed)
-    both = gradients(model, pairs, networks([*model.encoder, *model.decoder]))
+    model, pairs = make_model(kind, CONFIG, seed), TASK.pairs(64, seed)
+    both = gradient_norms(model, pairs, feed_forward_matrices([*model.encoder, *model.decoder]))
     return both[:LAYERS], both[LAYERS:]
 
 
-def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
+def deviation_at_end(kind: str, seed: int) -> tuple[float, bool]:
     """Encode one sentence with a fresh model; return how far at most the standard deviation of a word's vector after
     the last encoder layer is from 1, and whether a norm follows.
     """
-    model = make(kind, TRAINED, seed)
+    model = make_model(kind, TRAINED, seed)
     with layer_outputs(model) as outputs, torch.no_grad():
         model.start(source_batch([source for source, _ in TASK.pairs(1, seed)]))
     deviations = outputs.encoder[-1].std(-1, correction=0)
@@ -56,7 +56,7 @@ def at_the_end(kind: str, seed: int) -> tuple[float, bool]:
 def claims(
     encoder: dict[str, list[float]],  # gradients by layer
     decoder: dict[str, list[float]],
-    ends: dict[str, tuple[float, bool]],  # of `at_the_end`
+    ends: dict[str, tuple[float, bool]],  # of `deviation_at_end`
     reached: dict[tuple[str, bool], float],  # accuracy, with and without warm-up
 ) -> Claims:
     """Return each claim and whether it holds."""
@@ -91,7 +91,7 @@ def claims(
     "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
 )
 def run(effort: Effort) -> Findings:
-    each_start = {kind: [at_start(kind, seed) for seed in effort.seeds] for kind in (POST, PRE)}
+    each_start = {kind: [gradients_at_start(kind, seed) for seed in effort.seeds] for kind in (POST, PRE)}
     encoder, decoder = (
         {
             kind: [mean(v) for v in zip(*(start[side] for start in starts), strict=True)]
@@ -99,13 +99,13 @@ def run(effort: Effort) -> Findings:
         }
         for side in (0, 1)
     )
-    ends = {kind: at_the_end(kind, effort.seeds[0]) for kind in (POST, PRE)}
+    ends = {kind: deviation_at_end(kind, effort.seeds[0]) for kind in (POST, PRE)}
     steps = effort.of(STEPS)
     warmup = max(1, round(WARMUP * steps))
     runs = {
         (kind, warm): [
             learn(
-                make(kind, TRAINED, s),
+                make_model(kind, TRAINED, s),
                 TASK,
                 steps=steps,
                 seed=s,
@@ -117,7 +117,7 @@ def run(effort: Effort) -> Findings:
         for kind in (POST, PRE)
         for warm in (True, False)
     }
-    rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}
+    rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
     return Findings(
         f"Gradients: {LAYERS} and {LAYERS} layers of d_model {CONFIG.d_model} as drawn, one batch of 64 pairs. "
         f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} and {TRAINED.decoder_layers} layers of d_model "
@@ -140,7 +140,9 @@ def run(effort: Effort) -> Findings:
         {
             "gradients": Figure(
                 "Gradients of the second feed-forward matrices at the start, by layer: encoder, decoder.",
-                lines(by_layer("gradient, encoder", encoder), by_layer("gradient, decoder", decoder), legend="above"),
+                lines(
+                    layer_panel("gradient, encoder", encoder), layer_panel("gradient, decoder", decoder), legend="above"
+                ),
             ),
             "losses": losses_figure(
                 {f"{kind}, warm-up {'on' if warm else 'off'}": each for (kind, warm), each in runs.items()}

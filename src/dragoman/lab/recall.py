@@ -8,9 +8,9 @@ import torch
 
 from dragoman.config import ModelConfig, RecurrentConfig
 from dragoman.data.tokenizer import SPECIAL
-from dragoman.lab.drawing import Panel, lines, spread
+from dragoman.lab.drawing import Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Task, exact, learn, recalling, small
+from dragoman.lab.tasks import Task, exact_share, learn, recalling, small
 from dragoman.model import build
 
 DISTANCES = (2, 10, 30)
@@ -29,39 +29,39 @@ CELLS: dict[str, RecurrentConfig] = {
 }
 
 
-def with_attention(name: str) -> str:
+def attending_name(name: str) -> str:
     """Return the name of the kind of recurrent model `name` that attends to the source."""
     return f"{name}, attention"
 
 
 KINDS: dict[str, ModelConfig] = {
     **CELLS,
-    **{with_attention(name): replace(config, attention="dot") for name, config in CELLS.items()},
+    **{attending_name(name): replace(config, attention="dot") for name, config in CELLS.items()},
     TRANSFORMER: replace(small(32), norm_first=True),
 }
 
 
-def at(distance: int) -> Task:
+def recalling_over(distance: int) -> Task:
     """Return the task of recalling a word of WORDS over so many words."""
     return recalling(distance, len(SPECIAL) + WORDS)
 
 
-def measure(config: ModelConfig, distance: int, seed: int, effort: Effort) -> float:
+def train_and_recall(config: ModelConfig, distance: int, seed: int, effort: Effort) -> float:
     """Train a fresh model to recall the first word over `distance` words; return the share, 0 to 1, of unseen sentences
     whose whole output is right: this word and the end of the sentence.
     """
-    task = at(distance)
+    task = recalling_over(distance)
     torch.manual_seed(seed)
     model = build(config, task.vocabulary)
     learn(model, task, steps=effort.of(STEPS), seed=seed, rate=lambda step: RATE, batch=BATCH)
-    return exact(model, task.pairs(effort.of(SENTENCES), seed=seed + 1_000))
+    return exact_share(model, task.pairs(effort.of(SENTENCES), seed=seed + 1_000))
 
 
 def claims(shares: dict[str, list[float]]) -> Claims:
     """Return each claim and whether it holds. shares: recalled at each distance, by kind of model."""
     near, far = ({name: by_distance[i] for name, by_distance in shares.items()} for i in (0, -1))
     overall = {name: mean(by_distance) for name, by_distance in shares.items()}
-    gains = {name: far[with_attention(name)] - far[name] for name in (PLAIN, LSTM, GRU)}
+    gains = {name: far[attending_name(name)] - far[name] for name in (PLAIN, LSTM, GRU)}
     gated = max((LSTM, GRU), key=overall.__getitem__)
     told = ", ".join(f"{gain:+.0%} ({name})" for name, gain in gains.items())
     return {
@@ -90,17 +90,19 @@ def claims(shares: dict[str, list[float]]) -> Claims:
 )
 def run(effort: Effort) -> Findings:
     shares = {  # by kind of model: a row for each seed, a column for each distance
-        name: np.array([[measure(config, d, seed, effort) for d in DISTANCES] for seed in effort.seeds])
+        name: np.array([[train_and_recall(config, d, seed, effort) for d in DISTANCES] for seed in effort.seeds])
         for name, config in KINDS.items()
     }
 
     def panel(title: str, names: list[str]) -> Panel:
         places = [np.arange(len(DISTANCES)) + 0.07 * i for i in range(len(names))]  # side by side: many are equal
-        curves = {n.removesuffix(", attention"): spread(x, shares[n]) for x, n in zip(places, names, strict=True)}
+        curves = {
+            n.removesuffix(", attention"): mean_and_range(x, shares[n]) for x, n in zip(places, names, strict=True)
+        }
         label, ticks = "distance of the word (words)", {i: str(distance) for i, distance in enumerate(DISTANCES)}
         return Panel(curves, label, "share recalled", title, ticks=ticks, ylim=(0, 1.05), level=CHANCE)
 
-    attending = [*map(with_attention, CELLS), TRANSFORMER]
+    attending = [*map(attending_name, CELLS), TRANSFORMER]
     panels = panel("without attention", list(CELLS)), panel("with attention", attending)
     return Findings(
         f"The target is the first word of the source, one of {WORDS}; so many other words of noise follow. Models of "

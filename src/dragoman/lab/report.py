@@ -135,7 +135,7 @@ def write_table(folder: Path, name: str, table: Table) -> str:
     return file
 
 
-def rounded(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """Return a cell as text for the page: floats with four significant digits, those from 10^4 to 10^7 as whole numbers
     with commas; integers in full, with commas; yes or no for a bool; text unchanged.
     """
@@ -152,7 +152,7 @@ def rounded(cell: Cell) -> str:
     return re.sub(r"e([+-])0*(\d+)", r" × 10^\1\2", text).replace("^+", "^").replace("-", "−")
 
 
-def command(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
+def repeating_command(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
     """Return the shell command that runs an experiment again with the same settings. sentences: those of a
     comparison.
     """
@@ -185,10 +185,10 @@ def write_report(
         "total": total,
         "share": lambda result: round(100 * result.seconds / total) if total else 0,
         "purposes": EXPERIMENTS | COMPARISONS,
-        "rounded": rounded,
+        "cell_text": cell_text,
         "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
         "duration": format_duration,
-        "command": lambda result: command(result.name, effort, quick, sentences),
+        "command": lambda result: repeating_command(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
     replace_file(page, environment.get_template("report.html").render(values))

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from dragoman.data.batches import source_batch
 from dragoman.inspection.layers import layer_outputs
-from dragoman.lab.drawing import by_layer, lines, losses_figure
+from dragoman.lab.drawing import layer_panel, lines, losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, small, summary
+from dragoman.lab.tasks import Learned, Pair, copying, learn, loss_and_hits, mean_and_extremes, small
 from dragoman.model import Model
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import EncoderLayer, Residual, TokenContext, Transformer
@@ -62,7 +62,7 @@ KINDS: dict[str, Callable[[Transformer], Transformer]] = {
 }
 
 
-def make(kind: str, depth: int, seed: int) -> Transformer:
+def make_model(kind: str, depth: int, seed: int) -> Transformer:
     """Return a model with `depth` encoder layers, with or without residuals and norms (a key of KINDS); all kinds begin
     with the same weights.
     """
@@ -81,17 +81,17 @@ def learned_difference(base: float, wanted: float, rate: float = 0.1, close: flo
     return f, steps
 
 
-def gradients(model: Model, pairs: Sequence[Pair], matrices: Sequence[Tensor]) -> list[float]:
+def gradient_norms(model: Model, pairs: Sequence[Pair], matrices: Sequence[Tensor]) -> list[float]:
     """Return the norms of the gradients of `matrices`, weights of `model`, for one batch of pairs."""
     return [float(slope.norm()) for slope in torch.autograd.grad(loss_and_hits(model, pairs)[0], matrices)]
 
 
-def networks(layers: Iterable[Any]) -> list[Tensor]:
+def feed_forward_matrices(layers: Iterable[Any]) -> list[Tensor]:
     """Return the second matrix of the feed-forward network of each layer."""
     return [layer.feed_forward.out.weight for layer in layers]
 
 
-def queries(layers: Iterable[Any]) -> list[Tensor]:
+def query_matrices(layers: Iterable[Any]) -> list[Tensor]:
     """Return the query matrix of the self-attention of each layer."""
     return [layer.attention.query.weight for layer in layers]
 
@@ -115,7 +115,7 @@ def change_when_silent(kind: str) -> float:
     matrices are all 0.
     """
     torch.manual_seed(1)
-    model, x, packing = make(kind, 2, seed=1), torch.randn(4, CONFIG.d_model), Packing.full(torch.zeros(1, 4))
+    model, x, packing = make_model(kind, 2, seed=1), torch.randn(4, CONFIG.d_model), Packing.full(torch.zeros(1, 4))
     y = x
     for layer in model.encoder:
         assert isinstance(layer, EncoderLayer)
@@ -176,19 +176,21 @@ def run(effort: Effort) -> Findings:
     first, different = effort.seeds[0], list(range(3, 13))
     pairs = TASK.pairs(64, first)
     kinds = (WITH, WITHOUT)
-    stacks = {kind: make(kind, DEEP, first) for kind in KINDS}
-    of_networks = {kind: gradients(model, pairs, networks(model.encoder)) for kind, model in stacks.items()}
-    of_queries = {kind: gradients(stacks[kind], pairs, queries(stacks[kind].encoder)) for kind in kinds}
+    stacks = {kind: make_model(kind, DEEP, first) for kind in KINDS}
+    of_networks = {
+        kind: gradient_norms(model, pairs, feed_forward_matrices(model.encoder)) for kind, model in stacks.items()
+    }
+    of_queries = {kind: gradient_norms(stacks[kind], pairs, query_matrices(stacks[kind].encoder)) for kind in kinds}
     alike = {kind: cosines_and_changes(stacks[kind], different)[0] for kind in kinds}
     runs: dict[tuple[str, int], list[Learned]] = {(kind, depth): [] for depth in DEPTHS for kind in kinds}
     changes: list[list[float]] = []
     for (kind, depth), each in runs.items():
         for seed in effort.seeds:
-            model = make(kind, depth, seed)
+            model = make_model(kind, depth, seed)
             each.append(learn(model, TASK, steps=effort.of(STEPS), seed=seed, batch=PAIRS))
             if (kind, depth) == (WITH, DEEP):
                 changes.append(cosines_and_changes(model, different)[1])
-    rows = {key: summary([learned.accuracy for learned in each]) for key, each in runs.items()}
+    rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
     changed = [mean(values) for values in zip(*changes, strict=True)]
     (with_residual, quick_steps), (without, steps) = learned_difference(10.0, 10.4), learned_difference(0.0, 10.4)
     return Findings(
@@ -227,11 +229,13 @@ def run(effort: Effort) -> Findings:
         {
             "gradients": Figure(
                 f"{DEEP} layers at the start: gradients of the second feed-forward matrix and of the queries.",
-                lines(by_layer("gradient, networks", of_networks), by_layer("queries", of_queries), legend="above"),
+                lines(
+                    layer_panel("gradient, networks", of_networks), layer_panel("queries", of_queries), legend="above"
+                ),
             ),
             "words": Figure(
                 "How alike two different words are after each layer, at the start. At 1 nothing tells them apart.",
-                lines(by_layer("mean cosine of two words", alike, log=""), legend="above"),
+                lines(layer_panel("mean cosine of two words", alike, log=""), legend="above"),
             ),
             "losses": losses_figure(
                 {f"{kind}, {depth} layer{'s' * (depth > 1)}": each for (kind, depth), each in runs.items()}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.data.tokenizer import SPECIAL
-from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, spread
+from dragoman.lab.drawing import HeatMap, Panel, heat_maps, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import learn_word_before, small
 from dragoman.model.attention import Kernel, fused_attention, masked_softmax
@@ -25,19 +25,19 @@ CHAIN = 17  # words of the sentence whose ends are to meet
 CHANCE = 1 / (VOCABULARY - len(SPECIAL))
 
 
-def band(length: int, radius: int) -> Tensor:
+def band_mask(length: int, radius: int) -> Tensor:
     """Return a mask (length, length), True where a query may attend: to keys no further than `radius` from itself."""
     position = torch.arange(length)
     return (position[:, None] - position).abs() <= radius
 
 
-def within(radius: int, kernel: Kernel = fused_attention) -> Kernel:
+def restricted_kernel(radius: int, kernel: Kernel = fused_attention) -> Kernel:
     """Return `kernel`, confined to the keys within `radius` of each query, beside any mask it is given. Queries and
     keys must be the same positions.
     """
 
     def near(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        allowed = band(query.size(-2), radius)
+        allowed = band_mask(query.size(-2), radius)
         if mask is not None:
             allowed = mask & allowed if mask.dtype == torch.bool else torch.where(allowed, mask, -math.inf)
         return kernel(query, key, value, allowed, dropout)
@@ -49,12 +49,12 @@ def restrict(model: Transformer, radius: int) -> Transformer:
     """Let the encoder of `model` attend no further than `radius`, in place; return the model."""
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):
-            layer.attention.kernel = within(radius, layer.attention.kernel)
+            layer.attention.kernel = restricted_kernel(radius, layer.attention.kernel)
     return model
 
 
-def neighbours(query: Tensor, key: Tensor, value: Tensor, radius: int) -> Tensor:
-    """Return what `within(radius)` gives, computing only the scores that it uses: (2 radius + 1) n of them.
+def attend_to_neighbours(query: Tensor, key: Tensor, value: Tensor, radius: int) -> Tensor:
+    """Return what `restricted_kernel(radius)` gives, computing only the scores that it uses: (2 radius + 1) n of them.
 
     query and key (B, n, K), value (B, n, V) -> (B, n, V).
     """
@@ -66,20 +66,20 @@ def neighbours(query: Tensor, key: Tensor, value: Tensor, radius: int) -> Tensor
     return (values @ weights.unsqueeze(-1)).squeeze(-1)
 
 
-def layers_for(length: int, radius: int) -> int:
+def layers_by_formula(length: int, radius: int) -> int:
     """Return how many layers it takes, by the formula, until the last of `length` positions can depend on the first; at
     least 1.
     """
     return max(1, math.ceil((length - 1) / radius))
 
 
-def layers_needed(length: int, radius: int, most: int = 2 * CHAIN) -> int:
+def layers_by_trial(length: int, radius: int, most: int = 2 * CHAIN) -> int:
     """Return how many layers it takes, by trial: they are added until the last of `length` outputs has a gradient by
     the first input. ValueError if `most` layers do not suffice.
     """
     torch.manual_seed(0)
     layer, packing = EncoderLayer(CONFIG), Packing.full(torch.zeros(1, length))
-    layer.attention.kernel = within(radius)
+    layer.attention.kernel = restricted_kernel(radius)
     x = start = torch.randn(length, CONFIG.d_model, requires_grad=True)
     for count in range(1, most + 1):
         x = layer(x, TokenContext(packing))
@@ -115,7 +115,7 @@ class Trial:
     @property
     def scores(self) -> int:
         """Return how many scores one layer needs for a sentence, without those beyond the radius."""
-        return int(band(LENGTH, self.radius).sum())
+        return int(band_mask(LENGTH, self.radius).sum())
 
     @property
     def mean(self) -> float:
@@ -159,12 +159,17 @@ def run(effort: Effort) -> Findings:
     torch.manual_seed(effort.seeds[0])
     query, key, value = torch.randn(3, 4, CHAIN, 16).unbind(0)
     full = fused_attention(query, key, value)
-    gaps = {radius: float((within(radius)(query, key, value, None, 0.0) - full).abs().max()) for radius in range(1, 21)}
-    paths = [(radius, layers_for(CHAIN, radius), layers_needed(CHAIN, radius)) for radius in (1, 2, 3, 4, 8, 16, 20)]
+    gaps = {
+        radius: float((restricted_kernel(radius)(query, key, value, None, 0.0) - full).abs().max())
+        for radius in range(1, 21)
+    }
+    paths = [
+        (radius, layers_by_formula(CHAIN, radius), layers_by_trial(CHAIN, radius)) for radius in (1, 2, 3, 4, 8, 16, 20)
+    ]
     ticks = {i: str(radius) if radius < LENGTH - 1 else "full" for i, radius in enumerate(RADII)}
-    bands = [HeatMap(band(LENGTH, r).int(), f"r = {ticks[i]}", x="key", y="query") for i, r in enumerate(RADII)]
+    bands = [HeatMap(band_mask(LENGTH, r).int(), f"r = {ticks[i]}", x="key", y="query") for i, r in enumerate(RADII)]
     found = {d: np.transpose([t.accuracies for t in trials if t.distance == d]) for d in DISTANCES}  # (seeds, radii)
-    accuracy = {f"{d} word{'s' * (d > 1)} before": spread(list(ticks), each) for d, each in found.items()}
+    accuracy = {f"{d} word{'s' * (d > 1)} before": mean_and_range(list(ticks), each) for d, each in found.items()}
     return Findings(
         f"An encoder of {CONFIG.encoder_layers} layers, d_model {CONFIG.d_model}, with learned scores of distances, "
         f"names at each of {LENGTH} positions the word 1 or {DISTANCES[1]} before; {steps} steps of {BATCH} fresh "

@@ -39,7 +39,7 @@ def look_up(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return value[(query @ key.T).argmax(-1)]
 
 
-def sharpen(seed: int) -> list[Row]:
+def measure_sharpness(seed: int) -> list[Row]:
     """Return a row for each of SHARPNESS: that, and means over random queries of the largest weight, the entropy (nats)
     and the absolute distance from the look-up.
     """
@@ -103,7 +103,7 @@ UNTRAINED, QUERY = "words and titles as they are", "W_Q learned"
 LONGER, BOTH = "W_Q learned for twice as long", "W_Q learned, then W_Q and W_K"
 
 
-def searches(seed: int, steps: int) -> dict[str, float]:
+def ranks_by_learning(seed: int, steps: int) -> dict[str, float]:
     """Return the mean rank of the wanted post, by what has been learned, each stage after so many further steps."""
     ranks = {}
     for name in (LONGER, BOTH):
@@ -176,8 +176,8 @@ class Regression:
 
 
 def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dict[float, float]) -> Claims:
-    """Return each claim and whether it holds. rows: of `sharpen`; ranks: of `searches`; gap: between attention and
-    kernel regression; errors: of the regression, by sharpness.
+    """Return each claim and whether it holds. rows: of `measure_sharpness`; ranks: of `ranks_by_learning`; gap: between
+    attention and kernel regression; errors: of the regression, by sharpness.
     """
     best = min(errors, key=errors.__getitem__)
     even, sharpest = min(errors), max(errors)
@@ -208,8 +208,8 @@ def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dic
 )
 def run(effort: Effort) -> Findings:
     seed = effort.seeds[0]
-    rows, regression = sharpen(seed), Regression.of(seed)
-    each = [searches(seed, effort.of(STEPS)) for seed in effort.seeds]
+    rows, regression = measure_sharpness(seed), Regression.of(seed)
+    each = [ranks_by_learning(seed, effort.of(STEPS)) for seed in effort.seeds]
     by_seed = {name: [ranks[name] for ranks in each] for name in (UNTRAINED, QUERY, LONGER, BOTH)}
     ranks = {name: mean(of_name) for name, of_name in by_seed.items()}
     sharpness, largest, entropies, distances = zip(*rows, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.lab.drawing import Panel, bars, lines
+from dragoman.lab.drawing import Panel, draw_bars, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024)
@@ -68,7 +68,7 @@ class Measured:
     peak: Peak
 
 
-def measure(scores: Sequence[Tensor]) -> Measured:
+def measure_scores(scores: Sequence[Tensor]) -> Measured:
     """Measure rows of scores (N, S), one tensor for each seed; return means over the seeds."""
     peaks = [Peak.of(draw) for draw in scores]
     return Measured(
@@ -119,8 +119,8 @@ def run(effort: Effort) -> Findings:
     scaled: dict[int, Measured] = {}
     for d_k in SIZES:
         draws = [random_scores(d_k, queries, seed) for seed in effort.seeds]
-        raw[d_k] = measure(draws)
-        scaled[d_k] = measure([draw / math.sqrt(d_k) for draw in draws])
+        raw[d_k] = measure_scores(draws)
+        scaled[d_k] = measure_scores([draw / math.sqrt(d_k) for draw in draws])
     few, many = (random_scores(d_k, queries, effort.seeds[0]).softmax(-1).max(-1).values for d_k in (2, 100))
     table = Table(
         "d_k | scores | variance | largest weight | share above 0.99 | entropy (nats) | norm of the Jacobian",
@@ -174,5 +174,5 @@ def draw_triples(figure: Any) -> None:
     """Draw the softmax of each triple of scores, as it is and divided by sqrt(d_k), as bars on a matplotlib figure."""
     for axes, (triple, d_k) in zip(figure.subplots(1, len(TRIPLES), sharey=True), TRIPLES, strict=True):
         weights = {RAW: softmax(triple), f"/ sqrt({d_k})": softmax(triple, math.sqrt(d_k))}
-        bars(axes, [f"{score:g}" for score in triple], weights, "%.3f")
+        draw_bars(axes, [f"{score:g}" for score in triple], weights, "%.3f")
         axes.set(xlabel="score of the key", ylabel="weight", ylim=(0, 1), title=f"d_k = {d_k}")

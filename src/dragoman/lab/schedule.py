@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman.lab.drawing import LOSS, Panel, lines, spread
+from dragoman.lab.drawing import LOSS, Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Rate, copying, learn_with_seeds, small
 from dragoman.training.optimizer import paper_rate
@@ -18,14 +18,14 @@ WARMUP, FACTOR = 100, 0.4  # of the task: so small a model and so short a warm-u
 LAST = 20  # steps whose mean loss is that of the end
 
 
-def without_warmup(step: int, d_model: int, warmup: int) -> float:
+def rate_without_warmup(step: int, d_model: int, warmup: int) -> float:
     """Return the learning rate of equation 3 without its rise: the highest rate up to step `warmup`, then falling as
     there.
     """
     return paper_rate(max(step, warmup), d_model, warmup)
 
 
-def peak(d_model: int, warmup: int) -> int:
+def peak_step(d_model: int, warmup: int) -> int:
     """Return the step with the highest rate of equation 3, searched up to twice the warm-up."""
     return max(range(1, 2 * warmup + 1), key=lambda step: paper_rate(step, d_model, warmup))
 
@@ -86,19 +86,19 @@ def run(effort: Effort) -> Findings:
     steps = max(effort.of(800), LAST)
     rates: dict[str, Rate] = {
         "with warm-up": lambda step: FACTOR * paper_rate(step, CONFIG.d_model, WARMUP),
-        "without": lambda step: FACTOR * without_warmup(step, CONFIG.d_model, WARMUP),
+        "without": lambda step: FACTOR * rate_without_warmup(step, CONFIG.d_model, WARMUP),
     }
     trials = [train_with_rate(name, rate, steps, effort.seeds) for name, rate in rates.items()]
     drawn = np.unique(np.concatenate([np.arange(1, 30_001, 100), [warmup for _, warmup in CURVES]]))
     names = {pair: f"d_model {pair[0]}, warm-up {pair[1]}" for pair in CURVES}
     curves = {name: (drawn, [paper_rate(int(step), *pair) for step in drawn]) for pair, name in names.items()}
-    losses = {trial.name: spread(range(1, 1 + steps), trial.losses) for trial in trials}
+    losses = {trial.name: mean_and_range(range(1, 1 + steps), trial.losses) for trial in trials}
     return Findings(
         f"Equation 3 for several d_model and warm-ups. Then copying up to 6 words, post-norm, {CONFIG.encoder_layers} "
         f"+ {CONFIG.decoder_layers} layers, d_model {CONFIG.d_model}, {steps} steps of 32 sentences, no clipping, "
         f"{effort}: once with {FACTOR:g} times equation 3 and {WARMUP} steps of warm-up, once at the highest rate of "
         f"that, {rates['without'](1):.3g}, from the first step on.",
-        claims(trials[0], trials[1], {pair: peak(*pair) for pair in CURVES}),
+        claims(trials[0], trials[1], {pair: peak_step(*pair) for pair in CURVES}),
         {
             "Learning rates of equation 3": Table(
                 " | ".join(["step", *names.values()]),

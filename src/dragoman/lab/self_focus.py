@@ -17,46 +17,51 @@ SHOWN = 64  # the size of the vectors in the heat maps and in the claims
 Scores = Callable[[Tensor, torch.Generator], Tensor]  # words (B, S, M) -> weights (B, S, S)
 
 
-def weights(query: Tensor, key: Tensor) -> Tensor:
+def attention_weights(query: Tensor, key: Tensor) -> Tensor:
     """Return the attention weights (..., T, S) of queries (..., T, K) and keys (..., S, K): the model's kernel, which
     divides scores by sqrt(K), with the identity as values.
     """
     return explicit_attention(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-2], -1, -1))
 
 
-def matrices(x: Tensor, random: torch.Generator) -> Tensor:
+def random_matrices(x: Tensor, random: torch.Generator) -> Tensor:
     """Return a random matrix for each sentence of x (B, S, M), (B, M, M), that keeps the size of vectors."""
     return torch.randn(len(x), x.size(-1), x.size(-1), generator=random) * x.size(-1) ** -0.5
 
 
-def raw(x: Tensor, random: torch.Generator) -> Tensor:
+def raw_weights(x: Tensor, random: torch.Generator) -> Tensor:
     """Return the weights of words for one another without any matrix or division. `random` is not used."""
-    return weights(x * x.size(-1) ** 0.5, x)  # undoes the kernel's division
+    return attention_weights(x * x.size(-1) ** 0.5, x)  # undoes the kernel's division
 
 
-def scaled(x: Tensor, random: torch.Generator) -> Tensor:
+def scaled_weights(x: Tensor, random: torch.Generator) -> Tensor:
     """Return the weights of words for one another without any matrix. `random` is not used."""
-    return weights(x, x)
+    return attention_weights(x, x)
 
 
-def projected(x: Tensor, random: torch.Generator) -> Tensor:
+def projected_weights(x: Tensor, random: torch.Generator) -> Tensor:
     """Return the weights after random matrices, one for queries and another one for keys."""
-    return weights(x @ matrices(x, random), x @ matrices(x, random))
+    return attention_weights(x @ random_matrices(x, random), x @ random_matrices(x, random))
 
 
-def projected_alike(x: Tensor, random: torch.Generator) -> Tensor:
+def alike_projected_weights(x: Tensor, random: torch.Generator) -> Tensor:
     """Return the weights after one random matrix for queries and keys: a word's own score is then the square of a
     length, and stays the largest.
     """
-    both = x @ matrices(x, random)
-    return weights(both, both)
+    both = x @ random_matrices(x, random)
+    return attention_weights(both, both)
 
 
 RAW, SCALED, PROJECTED, ALIKE = "raw", "divided by sqrt(d)", "with W^Q and W^K", "with one matrix, W^Q = W^K"
-WAYS: dict[str, Scores] = {RAW: raw, SCALED: scaled, PROJECTED: projected, ALIKE: projected_alike}
+WAYS: dict[str, Scores] = {
+    RAW: raw_weights,
+    SCALED: scaled_weights,
+    PROJECTED: projected_weights,
+    ALIKE: alike_projected_weights,
+}
 
 
-def own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) -> float:
+def mean_own_weight(way: Scores, words: int, size: int, sentences: int, seed: int) -> float:
     """Return the mean weight of a word for itself, over sentences of random words (normally distributed numbers).
     words: in a sentence; size: numbers in a word.
     """
@@ -94,7 +99,7 @@ def run(effort: Effort) -> Findings:
     sentences, seed = effort.of(2000) * len(effort.seeds), effort.seeds[0]
     fewer = max(1, sentences // 10)  # of the largest vectors, whose matrices are large
     own = {
-        (name, words, size): own_weight(way, words, size, fewer if size == max(SIZES) else sentences, seed)
+        (name, words, size): mean_own_weight(way, words, size, fewer if size == max(SIZES) else sentences, seed)
         for words in LENGTHS
         for size in SIZES
         for name, way in WAYS.items()

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from dragoman.config import TransformerConfig
 from dragoman.inspection.cost import cost
-from dragoman.lab.drawing import LOSS, Panel, lines, spread
+from dragoman.lab.drawing import LOSS, Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Learned, learn, learn_word_before, reversing, small, summary
+from dragoman.lab.tasks import Learned, learn, learn_word_before, mean_and_extremes, reversing, small
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import Transformer
@@ -25,7 +25,7 @@ SEPARATE, PAIR, ONE = "three matrices", "W^Q = W^K", "one matrix"
 SHARED: dict[str, tuple[str, ...]] = {SEPARATE: (), PAIR: ("key",), ONE: ("key", "value")}
 
 
-def share(model: nn.Module, names: tuple[str, ...]) -> None:
+def share_projections(model: nn.Module, names: tuple[str, ...]) -> None:
     """Replace the projections of these names ("key", "value") by the query's in every attention layer of the model, in
     place: the same matrix, not a copy.
     """
@@ -40,7 +40,7 @@ def learn_reversing(model: Transformer, steps: int, seed: int) -> Learned:
     return learn(model, reversing(VOCABULARY), steps=steps, seed=seed, rate=lambda step: RATE, batch=BATCH)
 
 
-def learn_before(model: Transformer, steps: int, seed: int) -> Learned:
+def learn_previous_word(model: Transformer, steps: int, seed: int) -> Learned:
     """Train the model's encoder in place to name at each position, from the second on, the word before it."""
     return learn_word_before(model, 1, LENGTH, VOCABULARY, steps=steps, seed=seed, rate=RATE, tested=256)
 
@@ -56,7 +56,7 @@ class Exercise:
 
 TASKS = (
     Exercise("reverse", CONFIG, learn_reversing),
-    Exercise("the word before", replace(CONFIG, decoder_layers=0), learn_before),
+    Exercise("the word before", replace(CONFIG, decoder_layers=0), learn_previous_word),
 )
 
 
@@ -68,7 +68,7 @@ class Check:
     gradients: dict[str, float]  # norms, by projection
 
 
-def check(seed: int) -> Check:
+def measure_projections(seed: int) -> Check:
     """Measure how far projections change with the order of the words, and the norm of the gradient that each one gets,
     in a fresh attention layer on random vectors.
     """
@@ -83,17 +83,17 @@ def check(seed: int) -> Check:
     return Check(moved, norms)
 
 
-def measure(task: Exercise, names: tuple[str, ...], seed: int, steps: int) -> tuple[int, Learned]:
+def train_sharing(task: Exercise, names: tuple[str, ...], seed: int, steps: int) -> tuple[int, Learned]:
     """Train a fresh model on a task, with the projections of these names shared; return its number of parameters, and
     how it learned.
     """
     torch.manual_seed(seed)
     model = Transformer(task.config, VOCABULARY)
-    share(model, names)
+    share_projections(model, names)
     return cost(model).parameters, task.learn(model, steps, seed)
 
 
-def last(learned: Learned) -> float:
+def last_loss(learned: Learned) -> float:
     """Return the mean loss of the last WINDOW steps; no batch comes twice, so these sentences were unseen."""
     return mean(learned.losses[-WINDOW:])
 
@@ -127,18 +127,18 @@ def claims(losses: dict[tuple[str, str], list[float]], measured: Check) -> Claim
 def run(effort: Effort) -> Findings:
     steps = effort.of(STEPS)
     runs = {
-        (task.name, way): [measure(task, names, seed, steps) for seed in effort.seeds]
+        (task.name, way): [train_sharing(task, names, seed, steps) for seed in effort.seeds]
         for task in TASKS
         for way, names in SHARED.items()
     }
-    losses = {key: [last(learned) for _, learned in same] for key, same in runs.items()}
+    losses = {key: [last_loss(learned) for _, learned in same] for key, same in runs.items()}
     width = min(WINDOW, steps)
 
     def smooth(task: str, way: str) -> Tensor:
         return torch.tensor([learned.losses for _, learned in runs[task, way]]).unfold(1, width, 1).mean(-1)
 
     def panel(task: str) -> Panel:
-        curves = {way: spread(range(width, steps + 1), smooth(task, way)) for way in SHARED}
+        curves = {way: mean_and_range(range(width, steps + 1), smooth(task, way)) for way in SHARED}
         return Panel(curves, "step", LOSS, task, band=True)
 
     return Findings(
@@ -147,12 +147,12 @@ def run(effort: Effort) -> Findings:
         f"steps of {BATCH} fresh sentences, Adam at {RATE:g}, the same for all; all attention layers share alike; "
         f"{effort}. Where matrices are shared a model has fewer parameters. With W^Q = W^K two words give each other "
         "the same score.",
-        claims(losses, check(effort.seeds[0])),
+        claims(losses, measure_projections(effort.seeds[0])),
         {
             "Learning with shared projections": Table(
                 "task | projections | parameters | last loss (nats per token) | lowest seed | highest seed | accuracy",
                 [
-                    (*key, same[0][0], *summary(losses[key]), mean(learned.accuracy for _, learned in same))
+                    (*key, same[0][0], *mean_and_extremes(losses[key]), mean(learned.accuracy for _, learned in same))
                     for key, same in runs.items()
                 ],
             )

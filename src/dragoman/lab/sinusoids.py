@@ -14,17 +14,17 @@ LENGTH, SIZE = 512, 512
 SHIFTS = (1, 2, 5, 10, 100)
 
 
-def encoding(length: int, size: int) -> Tensor:
+def sinusoid_table(length: int, size: int) -> Tensor:
     """Return the sinusoids (length, size) that the model adds to embeddings, turned into double precision."""
     return sinusoids(length, size).double()
 
 
-def span(x: Tensor) -> tuple[float, float]:
+def smallest_and_largest(x: Tensor) -> tuple[float, float]:
     """Return the smallest and the largest number of x."""
     return float(x.min()), float(x.max())
 
 
-def closest(table: Tensor) -> float:
+def smallest_distance(table: Tensor) -> float:
     """Return the smallest distance of two rows of the table (T, M)."""
     return float(torch.pdist(table).min())
 
@@ -39,7 +39,7 @@ def products(table: Tensor) -> list[tuple[float, float]]:
     from 0 to T - 1.
     """
     every = table @ table.T
-    return [span(every.diagonal(apart)) for apart in range(len(table))]
+    return [smallest_and_largest(every.diagonal(apart)) for apart in range(len(table))]
 
 
 def rotation(steps: int, size: int) -> Tensor:
@@ -78,9 +78,9 @@ def claims(
     """Return each claim and whether it holds."""
     rise = next((i for i in range(1, len(products)) if products[i] > products[i - 1]), 0)
     rows, column = nearest
-    shortest, longest = span(norms)
+    shortest, longest = smallest_and_largest(norms)
     ratios = waves[1:] / waves[:-1]
-    least, most = span(ratios)
+    least, most = smallest_and_largest(ratios)
     widest = max(high - low for low, high in apart.values())
     distances = ", ".join(f"{offset} apart: {low:.4f} to {high:.4f}" for offset, (low, high) in apart.items())
     return {
@@ -110,11 +110,11 @@ def claims(
     "2 pi.",
 )
 def run(effort: Effort) -> Findings:
-    little, picture, table = encoding(4, 4), encoding(50, 256), encoding(LENGTH, SIZE)
+    little, picture, table = sinusoid_table(4, 4), sinusoid_table(50, 256), sinusoid_table(LENGTH, SIZE)
     by_offset, waves = products(table), wavelengths(table)
-    apart = {shift: span(distances(table, shift)) for shift in SHIFTS}
+    apart = {shift: smallest_and_largest(distances(table, shift)) for shift in SHIFTS}
     errors = {shift: shift_error(table, shift) for shift in SHIFTS}
-    nearest, low = (closest(picture), closest(picture[:, 1:2])), [low for low, _ in by_offset]
+    nearest, low = (smallest_distance(picture), smallest_distance(picture[:, 1:2])), [low for low, _ in by_offset]
     offsets, gap = range(LENGTH), "positions between them"
     heat_map = HeatMap(picture, x="dimension (even: sine, odd: cosine)", y="position", most=1, signed=True)
     lengths = {"": (range(0, SIZE, 2), waves)}
@@ -132,7 +132,7 @@ def run(effort: Effort) -> Findings:
             ),
             "Nearest rows, and norms": Table(
                 "places | numbers | nearest two rows | shortest row | longest row",
-                [(*t.shape, closest(t), *span(t.norm(dim=-1))) for t in (picture, table)],
+                [(*t.shape, smallest_distance(t), *smallest_and_largest(t.norm(dim=-1))) for t in (picture, table)],
             ),
             "By offset: distances, products, and what the turned row misses": Table(
                 "offset | distance from | to | product from | to | error of the rotation",

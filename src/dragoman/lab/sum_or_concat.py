@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dragoman.inspection.plots.training import COLOURS
 from dragoman.lab.drawing import losses_figure
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
-from dragoman.lab.tasks import Learned, copying, learn, small, summary
+from dragoman.lab.tasks import Learned, copying, learn, mean_and_extremes, small
 from dragoman.model.positions import Positions, Sinusoidal
 from dragoman.model.transformer import Transformer
 
@@ -36,7 +36,7 @@ class Concatenated(Positions):
         return self.matrix(torch.cat([x, self.sinusoids.embed(torch.zeros_like(x), start)], -1))
 
 
-def make(kind: str, seed: int) -> Transformer:
+def make_model(kind: str, seed: int) -> Transformer:
     """Return a fresh model that adds positions to words (SUM) or concatenates them (CONCATENATED), alike in all else;
     the same seed draws the same weights for the rest.
     """
@@ -61,21 +61,21 @@ def identity_gaps(d_model: int, seed: int) -> tuple[float, float]:
     )
 
 
-def cosines(size: int, pairs: int, seed: int) -> Tensor:
+def random_cosines(size: int, pairs: int, seed: int) -> Tensor:
     """Return the cosines (pairs,) of so many pairs of random vectors of `size` numbers."""
     random = torch.Generator().manual_seed(seed)
     x, y = (torch.randn(pairs, size, generator=random) for _ in range(2))
     return torch.cosine_similarity(x, y, dim=1)
 
 
-def parameters(*modules: nn.Module) -> int:
+def count_parameters(*modules: nn.Module) -> int:
     """Return the number of parameters of some modules together."""
     return sum(weight.numel() for module in modules for weight in module.parameters())
 
 
-def first_projections(d_in: int, d_model: int) -> int:
+def count_first_projections(d_in: int, d_model: int) -> int:
     """Return the number of parameters of a first layer's query, key and value matrices, (d_in, d_model) each."""
-    return parameters(*(nn.Linear(d_in, d_model, bias=False) for _ in range(3)))
+    return count_parameters(*(nn.Linear(d_in, d_model, bias=False) for _ in range(3)))
 
 
 def claims(
@@ -109,18 +109,18 @@ def claims(
 )
 def run(effort: Effort) -> Findings:
     first = effort.seeds[0]
-    by_size = {size: cosines(size, max(1_000, effort.of(4 * PAIRS)), first) for size in SIZES}
+    by_size = {size: random_cosines(size, max(1_000, effort.of(4 * PAIRS)), first) for size in SIZES}
     spread = {size: float(found.std()) for size, found in by_size.items()}
     runs: dict[str, list[Learned]] = {}
     seconds: dict[str, float] = {}
     for kind in (SUM, CONCATENATED):
         began = time.perf_counter()
-        runs[kind] = [learn(make(kind, seed), TASK, steps=effort.of(STEPS), seed=seed) for seed in effort.seeds]
+        runs[kind] = [learn(make_model(kind, seed), TASK, steps=effort.of(STEPS), seed=seed) for seed in effort.seeds]
         seconds[kind] = (time.perf_counter() - began) / len(effort.seeds) / effort.of(STEPS)
-    rows = {kind: summary([learned.accuracy for learned in each]) for kind, each in runs.items()}
-    sizes = {kind: parameters(make(kind, first)) for kind in runs}
+    rows = {kind: mean_and_extremes([learned.accuracy for learned in each]) for kind, each in runs.items()}
+    sizes = {kind: count_parameters(make_model(kind, first)) for kind in runs}
     reached = {kind: row[0] for kind, row in rows.items()}
-    single, double = first_projections(512, 512), first_projections(1024, 512)
+    single, double = count_first_projections(512, 512), count_first_projections(1024, 512)
     return Findings(
         f"{len(by_size[SIZES[0]]):,} pairs of random vectors of each size; and copying 1 to 8 words with "
         f"{CONFIG.encoder_layers} and {CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, pre-norm, "

@@ -7,7 +7,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfi
 from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.inspection.plots.training import COLOURS, MARKS
-from dragoman.lab.drawing import bars
+from dragoman.lab.drawing import draw_bars
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.model import outline
 
@@ -36,36 +36,36 @@ class Row:
 BASIC = BASE.model
 
 
-def layers(count: int) -> TransformerConfig:
+def with_layers(count: int) -> TransformerConfig:
     """Return the base model with so many layers on each side."""
     return replace(BASIC, encoder_layers=count, decoder_layers=count)
 
 
-def heads(count: int, d_k: int | None = None) -> TransformerConfig:
+def with_heads(count: int, d_k: int | None = None) -> TransformerConfig:
     """Return the base model with so many heads; d_k is d_model / heads unless it is given, d_v always."""
     return replace(BASIC, attention=AttentionConfig(heads=count, d_k=d_k))
 
 
-def hidden(size: int) -> TransformerConfig:
+def with_hidden_size(size: int) -> TransformerConfig:
     """Return the base model with feed-forward networks of this inner size (d_ff)."""
     return replace(BASIC, feed_forward=FeedForwardConfig(d_ff=size))
 
 
 ROWS = (
     Row("base", "", BASIC, 4.92, 25.8, 65),
-    Row("A", "1 head, d_k 512", heads(1), 5.29, 24.9),
-    Row("A", "4 heads, d_k 128", heads(4), 5.00, 25.5),
-    Row("A", "16 heads, d_k 32", heads(16), 4.91, 25.8),
-    Row("A", "32 heads, d_k 16", heads(32), 5.01, 25.4),
-    Row("B", "d_k 16", heads(8, 16), 5.16, 25.1, 58),
-    Row("B", "d_k 32", heads(8, 32), 5.01, 25.4, 60),
-    Row("C", "2 layers", layers(2), 6.11, 23.7, 36),
-    Row("C", "4 layers", layers(4), 5.19, 25.3, 50),
-    Row("C", "8 layers", layers(8), 4.88, 25.5, 80),
+    Row("A", "1 head, d_k 512", with_heads(1), 5.29, 24.9),
+    Row("A", "4 heads, d_k 128", with_heads(4), 5.00, 25.5),
+    Row("A", "16 heads, d_k 32", with_heads(16), 4.91, 25.8),
+    Row("A", "32 heads, d_k 16", with_heads(32), 5.01, 25.4),
+    Row("B", "d_k 16", with_heads(8, 16), 5.16, 25.1, 58),
+    Row("B", "d_k 32", with_heads(8, 32), 5.01, 25.4, 60),
+    Row("C", "2 layers", with_layers(2), 6.11, 23.7, 36),
+    Row("C", "4 layers", with_layers(4), 5.19, 25.3, 50),
+    Row("C", "8 layers", with_layers(8), 4.88, 25.5, 80),
     Row("C", "d_model 256, d_k 32", replace(BASIC, d_model=256), 5.75, 24.5, 28),
     Row("C", "d_model 1024, d_k 128", replace(BASIC, d_model=1024), 4.66, 26.0, 168),
-    Row("C", "d_ff 1024", hidden(1024), 5.12, 25.4, 53),
-    Row("C", "d_ff 4096", hidden(4096), 4.75, 26.2, 90),
+    Row("C", "d_ff 1024", with_hidden_size(1024), 5.12, 25.4, 53),
+    Row("C", "d_ff 4096", with_hidden_size(4096), 4.75, 26.2, 90),
     Row("D", "dropout 0", replace(BASIC, dropout=0.0), 5.77, 24.6),
     Row("D", "dropout 0.2", replace(BASIC, dropout=0.2), 4.95, 25.5),
     Row("D", "label smoothing 0", BASIC, 4.67, 25.3, label_smoothing=0.0),
@@ -75,12 +75,12 @@ ROWS = (
 )
 
 
-def parameters(row: Row) -> int:
+def count_parameters(row: Row) -> int:
     """Return the number of parameters of the row's model. No memory is allocated for them."""
     return cost(outline(row.model, VOCABULARY)).parameters
 
 
-def gap(row: Row, count: int) -> float:
+def size_gap(row: Row, count: int) -> float:
     """Return by which share of the paper's size, rounded to millions, `count` is larger. The row must have a size."""
     return count / ((row.millions or 0) * 1e6) - 1
 
@@ -93,12 +93,12 @@ def with_small_values(row: Row) -> Row:
 
 def claims(counts: dict[Row, int]) -> Claims:
     """Return each claim and whether it holds. counts: parameters of each row's model."""
-    known = {row: gap(row, count) for row, count in counts.items() if row.millions}
+    known = {row: size_gap(row, count) for row, count in counts.items() if row.millions}
     worst = max(known, key=lambda row: abs(known[row]))
     by_heads = [count for row, count in counts.items() if row.group in ("base", "A")]
-    smaller = {row: parameters(with_small_values(row)) for row in counts if row.group == "B"}
+    smaller = {row: count_parameters(with_small_values(row)) for row in counts if row.group == "B"}
     kept = max(abs(known[row]) for row in smaller)
-    changed = max(abs(gap(row, count)) for row, count in smaller.items())
+    changed = max(abs(size_gap(row, count)) for row, count in smaller.items())
     return {
         "Of the sizes in the paper, ours [are within 8%|are not within 8%] at a vocabulary of 37,000: they differ by "
         f"at most {abs(known[worst]):.1%} ({worst}: {counts[worst]:,}, in the paper {worst.millions} "
@@ -118,7 +118,7 @@ def claims(counts: dict[Row, int]) -> Claims:
     "positions.",
 )
 def run(effort: Effort) -> Findings:
-    counts = {row: parameters(row) for row in ROWS}
+    counts = {row: count_parameters(row) for row in ROWS}
     return Findings(
         f"All {len(ROWS)} rows of Table 3 as settings, with one matrix of {VOCABULARY:,} words for both embeddings and "
         "the output, post-norm, no bias in attention; parameters are counted in the models. Nothing is trained: "
@@ -128,7 +128,7 @@ def run(effort: Effort) -> Findings:
             "Table 3": Table(
                 "row | change | layers | d_model | d_ff | heads | d_k | d_v | dropout | label smoothing | parameters | "
                 "paper: millions | difference (%) | paper: perplexity | paper: BLEU",
-                [cells(row, count) for row, count in counts.items()],
+                [row_cells(row, count) for row, count in counts.items()],
             )
         },
         {
@@ -144,13 +144,13 @@ def run(effort: Effort) -> Findings:
     )
 
 
-def cells(row: Row, count: int) -> tuple[str | int | float, ...]:
+def row_cells(row: Row, count: int) -> tuple[str | int | float, ...]:
     """Return the cells of a row: its settings, parameters counted and in the paper, how many percent more these are,
     and the paper's quality. Empty text: not in the paper.
     """
     model = row.model
     heads, sizes = model.attention.heads, model.attention.head_sizes(model.d_model)
-    theirs = (row.millions, 100 * gap(row, count)) if row.millions else ("", "")
+    theirs = (row.millions, 100 * size_gap(row, count)) if row.millions else ("", "")
     ours = (model.encoder_layers, model.d_model, model.feed_forward.d_ff, heads, *sizes, model.dropout)
     return (row.group, row.change, *ours, row.label_smoothing, count, *theirs, row.perplexity, row.bleu)
 
@@ -162,7 +162,7 @@ def draw_sizes(figure: Any, counts: dict[Row, int]) -> None:
         "ours, counted": [count / 1e6 for count in counts.values()],
         "paper": [row.millions or 0 for row in counts],
     }
-    bars(axes, list(map(str, counts)), series)
+    draw_bars(axes, list(map(str, counts)), series)
     for label in axes.get_xticklabels():
         label.set(rotation=35, ha="right", fontsize=8)
     axes.set_ylabel("parameters (millions)")

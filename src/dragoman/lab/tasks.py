@@ -54,7 +54,7 @@ class Task:
         return [self.draw(random) for _ in range(count)]
 
 
-def words(random: np.random.Generator, vocabulary: int, length: int) -> Ids:
+def random_words(random: np.random.Generator, vocabulary: int, length: int) -> Ids:
     """Return the ids of `length` random words. `vocabulary` includes the special tokens, which are not drawn."""
     return random.integers(len(SPECIAL), vocabulary, length).tolist()
 
@@ -65,7 +65,7 @@ def copying(vocabulary: int = 30, shortest: int = 1, longest: int = 10) -> Task:
     """
 
     def draw(random: np.random.Generator) -> Pair:
-        ids = words(random, vocabulary, int(random.integers(shortest, longest + 1)))
+        ids = random_words(random, vocabulary, int(random.integers(shortest, longest + 1)))
         return ids, ids
 
     return Task("copy", vocabulary, draw)
@@ -90,7 +90,7 @@ def recalling(distance: int, vocabulary: int = 20) -> Task:
     """
 
     def draw(random: np.random.Generator) -> Pair:
-        ids = words(random, vocabulary, distance + 1)
+        ids = random_words(random, vocabulary, distance + 1)
         return ids, ids[:1]
 
     return Task(f"recall over {distance} words", vocabulary, draw)
@@ -178,7 +178,7 @@ def learn_with_seeds(
     return runs
 
 
-def batch_of(pairs: Sequence[Pair]) -> Batch:
+def make_batch(pairs: Sequence[Pair]) -> Batch:
     """Return the pairs as one padded batch."""
     return Batch.of(*map(list, zip(*pairs, strict=True)))
 
@@ -187,7 +187,7 @@ def loss_and_hits(model: Model, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
     """Return the mean cross-entropy of the target tokens, EOS included, in nats, and for each of them whether it was
     the most probable one, given the right words before it.
     """
-    batch = batch_of(pairs)
+    batch = make_batch(pairs)
     logits, labels = model(batch.source, batch.target, batch.real), batch.labels[batch.real]
     return F.cross_entropy(logits, labels), logits.argmax(-1) == labels
 
@@ -200,7 +200,7 @@ def accuracy(model: Model, pairs: Sequence[Pair]) -> float:
     return float(loss_and_hits(model.eval(), pairs)[1].double().mean())
 
 
-def exact(model: Model, pairs: Sequence[Pair]) -> float:
+def exact_share(model: Model, pairs: Sequence[Pair]) -> float:
     """Return the share, 0 to 1, of pairs whose target greedy search gives token for token up to EOS. Leaves the model
     in eval mode.
     """
@@ -210,6 +210,6 @@ def exact(model: Model, pairs: Sequence[Pair]) -> float:
     return sum(h.finished and h.tokens == target for h, (_, target) in zip(hypotheses, pairs, strict=True)) / len(pairs)
 
 
-def summary(values: Sequence[float]) -> tuple[float, float, float]:
+def mean_and_extremes(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the mean, the lowest and the highest of some values, one for each seed."""
     return fmean(values), min(values), max(values)

@@ -11,7 +11,7 @@ from dragoman.config import AttentionConfig
 from dragoman.lab.drawing import learning_panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
-from dragoman.lab.tasks import Learned, batch_of, learn, loss_and_hits
+from dragoman.lab.tasks import Learned, learn, loss_and_hits, make_batch
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
@@ -28,14 +28,14 @@ class Start:
     gradient: float  # norm of the gradient of all query and key matrices
 
 
-def at_start(model: Transformer) -> Start:
+def measure_start(model: Transformer) -> Start:
     """Measure an untrained model on one batch: the largest attention weight of a query, mean over queries, and the norm
     of the gradient of all query and key matrices. Sets the gradients to None afterwards.
     """
     pairs = TASK.pairs(PAIRS, 0)
     capture = AttentionCapture(model)
     loss_and_hits(capture.model, pairs)[0].backward()
-    batch = batch_of(pairs)
+    batch = make_batch(pairs)
     real = {"encoder": batch.source != model.pad, "decoder": batch.real, "cross": batch.real}  # no padding
     largest = torch.cat([w.amax(-1)[:, 0][real[kind]] for kind, layers in capture.weights.items() for w in layers])
     gradients = [
@@ -65,20 +65,22 @@ class Trial:
         return last(self.learned.losses)
 
 
-def trial(d_k: int, scores: str, seed: int, steps: int) -> Trial:
+def run_trial(d_k: int, scores: str, seed: int, steps: int) -> Trial:
     """Measure a fresh model with one head, and train it on reversing. scores: a key of SCORES."""
     model = transformer(AttentionConfig(heads=1, d_k=d_k, d_v=64, score=SCORES[scores]), seed)
-    return Trial(d_k, scores, seed, at_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS))
+    return Trial(
+        d_k, scores, seed, measure_start(model), learn(model, TASK, steps=steps, seed=seed, rate=rate, batch=PAIRS)
+    )
 
 
-def of(trials: Sequence[Trial], d_k: int, scores: str) -> list[Trial]:
+def trials_of(trials: Sequence[Trial], d_k: int, scores: str) -> list[Trial]:
     """Return the trials with this d_k and these scores."""
     return [trial for trial in trials if (trial.d_k, trial.scores) == (d_k, scores)]
 
 
 def claims(trials: Sequence[Trial]) -> Claims:
     """Return each claim and whether it holds, by means over the trials with the large d_k."""
-    large = {scores: of(trials, LARGE, scores) for scores in SCORES}
+    large = {scores: trials_of(trials, LARGE, scores) for scores in SCORES}
     first = fmean(t.learned.losses[0] for t in large["unscaled"])
     last = {scores: fmean(t.last for t in same) for scores, same in large.items()}
     favourite = {scores: fmean(t.start.largest for t in same) for scores, same in large.items()}
@@ -104,9 +106,13 @@ def claims(trials: Sequence[Trial]) -> Claims:
 )
 def run(effort: Effort) -> Findings:
     steps = effort.of(1200)
-    trials = [trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds]
+    trials = [
+        run_trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds
+    ]
     panels = [
-        learning_panel({scores: [t.learned for t in of(trials, d_k, scores)] for scores in SCORES}, f"d_k = {d_k}")
+        learning_panel(
+            {scores: [t.learned for t in trials_of(trials, d_k, scores)] for scores in SCORES}, f"d_k = {d_k}"
+        )
         for d_k in (SMALL, LARGE)
     ]
     return Findings(

@@ -77,7 +77,7 @@ class Example:
         return fused_attention(self.query * ((self.scale or own) / own), self.key, self.value, self.mask)
 
 
-def go_home() -> Example:
+def go_home_example() -> Example:
     """Return "I go home", where each word is query, key and value at once; x_1 . x_j differ by the logarithms of the
     weights 0.2, 0.1 and 0.7.
     """
@@ -88,7 +88,7 @@ def go_home() -> Example:
     return Example("i-go-home", title, words, words, x, x, x, scale=1.0, printed=weights)
 
 
-def two_keys() -> Example:
+def two_keys_example() -> Example:
     """Return an example of one query and two keys with the weights 0.2 and 0.8, and values of size 3."""
     query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     key = torch.tensor([[math.log(0.2), 1.0], [math.log(0.8), -1.0]], dtype=torch.float64)
@@ -97,7 +97,7 @@ def two_keys() -> Example:
     return Example("two-keys", "One query, two keys", *names, query, key, value, scale=1.0, printed=(0.2, 0.8))
 
 
-def three_queries() -> Example:
+def three_queries_example() -> Example:
     """Return an example of three queries, four keys and values of size 5, random (seed 0) but for the first query,
     whose weights are 0.2, 0.1, 0.4 and 0.3.
     """
@@ -121,7 +121,7 @@ class Projected:
     value: Tensor  # 4 V
 
 
-def thinking_machines(d_v: int) -> Projected:
+def random_thinking_machines(d_v: int) -> Projected:
     """Return random vectors of two words and random projections (seed 0), values of size `d_v`; W^K is scaled so that
     "Thinking" gives "Machines" the weight 0.9.
     """
@@ -132,15 +132,15 @@ def thinking_machines(d_v: int) -> Projected:
     return Projected(x, query, key, torch.randn(4, d_v, generator=random).double())
 
 
-def thinking(d_v: int) -> Example:
+def thinking_example(d_v: int) -> Example:
     """Return "Thinking Machines" with values of size `d_v`."""
-    made, words = thinking_machines(d_v), ("Thinking", "Machines")
+    made, words = random_thinking_machines(d_v), ("Thinking", "Machines")
     query, key, value = (made.x @ matrix for matrix in (made.query, made.key, made.value))
     title = f'"Thinking Machines": X 2 x 4, W^Q and W^K 4 x 3, W^V 4 x {d_v}'
     return Example(f"thinking-machines-{d_v}", title, words, words, query, key, value, printed=(0.1, 0.9))
 
 
-def dog(masked: bool) -> Example:
+def dog_example(masked: bool) -> Example:
     """Return "I am dog", with or without a look-ahead mask: queries and keys of size 64 whose inner products are
     exactly the scores of the example.
     """
@@ -151,7 +151,7 @@ def dog(masked: bool) -> Example:
     return Example(name, f'"I am dog"{more}', words, words, query, key, DOG_VALUES, causal_mask(3) if masked else None)
 
 
-def student() -> Example:
+def student_example() -> Example:
     """Return "i am a student": one head of eight on random words of size 512 with random matrices 512 x 64 (seed 0)."""
     random = torch.Generator().manual_seed(0)
     x = torch.randn(4, 512, generator=random).double()
@@ -162,7 +162,14 @@ def student() -> Example:
 
 def examples() -> tuple[Example, ...]:
     """Return all examples, in the order of the page."""
-    return (go_home(), two_keys(), three_queries(), *map(thinking, (3, 5)), *map(dog, (False, True)), student())
+    return (
+        go_home_example(),
+        two_keys_example(),
+        three_queries_example(),
+        *map(thinking_example, (3, 5)),
+        *map(dog_example, (False, True)),
+        student_example(),
+    )
 
 
 def off_in_columns(example: Example) -> float:
@@ -225,7 +232,7 @@ def claims(
 def run(effort: Effort) -> Findings:
     shown = examples()
     traces = [example.trace for example in shown]
-    true, z = dog(False).trace, DOG_PRINTED @ DOG_VALUES
+    true, z = dog_example(False).trace, DOG_PRINTED @ DOG_VALUES
     variances = [stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled)]
     return Findings(
         "Vectors that an example does not give are ours: drawn at random, or chosen so that the weights come out as "
@@ -286,7 +293,7 @@ def shapes_table() -> Table:
     """Return the table of the shapes of every matrix of "Thinking Machines", with values of size 3 and of size 5."""
     rows = []
     for d_v in (3, 5):
-        made, trace = thinking_machines(d_v), thinking(d_v).trace
+        made, trace = random_thinking_machines(d_v), thinking_example(d_v).trace
         products = {"Q": made.x @ made.query, "K": made.x @ made.key, "V": made.x @ made.value}
         named = {"X": made.x, "W^Q": made.query, "W^K": made.key, "W^V": made.value, **products}
         named |= {"Q Kᵀ": trace.scores, "weights": trace.weights, "output": trace.output}
