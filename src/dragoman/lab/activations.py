@@ -94,6 +94,7 @@ def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
     "vanish. ReLU or GELU remove the vanishing, but then the state diverges.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure states and gradients of an untrained plain RNN for each activation and gain."""
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(effort.of(16))]
     courses = {(name, gain): measure_course(name, gain, seeds) for name in ACTIVATIONS for gain in GAINS}
     points = torch.tensor(INPUTS, dtype=torch.float64)

@@ -166,6 +166,7 @@ def claims(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Clai
     "d_k grows, additive attention is better than the dot product without scaling.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure time and memory of both kinds of attention, and train models with each at several d_k."""
     repeats, steps = effort.of(20), effort.of(640)
     measured = measure_costs(repeats)
     trials = [run_trial(score, d_k, seed, steps) for d_k in SIZES for score in SCORES for seed in effort.seeds]

@@ -162,9 +162,9 @@ class Comparison:
         }
         return Findings(
             f"{file_names(sentences.train)}, scored on {file_names(sentences.test)}, beam 4. The preset tiny with a "
-            f"moving average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; {steps:,} "
-            f"steps of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than another from "
-            f"{CLEARLY:g} BLEU on.",
+            f"moving average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; "
+            f"{steps:,} steps of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than "
+            f"another from {CLEARLY:g} BLEU on.",
             self.claims(Scores.of(runs)),
             tables(runs, effort.seeds),
             figures(runs),

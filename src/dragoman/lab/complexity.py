@@ -191,6 +191,7 @@ def claims(
     "operations than recurrence when n is smaller than d.",
 )
 def run(effort: Effort) -> Findings:
+    """Count operations and steps in a row of each kind of layer, and time them."""
     torch.manual_seed(effort.seeds[0])
     sizes = [(n, d) for n in (16, 64, 100) for d in (32, 64)]
     ratios = {kind: [count_operations(kind, n, d) / kind.operations(n, d) for n, d in sizes] for kind in KINDS}

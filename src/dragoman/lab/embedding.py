@@ -130,6 +130,7 @@ def claims(
     "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
 )
 def run(effort: Effort) -> Findings:
+    """Compare one-hot products with look-ups, and measure the factor in front of embeddings."""
     seed = effort.seeds[0]
     torch.manual_seed(seed)
     gaps = [one_hot_gaps(words, TOKENS, seed) for words in VOCABULARIES]

@@ -57,6 +57,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
     def __post_init__(self) -> None:
+        """Raise ValueError if a row has more or fewer cells than there are columns."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(f"table '{self.header}': {len(row)} cells under {len(self.columns)} columns: {row}")
@@ -115,6 +116,7 @@ class Findings:
     figures: Mapping[str, Figure] = field(default_factory=dict)  # by the names of their files, without a suffix
 
     def __post_init__(self) -> None:
+        """Raise ValueError if the name of a figure is not made of lower-case letters, digits and hyphens."""
         for name in self.figures:
             if not re.fullmatch("[a-z0-9-]+", name):
                 raise ValueError(f"figure '{name}': a name has lower-case letters, digits and hyphens only")

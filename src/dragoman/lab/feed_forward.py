@@ -122,6 +122,7 @@ def claims(trials: list[Trial], count: int, change: tuple[float, float], gap: fl
     "two convolutions of width one. GELU in place of ReLU makes training more stable.",
 )
 def run(effort: Effort) -> Findings:
+    """Compare a network with convolutions, and train models with ReLU and with GELU at two learning rates."""
     steps = max(effort.of(1000), 4)
     trials = [train_with_activation(a, factor, steps, effort.seeds) for factor in FACTORS for a in ACTIVATIONS]
     torch.manual_seed(effort.seeds[0])

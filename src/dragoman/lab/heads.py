@@ -135,6 +135,7 @@ def claims(
     "ensemble or many filters do; lower layers are sometimes said to look far, upper layers near.",
 )
 def run(effort: Effort) -> Findings:
+    """Count parameters, train models with 1 to 32 heads, and look into the encoder of one of them."""
     steps = effort.of(640)
     trials = [run_trial(heads, seed, steps) for heads in HEADS for seed in effort.seeds]
     inside = [t for t in trials if t.heads == INSIDE]

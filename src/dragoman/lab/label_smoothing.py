@@ -162,6 +162,7 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
     "and BLEU.",
 )
 def run(effort: Effort) -> Findings:
+    """Find the best loss for each smoothing, and train models on noisy words with each."""
     steps = effort.of(800)
     loss, (right, other, *_) = descend_to_best_loss(WORDS, PAPER)
     tests = {s: [test_model(train_on_noise(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}

@@ -111,6 +111,7 @@ def claims(
     "not.",
 )
 def run(effort: Effort) -> Findings:
+    """Train a model with each position scheme, and test it on longer sentences than it was trained on."""
     trained = {scheme: [train_to_copy(scheme, effort, seed) for seed in effort.seeds] for scheme in SCHEMES}
     runs = {scheme: [learned for learned, _ in each] for scheme, each in trained.items()}
     rows = {scheme: mean_and_extremes([learned.accuracy for learned in each]) for scheme, each in runs.items()}

@@ -152,6 +152,7 @@ def claims(
     "search.",
 )
 def run(effort: Effort) -> Findings:
+    """Train models, and search with them at several widths of the beam and alphas of the penalty."""
     steps, task = effort.of(800), copying_with_fillers()
     models: dict[int, Model] = {}
     for seed in effort.seeds:

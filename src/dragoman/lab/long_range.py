@@ -147,6 +147,7 @@ def claims(kept: dict[str, float], middle: dict[str, Sides]) -> Claims:
     "any two words in one step.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure the gradient of one output by each word, for each kind of untrained layer."""
     last = {name: draw_gradients(make, LAST, effort).flip(1) for name, make in LAYERS.items()}  # by distance
     middle = {name: draw_gradients(make, MIDDLE, effort) for name, make in LAYERS.items()}  # by position
     curves = {name: draws.median(0).values for name, draws in last.items()}

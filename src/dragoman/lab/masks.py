@@ -211,6 +211,7 @@ def claims(
     "be integers, it is sometimes said.",
 )
 def run(effort: Effort) -> Findings:
+    """Compare ways to mask on small examples, and draw what each mask lets through."""
     shown = example_masks()
     seeds = [1000 * seed + draw for seed in effort.seeds for draw in range(1 + effort.of(20))]
     gaps = [train_padded(False, seed).gap(train_padded(True, seed)) for seed in seeds]

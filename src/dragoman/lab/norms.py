@@ -147,6 +147,7 @@ def claims(
     "as is sometimes taught.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure what padding and the batch do to each norm, and train models with each at two sizes of the batch."""
     first, kinds = effort.seeds[0], (LAYER, BATCH)
     x = random_vectors(SENTENCES, TOKENS, first)
     by_padding = {kind: [change_by_padding(kind, x.flatten(0, 1), rows) for rows in PADDING] for kind in kinds}

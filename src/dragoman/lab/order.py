@@ -114,6 +114,7 @@ def claims(orders: dict[str, Order]) -> Claims:
     "So positions must be added.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure how far vectors of untrained models change with the order of words, for each position scheme."""
     orders: dict[str, Order] = {name: measure_order(name, effort) for name in SCHEMES}
     orders[LOOKING_BACK] = measure_order("none", effort, looking_back=True)
     return Findings(

@@ -102,6 +102,7 @@ def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]])
     "hardware it is much faster, the more so the longer the sentence is.",
 )
 def run(effort: Effort) -> Findings:
+    """Count matrix products in a row, and time self-attention and recurrent layers, by length."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(effort.seeds[0])
     layers = {name: make().to(device) for name, make in LAYERS.items()}

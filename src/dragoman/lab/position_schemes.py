@@ -188,6 +188,7 @@ def claims(
     "of two bits are said to be 1 or root 2 apart), sines and cosines meet all of it.",
 )
 def run(effort: Effort) -> Findings:
+    """Test each scheme for each condition, and draw the codes. `effort` is not used: nothing is trained or repeated."""
     met, wide = conditions_met(), waves(512, 512)
     corners = {"counting": binary(4, 2), "Gray": gray(4, 2), "line": line(4)}
     pictured = {"binary numbers": binary(7, 3), "Gray code": gray(7, 3), SINUSOIDS: waves(7, 6)}

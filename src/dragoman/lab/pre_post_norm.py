@@ -91,6 +91,7 @@ def claims(
     "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure gradients at the start, and train models with each norm, with and without warm-up."""
     each_start = {kind: [gradients_at_start(kind, seed) for seed in effort.seeds] for kind in (POST, PRE)}
     encoder, decoder = (
         {

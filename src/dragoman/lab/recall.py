@@ -89,6 +89,7 @@ def claims(shares: dict[str, list[float]]) -> Claims:
     "attention has direct access to every word, so that distance does not matter.",
 )
 def run(effort: Effort) -> Findings:
+    """Train a model of each kind at each distance, and count what it recalls."""
     shares = {  # by kind of model: a row for each seed, a column for each distance
         name: np.array([[train_and_recall(config, d, seed, effort) for d in DISTANCES] for seed in effort.seeds])
         for name, config in KINDS.items()

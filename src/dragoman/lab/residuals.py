@@ -173,6 +173,7 @@ def claims(
     "Deeper layers change little, information flows on, and deep stacks can be trained.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure gradients and words in deep stacks with and without residuals, and train them."""
     first, different = effort.seeds[0], list(range(3, 13))
     pairs = TASK.pairs(64, first)
     kinds = (WITH, WITHOUT)

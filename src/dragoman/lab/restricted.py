@@ -150,6 +150,9 @@ def claims(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, i
     "O(r n d) instead of O(n^2 d), and the longest path between two words grows from O(1) to O(n / r).",
 )
 def run(effort: Effort) -> Findings:
+    """Compare restricted attention with full attention, and train models with several radii on a near and a
+    far task.
+    """
     steps = effort.of(800)
     trials = [
         Trial(radius, distance, tuple(measure_recall(radius, distance, steps, seed) for seed in effort.seeds))

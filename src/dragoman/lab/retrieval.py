@@ -207,6 +207,9 @@ def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dic
     "kernel regression.",
 )
 def run(effort: Effort) -> Findings:
+    """Compare attention with a look-up, train the matrices of a search, and compare attention with kernel
+    regression.
+    """
     seed = effort.seeds[0]
     rows, regression = measure_sharpness(seed), Regression.of(seed)
     each = [ranks_by_learning(seed, effort.of(STEPS)) for seed in effort.seeds]

@@ -114,6 +114,7 @@ def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, f
     "(8, -11, 7) are said to give about 100 % to one key, for d_k = 2 the scores (1.1, -0.8, -1.7) 30 to 50 % to each.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure random scores and their softmax by d_k, with and without the division."""
     queries = max(100, effort.of(40_000))
     raw: dict[int, Measured] = {}
     scaled: dict[int, Measured] = {}

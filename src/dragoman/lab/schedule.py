@@ -83,6 +83,7 @@ def claims(warm: Trial, cold: Trial, peaks: dict[tuple[int, int], int]) -> Claim
     "d_model^-0.5 min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
 )
 def run(effort: Effort) -> Findings:
+    """Compute the rates of equation 3, and train models with and without warm-up."""
     steps = max(effort.of(800), LAST)
     rates: dict[str, Rate] = {
         "with warm-up": lambda step: FACTOR * paper_rate(step, CONFIG.d_model, WARMUP),

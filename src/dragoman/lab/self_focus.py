@@ -96,6 +96,7 @@ def claims(own: dict[str, float], even: float) -> Claims:
     "itself, and the output keeps only its own information. Separate matrices for query, key and value cure it.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure how much of its attention a word of random sentences gives itself, with and without matrices."""
     sentences, seed = effort.of(2000) * len(effort.seeds), effort.seeds[0]
     fewer = max(1, sentences // 10)  # of the largest vectors, whose matrices are large
     own = {

@@ -125,6 +125,7 @@ def claims(losses: dict[tuple[str, str], list[float]], measured: Check) -> Claim
     "three roles, they need three matrices rather than one. Each is the same for all positions.",
 )
 def run(effort: Effort) -> Findings:
+    """Train models with shared and separate projections on two tasks, and measure one layer."""
     steps = effort.of(STEPS)
     runs = {
         (task.name, way): [train_sharing(task, names, seed, steps) for seed in effort.seeds]

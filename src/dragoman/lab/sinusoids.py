@@ -110,6 +110,9 @@ def claims(
     "2 pi.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure rows, distances, products, shifts and wavelengths of the table. `effort` is not used: nothing
+    is random.
+    """
     little, picture, table = sinusoid_table(4, 4), sinusoid_table(50, 256), sinusoid_table(LENGTH, SIZE)
     by_offset, waves = products(table), wavelengths(table)
     apart = {shift: smallest_and_largest(distances(table, shift)) for shift in SHIFTS}
@@ -177,6 +180,9 @@ def run(effort: Effort) -> Findings:
 
 
 def wave_panel(table: Tensor, first: int) -> Panel:
+    """Return the panel of two neighbouring columns of the table (T, M) by position: the sine in column `first`, and the
+    cosine after it.
+    """
     curves = {
         f"{name}, dimension {first + i}": (range(len(table)), table[:, first + i])
         for i, name in enumerate(("sine", "cosine"))
@@ -185,6 +191,7 @@ def wave_panel(table: Tensor, first: int) -> Panel:
 
 
 def draw_bounds(axes: Any) -> None:
+    """Draw dotted lines at 2 pi and at 10000 times 2 pi on matplotlib axes, with labels."""
     for times, label in ((1, "2 pi"), (10000, "10000 times 2 pi")):
         axes.axhline(2 * math.pi * times, color="0.5", linewidth=0.8, linestyle=":")
         axes.annotate(label, (0, 2 * math.pi * times), xytext=(60, -9), textcoords="offset points", fontsize=8)

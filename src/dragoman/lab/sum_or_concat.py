@@ -108,6 +108,7 @@ def claims(
     "other in a sum; concatenation would only make the vectors larger and the model more expensive.",
 )
 def run(effort: Effort) -> Findings:
+    """Compare sums with products of matrices, measure cosines of random vectors, and train a model of each kind."""
     first = effort.seeds[0]
     by_size = {size: random_cosines(size, max(1_000, effort.of(4 * PAIRS)), first) for size in SIZES}
     spread = {size: float(found.std()) for size, found in by_size.items()}

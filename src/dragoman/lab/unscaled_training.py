@@ -105,6 +105,7 @@ def claims(trials: Sequence[Trial]) -> Claims:
     "saturated softmax vanishes.",
 )
 def run(effort: Effort) -> Findings:
+    """Measure and train models with and without the division by sqrt(d_k), at a small and a large d_k."""
     steps = effort.of(1200)
     trials = [
         run_trial(d_k, scores, seed, steps) for d_k in (SMALL, LARGE) for scores in SCORES for seed in effort.seeds

@@ -230,6 +230,7 @@ def claims(
     'are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
 )
 def run(effort: Effort) -> Findings:
+    """Compute the five stages of each example. `effort` is not used: the examples are fixed."""
     shown = examples()
     traces = [example.trace for example in shown]
     true, z = dog_example(False).trace, DOG_PRINTED @ DOG_VALUES
