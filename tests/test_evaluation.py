@@ -15,7 +15,7 @@ from sacrebleu.metrics.ter import TER
 
 from dragoman.data.corpus import Pair
 from dragoman.evaluation import significance
-from dragoman.evaluation.metrics import by_length, by_sentence, evaluate, normalise_references
+from dragoman.evaluation.metrics import evaluate, normalise_references, scores_by_length, scores_by_sentence
 from dragoman.evaluation.significance import LONGEST_FOR_TER, describe_difference, estimate_scores
 
 WORDS = "the dog sees two red cats and a bear near some old house".split()
@@ -112,7 +112,7 @@ def test_systems_with_another_number_of_sentences_are_refused(systems: list[list
 def test_references_are_compared_in_the_form_of_translations():
     ((bleu, *_),) = estimate_scores([["caf\u00e9 am See mit dir"]], ["cafe\u0301 am See mit dir"])
     assert bleu.value == pytest.approx(100)
-    assert by_sentence(["caf\u00e9"], ["cafe\u0301"])[0][1] == pytest.approx(100)
+    assert scores_by_sentence(["caf\u00e9"], ["cafe\u0301"])[0][1] == pytest.approx(100)
 
 
 # By sentence and by length.
@@ -124,7 +124,9 @@ texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1,
 def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
     translations = references[::-1]
     bleu, chrf = BLEU(effective_order=True), CHRF()
-    for text, reference, found in zip(translations, references, by_sentence(translations, references), strict=True):
+    for text, reference, found in zip(
+        translations, references, scores_by_sentence(translations, references), strict=True
+    ):
         normalised = normalise_references([reference], [reference])[0]
         assert found == tuple(metric.sentence_score(text, [normalised]).score for metric in (bleu, chrf))
 
@@ -134,7 +136,7 @@ def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
 def test_every_sentence_is_in_one_group_with_those_of_its_length(lengths: list[int]):
     sources = ["x" * length for length in lengths]
     texts = [f"text {number} of some words" for number in range(len(lengths))]
-    groups = by_length(sources, texts, texts)
+    groups = scores_by_length(sources, texts, texts)
     assert sum(group.sentences for group in groups) == len(lengths)
     assert 1 <= len(groups) <= 4
     reached = -1
@@ -151,7 +153,7 @@ def test_a_group_has_the_scores_of_its_sentences_alone():
     sources = [str(number) * (1 + number) for number in range(8)]
     references = REFERENCES[:8]
     translations = [*damaged(references[:4], 0.0), *damaged(references[4:], 0.5)]
-    short, long = by_length(sources, translations, references, groups=2)
+    short, long = scores_by_length(sources, translations, references, groups=2)
     assert short.bleu == pytest.approx(100)
     assert long.bleu == evaluate(translations[4:], references[4:]).bleu.value < 90
 
@@ -197,7 +199,7 @@ def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, 
     translations = Path("out.txt").read_text(encoding="utf-8").splitlines()
     spaced = ([text.replace("\t", " ") for text in side] for side in (sources, references))
     assert list(map(list, columns[:3])) == [*spaced, translations]
-    scores = [(round(bleu, 1), round(chrf, 1)) for bleu, chrf in by_sentence(translations, references)]
+    scores = [(round(bleu, 1), round(chrf, 1)) for bleu, chrf in scores_by_sentence(translations, references)]
     assert [(float(row[3]), float(row[4])) for row in table] == scores
     assert [float(score) for score in columns[7]] == [100] * 4  # the control: the columns are not mixed up
 

@@ -21,7 +21,7 @@ from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.page import content_hash, inspection_page, read_web_file, script
+from dragoman.inspection.page import content_hash, inspection_page, page_script, read_web_file
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.model import build
 from dragoman.translation.translator import Translator
@@ -106,7 +106,7 @@ def test_links_and_losses_of_words_are_those_of_the_model(
 
 
 def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(document: str):
-    markup = document.replace(script(), "")
+    markup = document.replace(page_script(), "")
     assert re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)""", markup) == ["data:,"]
     assert "@import" not in document
     assert "url(" not in document.replace("createObjectURL(", "").replace("revokeObjectURL(", "")
@@ -114,13 +114,13 @@ def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(d
     assert set(re.findall(r"https?://[^\s\"'`<]+", document)) == {"http://www.w3.org/2000/svg"}
     (policy,) = re.findall(r'content="(default-src[^"]*)"', document)
     assert policy.replace("&#39;", "'").startswith("default-src 'none'")
-    assert content_hash(script()) in policy
+    assert content_hash(page_script()) in policy
     assert content_hash(read_web_file("page.css")) in policy
     assert "unsafe" not in policy
 
 
 def test_every_string_is_there_in_both_languages():
-    strings, code, document = json.loads(read_web_file("strings.json")), script(), read_web_file("page.html")
+    strings, code, document = json.loads(read_web_file("strings.json")), page_script(), read_web_file("page.html")
     english, korean = strings["en"], strings["ko"]
     places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
     assert places[0] == places[1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dragoman.cli import main
-from dragoman.inspection.plots.training import Against, draw_curves, names_of, read_metrics, scale, style
+from dragoman.inspection.plots.training import Against, axis_unit, draw_curves, names_of, read_metrics, style
 from dragoman.training.journal import Journal
 
 
@@ -147,8 +147,8 @@ def test_runs_and_curves_are_named_and_drawn_against(tmp_path: Path, against: Ag
 
 
 def test_time_is_in_minutes_or_hours():
-    assert scale("time", 7199) == ("minutes of training", 60)
-    assert scale("time", 7200) == ("hours of training", 3600)
+    assert axis_unit("time", 7199) == ("minutes of training", 60)
+    assert axis_unit("time", 7200) == ("hours of training", 3600)
 
 
 def test_runs_are_told_apart():

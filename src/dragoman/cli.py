@@ -38,7 +38,11 @@ usage: dragoman COMMAND ...
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command. Return 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C."""
+    """Run a command. Return 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C.
+
+    arguments: those after the name of the program, by default of the command line. Errors are printed on standard error
+    as one sentence; other exceptions than the expected ones are raised.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

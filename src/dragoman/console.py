@@ -42,6 +42,7 @@ class ProgressDisplay:
         self.stop()
 
     def start(self) -> None:
+        """Show the bar, if this is a terminal and not quiet."""
         self.bar.start()
 
     def stop(self) -> None:
@@ -54,7 +55,7 @@ class ProgressDisplay:
         return self.bar.live.is_started
 
     def log(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that stays, above the bar, unless quiet."""
         if not self.quiet:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -79,6 +80,7 @@ class _BarWithLines(Progress):
     below: Sequence[str] = ()
 
     def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield what rich draws: the bar, and the lines below it."""
         yield from super().get_renderables()
         yield Text("\n".join(line for line in self.below if line))
 
@@ -101,7 +103,7 @@ class LineProgress(ProgressDisplay):
             super().start()
 
     def advance(self, lines: int, characters: int) -> None:
-        """Count what was translated since the last call."""
+        """Count lines and characters translated since the last call; show the totals, or the next prompt."""
         self.lines, self.characters = self.lines + lines, self.characters + characters
         if self.prompts:
             self.prompt()
@@ -115,7 +117,10 @@ class LineProgress(ProgressDisplay):
 
 
 def time_left(spent: float, start: float, done: float) -> float:
-    """Return the seconds that are left, if the part from `start` to `done`, both from 0 to 1, took `spent` seconds."""
+    """Return the seconds that are left, if the part from `start` to `done`, both from 0 to 1, took `spent` seconds.
+
+    Infinity where nothing is done yet.
+    """
     return spent * (1 - done) / (done - start) if done > start else math.inf
 
 

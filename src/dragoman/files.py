@@ -25,7 +25,8 @@ MANIFEST = "manifest.json"
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; it becomes `path`, with a manifest of its files, when the block ends.
 
-    Raise DragomanError where the disk is full; after that or any other exception, `path` is as it was.
+    `path` must not exist. Raise DragomanError where the disk is full; after that or any other exception, `path` is as
+    it was.
     """
     draft = draft_of(path)
     shutil.rmtree(draft, ignore_errors=True)
@@ -69,13 +70,16 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
 
 
 def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> None:
-    """Replace the content of a file, or create it, as `atomic_file` does."""
+    """Replace the content of a file, or create it, whole or not at all; text is written in UTF-8.
+
+    `shared`: see `atomic_file`.
+    """
     with atomic_file(path, shared=shared) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Let the symbolic link `link` point to `target`, relative to where the link is."""
+    """Let the symbolic link `link` point to `target`, relative to where the link is, in one step."""
     draft = draft_of(link)
     draft.unlink(missing_ok=True)
     draft.symlink_to(os.path.relpath(target, link.parent))

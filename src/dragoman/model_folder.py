@@ -26,7 +26,7 @@ Named = TypeVar("Named")
 
 
 def verify_files(folder: Path) -> None:
-    """Raise DragomanError, naming the file, where one of the manifest's files is missing or changed."""
+    """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed."""
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
     try:
@@ -50,7 +50,10 @@ def verify_files(folder: Path) -> None:
 
 
 def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> None:
-    """Write the files of a model into `folder`; the caller wraps this in `new_folder`."""
+    """Write the files of a model into `folder`, all but the manifest: the caller wraps this in `new_folder`.
+
+    card: the model card in Markdown.
+    """
     config = as_dict(model.config)
     description = {**config, "vocabulary": len(tokenizer), "pad": model.pad}
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
@@ -66,7 +69,7 @@ def find_model(path: Path) -> Path:
 
 
 def read_model(path: Path) -> tuple[Model, Tokenizer]:
-    """Return the model and the tokenizer of a model folder or run folder, ready to translate.
+    """Return the model and the tokenizer of a model folder or run folder, on the CPU, in eval mode.
 
     Raise DragomanError naming the file where something is missing, damaged or does not fit.
     """
@@ -76,9 +79,10 @@ def read_model(path: Path) -> tuple[Model, Tokenizer]:
 
 
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
-    """Return model and tokenizer from a model folder that was verified before.
+    """Return model and tokenizer from a model folder that was verified before; on the CPU, in eval mode.
 
-    Shapes are compared with the header of model.safetensors before any memory is allocated for them.
+    Shapes are compared with the header of model.safetensors before any memory is allocated for them. Raise
+    DragomanError where the files do not fit together.
     """
     tokenizer, weights_file = Tokenizer.load(folder / "tokenizer.json"), folder / "model.safetensors"
     config = read_description(folder / "config.json", len(tokenizer))
@@ -121,7 +125,10 @@ def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
 
 
 def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
-    """Raise DragomanError where the shapes of the tensors in a file, by name, are not those of such a model."""
+    """Raise DragomanError where the shapes of the tensors in a file, by name, are not those of such a model.
+
+    vocabulary: subwords, special tokens included. Takes names out of `shapes`.
+    """
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
     if layers > len(shapes):
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")

@@ -45,7 +45,7 @@ class AlignmentHead:
         return f"{which}, agrees with {100 * self.agreement:.1f} % of {self.links:,} links of a word model"
 
     def as_json(self) -> str:
-        """Return the record as a line of JSON."""
+        """Return the record as a line of JSON, the content of alignment.json."""
         return json.dumps(asdict(self)) + "\n"
 
     def save(self, folder: Path) -> None:
@@ -98,7 +98,10 @@ def alignment_weights(
 
 
 def cross_attention_capture(model: Model) -> AttentionCapture:
-    """Return a capture of cross-attention. Raise DragomanError for a model without attention over the source."""
+    """Return a copy of a model that records its cross-attention.
+
+    Raise DragomanError for a model without attention over the source.
+    """
     capture = AttentionCapture(model, ["cross"])
     if not capture.weights["cross"]:
         raise DragomanError("this model has no attention over the source, so it cannot align words")
@@ -146,7 +149,10 @@ def default_head(model: Model) -> AlignmentHead:
 
 
 def select_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> tuple[list[Ids], list[Ids]]:
-    """Return the first pairs that are not empty or very long, as many as fit in the memory of a word model."""
+    """Return the first pairs as many as fit in the memory of a word model, without empty sides and very long ones.
+
+    Those are the pairs of at most MAX_LENGTH tokens on each side, until their token pairs are more than MAX_CELLS.
+    """
     kept: tuple[list[Ids], list[Ids]] = ([], [])
     cells = 0
     for source, target in zip(sources, targets, strict=True):

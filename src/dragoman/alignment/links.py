@@ -10,9 +10,9 @@ Link = tuple[int, int]  # source word, target word; both count from 0
 
 
 def strongest_links(weights: Tensor) -> list[Link]:
-    """Return a link from each target word to the source word that it attended to most; weights (W, U).
+    """Return a link (source word, target word) from each target word to the source word that it attended to most.
 
-    A target word whose weights are all 0 has no link.
+    weights (W, U). Links are sorted by source word. A target word whose weights are all 0 has none.
     """
     if not weights.numel():
         return []
@@ -21,7 +21,10 @@ def strongest_links(weights: Tensor) -> list[Link]:
 
 
 def links_above(weights: Tensor, threshold: float) -> list[Link]:
-    """Return links of all pairs of words with at least the weight `threshold`; weights (W, U)."""
+    """Return links (source word, target word) of all pairs with at least the weight `threshold` and not 0.
+
+    weights (W, U).
+    """
     return sorted((u, w) for w, u in ((weights >= threshold) & (weights > 0)).nonzero().tolist())
 
 

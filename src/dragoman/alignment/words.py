@@ -29,9 +29,10 @@ class Word:
 
 
 def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
-    """Return the words of a text as `str.split` finds them. Tags and white space belong to no word.
+    """Return the words of a text as `str.split` finds them, with their tokens and characters.
 
-    A token that covers several words belongs to the first of them.
+    ids: the tokens of the text. Tags and white space belong to no word; a token that covers several words belongs to
+    the first of them.
     """
     text = tokenizer.decode(ids)
     spans = [match.span() for match in re.finditer(r"\S+", text)]
@@ -46,7 +47,7 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
 
 
 def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
-    """Return each token but the tags as a word, for languages that are written without spaces."""
+    """Return each token of `ids` but the tags as a word, for languages that are written without spaces."""
     spans = character_spans(tokenizer, ids)
     return [
         Word(token_label(tokenizer, id), range(position, position + 1), spans[position])
@@ -58,7 +59,8 @@ def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
 def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     """Return `words` with an entry for each token that is in none of them: tags, white space and, last, EOS.
 
-    The space before a word that is spelled in bytes is a token of its own; it becomes part of the word.
+    ids: the tokens of the text, without EOS. The space before a word that is spelled in bytes is a token of its own; it
+    becomes part of the word.
     """
     entries: list[Word] = []
     position = 0
@@ -122,7 +124,10 @@ def merge_tokens(weights: Tensor, rows: Sequence[Word], columns: Sequence[Word])
 
 
 def membership_table(words: Sequence[Word], tokens: int, mean: bool = False) -> Tensor:
-    """Return a table (words, tokens): 1 where a token belongs to a word, or its share for a mean, else 0."""
+    """Return a table (words, tokens), float64: 1 where a token belongs to a word, else 0.
+
+    With `mean`, each word's row is divided by the number of its tokens.
+    """
     table = np.zeros((len(words), tokens))
     for row, word in enumerate(words):
         table[row, word.tokens.start : word.tokens.stop] = 1 / max(len(word.tokens), 1) if mean else 1

@@ -42,7 +42,10 @@ MODEL = replace(
 
 
 def benchmark(threads: int, rounds: int, sentences: int) -> str:
-    """Return a report in Markdown: target tokens per second of each toolkit, a row for each beam and batch."""
+    """Return a report in Markdown: target tokens per second of each toolkit, a row for each beam and batch.
+
+    sentences: how many are decoded in each round. Sets PyTorch's threads and seed.
+    """
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = prevent_eos(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
@@ -77,7 +80,10 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
 
 @torch.no_grad()
 def prevent_eos(model: Transformer) -> Transformer:
-    """Change the weights of a model so that it never chooses EOS; return it. PAD, BOS and EOS get zero vectors."""
+    """Change the weights of a model, in place, so that it never chooses EOS; return it.
+
+    PAD, BOS and EOS get zero vectors.
+    """
     special = [PAD, BOS, EOS]
     model.output.bias[special] = -1e9
     model.source_embedding.weight[special] = 0  # for toolkits without that bias
@@ -106,7 +112,7 @@ def open_decoders(
 ) -> Iterator[tuple[str, Decode]]:
     """Yield name and decoder of each toolkit that is installed; add a sentence to `notes` for each that is not.
 
-    What the decoders keep open is closed with `stack`.
+    What the decoders keep open, processes and folders, is closed with `stack`.
     """
     yield OURS, our_decoder(model)
     try:
@@ -128,7 +134,7 @@ def open_decoders(
 
 
 def our_decoder(model: Transformer) -> Decode:
-    """Return a decoder that uses our own search."""
+    """Return a decoder that uses our own search, from sources and a beam to outputs of at most one token more."""
     engine = TorchEngine(model)
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
@@ -139,7 +145,10 @@ def our_decoder(model: Transformer) -> Decode:
 
 
 def hugging_face_decoder(model: Transformer) -> Decode:
-    """Return a decoder that runs the same weights in Hugging Face's MarianMT."""
+    """Return a decoder that runs the same weights in Hugging Face's MarianMT.
+
+    Raise ImportError where the transformers library is not installed.
+    """
     other: Any = MarianMT.of(model).eval().inner
 
     @torch.inference_mode()
@@ -159,7 +168,11 @@ def hugging_face_decoder(model: Transformer) -> Decode:
 
 
 def ctranslate2_decoder(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
-    """Return a decoder that runs the same weights in CTranslate2."""
+    """Return a decoder that runs the same weights in CTranslate2; the converted model is written into `folder`.
+
+    compute_type: 'float32' or 'int8'. All sources of a call must have one length. Raise ImportError where CTranslate2
+    is not installed.
+    """
     import ctranslate2 as library
 
     from dragoman.interop.ctranslate2.conversion import convert

@@ -15,7 +15,10 @@ NO_EOS = -1  # no token has this id, so all outputs have the full length
 
 
 def benchmark(threads: int, rounds: int) -> str:
-    """Return a table in Markdown: milliseconds per output token of a whole batch, by output length."""
+    """Return a table in Markdown: milliseconds per output token of a whole batch, by output length.
+
+    The model has random weights. Sets PyTorch's threads and seed.
+    """
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = build(SMALL.model, VOCABULARY).eval()

@@ -62,7 +62,10 @@ def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
 def measure_row(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
 ) -> list[str]:
-    """Measure a translator with one search; return the cells of its row, in the order of COLUMNS."""
+    """Measure a translator with one search; return the cells of its row, in the order of COLUMNS.
+
+    The engine must be CTranslate2's. texts, tags: the sources and the tag of each.
+    """
     engine = translator.engine
     assert isinstance(engine, CTranslate2Engine)
     careful, careless = (
@@ -92,7 +95,10 @@ def measure_row(
 def search_subwords(
     engine: CTranslate2Engine, subwords: list[list[str]], search: SearchConfig, batch: int
 ) -> list[list[str]]:
-    """Return the best output of CTranslate2 itself for each source, as subwords; sources end with EOS."""
+    """Return the best output of CTranslate2 itself for each source, as subwords; sources end with EOS.
+
+    batch: source tokens that it decodes at a time.
+    """
     longest = max(map(len, subwords)) + search.extra_length
     results = engine.translator.translate_batch(
         subwords,
@@ -111,7 +117,7 @@ def count_results(work: Callable[[], Sequence]) -> Callable[[], int]:
 
 
 def find_fastest(ways: Sequence[Callable[[], list[list[str]]]]) -> Callable[[], list[list[str]]]:
-    """Time each way once and return the fastest."""
+    """Run each way twice, and return the one that was the fastest the second time."""
     tried = [Contender("", count_results(way)) for way in ways]
     time_in_turn(tried, rounds=1)
     return max(zip(tried, ways, strict=True), key=lambda pair: pair[0].median)[1]

@@ -35,6 +35,7 @@ def benchmark(
 ) -> str:
     """Return a table in Markdown: steps, target tokens, BLEU and chrF of each model after `minutes` of training.
 
+    train, dev, test: files of pairs; recipe: a TOML file instead of the preset, '' for none; out: folder for the runs.
     Raise DragomanError for a missing file, UsageError for a recurrent model.
     """
     settings = read_toml(Path(recipe)) if recipe else {}
@@ -79,7 +80,10 @@ def benchmark(
 
 
 def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
-    """Train a model; return its steps and target tokens, and a translator with its best checkpoint."""
+    """Train a model, or resume its run.
+
+    Return its steps and target tokens, and a translator with its best checkpoint.
+    """
     with Journal(Path(run.out), Console(stderr=True)) as journal:
         progress = train_run(run, journal)
     return progress.step, progress.target_tokens, Translator.load(Path(run.out) / "best")

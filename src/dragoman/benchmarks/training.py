@@ -69,7 +69,11 @@ class ShapeResult:
 
 
 def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | None, peers: Sequence[str]) -> str:
-    """Return tables in Markdown: target tokens per second, share of the machine's speed, and where our time goes."""
+    """Return tables in Markdown: target tokens per second, share of the machine's speed, and where our time goes.
+
+    shapes: names in SHAPES; corpus: a file of pairs, None for random ones; peers: keys of NAMES. Sets PyTorch's threads
+    and seed, and prints progress on standard error.
+    """
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     notes: list[str] = []
@@ -102,7 +106,12 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             markdown_table(
                 ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
                 [
-                    [*key, f"{row.matmuls[0] / 1e9:,.0f}", f"{row.matmuls[1] / 1e9:,.0f}", percent(matmul_share(row))]
+                    [
+                        *key,
+                        f"{row.matmuls[0] / 1e9:,.0f}",
+                        f"{row.matmuls[1] / 1e9:,.0f}",
+                        as_percent(matmul_share(row)),
+                    ]
                     for key, row in rows.items()
                 ],
             ),
@@ -111,17 +120,18 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             "",
             markdown_table(
                 ["model", "precision", *PARTS, OTHER],
-                [[*key, *map(percent, row.parts.values())] for key, row in rows.items()],
+                [[*key, *map(as_percent, row.parts.values())] for key, row in rows.items()],
             ),
         ]
     )
 
 
 def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
-    """Return the rate of each column, and two ratios.
+    """Return the rate of each column as a cell, and two ratios.
 
-    The first is our rate to that of the fastest of MarianMT and torch.nn.Transformer, on the same batches; the second
-    is our rate on batches of our own to that of the fastest of all peers.
+    row: the contenders by column; '–' stands for one that is missing. The first ratio is our rate to that of the
+    fastest of MarianMT and torch.nn.Transformer, on the same batches; the second is our rate on batches of our own to
+    that of the fastest of all peers.
     """
     cells = [str(row[name]) if name in row else "–" for name in columns]
     same = [row[NAMES[peer]].median for peer in TORCH_STEPS if NAMES[peer] in row]
@@ -136,7 +146,7 @@ def matmul_share(row: ShapeResult) -> float:
     return row.matmuls[0] / row.matmuls[1]
 
 
-def percent(value: float) -> str:
+def as_percent(value: float) -> str:
     """Return '12 %' for 0.12."""
     return f"{100 * value:.0f} %"
 
@@ -153,7 +163,7 @@ class TimedBatches:
         self.planned = [self.batch(group) for group in self.choose([planned[n] for n in range(len(planned))])]
 
     def choose(self, groups: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the groups to time, evenly spread over the lengths."""
+        """Return as many of the groups as the shape says, evenly spread from the shortest targets to the longest."""
         groups = sorted(groups, key=lambda group: np.mean([len(self.targets[i]) for i in group]))
         count = self.shape.batches
         return [groups[int((n + 0.5) * len(groups) / count)] for n in range(count)]
@@ -171,7 +181,10 @@ class TimedBatches:
 
 
 def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
-    """Return sources and targets of a corpus as ids, without pairs of more than MAX_TOKENS tokens."""
+    """Return sources and targets of a corpus as ids, without pairs of more than MAX_TOKENS tokens, EOS included.
+
+    corpus: a file of pairs; vocabulary: subwords to learn from it, special tokens included; fewer if it is small.
+    """
     pairs = read_corpus([corpus]).pairs
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=vocabulary)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
@@ -180,9 +193,10 @@ def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def random_pairs(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
-    """Return random sources and targets as ids, with lengths like those of news and books.
+    """Return RANDOM_PAIRS random sources and targets as ids, with lengths like those of news and books.
 
-    Lengths are log-normal, those of targets around those of their sources.
+    vocabulary: ids, special tokens included, which are not drawn. Lengths are log-normal, those of targets around those
+    of their sources. The pairs are the same each time.
     """
     random = np.random.default_rng(1)
     source = random.lognormal(np.log(25), 0.5, RANDOM_PAIRS)
@@ -211,7 +225,10 @@ def group_by_length(lengths: np.ndarray) -> list[np.ndarray]:
 def measure(
     work: TimedBatches, precision: str, threads: int, rounds: int, peers: Sequence[str], notes: list[str]
 ) -> ShapeResult:
-    """Time all contenders in one precision. Add to `notes` which attention is used and what is not installed."""
+    """Time all contenders on the same batches in one precision, in turn; return what was measured.
+
+    peers: keys of NAMES. Add to `notes` which attention is used, and what is not installed.
+    """
     shape, dtype = work.shape, PRECISIONS[precision]
     model, step = our_step(shape, precision)
     same = [work.batch(group) for group in work.shared]
@@ -265,7 +282,7 @@ def pass_over(step: Step, batches: list[Batch]) -> Callable[[], int]:
 
 
 def fastest_step(steps: dict[str, Step], batch: Batch) -> tuple[str, Step]:
-    """Run each step once on the batch; return name and step of the fastest."""
+    """Run each step twice on the batch, which trains its model; return name and step of the fastest the second time."""
     tried = [Contender(name, pass_over(step, [batch])) for name, step in steps.items()]
     time_in_turn(tried, rounds=1)
     name = max(tried, key=lambda contender: contender.median).name

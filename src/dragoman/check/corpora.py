@@ -25,7 +25,10 @@ CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" a
 
 
 def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) -> CheckReport:
-    """Return what is wrong with the corpora. Write the pairs of "train" that no rule drops to `clean` as TSV."""
+    """Return what is wrong with the corpora. Write the pairs of "train" that no rule drops to `clean` as TSV.
+
+    A corpus that cannot be read to its end is reported, not raised.
+    """
     profiles = {spec.tag: Profile() for spec in sets["train"]}  # corpora with the same tag are of one kind
     hashes = {
         name: [hash_rows(spec, profiles[spec.tag] if name == "train" else None, len(sets) > 1) for spec in specs]
@@ -71,7 +74,8 @@ class RowHashes:
 def hash_rows(spec: CorpusSpec, profile: Profile | None, compare: bool) -> RowHashes:
     """Read a corpus for the first time: let the profile learn from it, if one is given, and return its hashes.
 
-    The keys, by which sets are compared, are computed only with `compare`.
+    The keys, by which sets are compared, are computed only with `compare`, else 0. A corpus that cannot be read to its
+    end gives the rows before.
     """
     blocks: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]
     try:
@@ -88,7 +92,10 @@ def hash_rows(spec: CorpusSpec, profile: Profile | None, compare: bool) -> RowHa
 
 
 def letters_hash(text: str) -> int:
-    """Return a hash of the letters and digits of a text, whatever their case; 0 where it has none."""
+    """Return a hash of the letters and digits of a text, whatever their case; 0 where it has none.
+
+    Like all of Python's hashes of text, it differs from process to process.
+    """
     letters = NO_LETTERS.sub("", text.casefold())
     return hash(letters) if letters else 0
 
@@ -113,7 +120,10 @@ def find_repeats(hashes: list[RowHashes], later: list[np.ndarray]) -> list[list[
 
 
 def repeat_a_row_above(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return (n,), bool: which rows have the value of a row above. Only the rows with True in `among` count."""
+    """Return (n,), bool: which rows have the value of a row above.
+
+    values (n,); among (n,), bool: the rows that count, on both sides of the comparison.
+    """
     rows = np.flatnonzero(among)
     order = np.argsort(values[rows], kind="stable")
     ordered = values[rows][order]
@@ -133,7 +143,10 @@ def add_problems_to(report: CheckReport) -> OnProblem:
 
 
 def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[Hits]) -> np.ndarray:
-    """Add the hits of a block to the report. Return (n,), bool: the rows with an error or a warning."""
+    """Add the hits of a block to the report.
+
+    Return (n,), bool: the rows with an error or a warning, which are dropped.
+    """
     drop = np.zeros(len(block), bool)
     for rule in {hit.rule: None for hit in hits if hit.rows.any()}:
         same = [hit for hit in hits if hit.rule == rule]

@@ -55,7 +55,7 @@ class Hits(NamedTuple):
     side: int | None = None
 
     def within(self, rows: slice) -> "Hits":
-        """Return the hits of one block, from the hits of a whole corpus."""
+        """Return the hits of the rows in a slice, such as one block, from the hits of a whole corpus."""
         return self._replace(rows=self.rows[rows])
 
 
@@ -159,7 +159,7 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
 
 
 def placeholder_hits(block: RowBlock) -> Hits:
-    """Return the hits of the rule 'placeholders': the two sides have different ones."""
+    """Return the hits of the rule 'placeholders': rows whose two sides have different placeholders."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
         if any("%" in text or "{" in text for text in texts):

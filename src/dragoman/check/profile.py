@@ -34,7 +34,7 @@ class Profile:
         self.evidence = None
 
     def usual_log_ratio(self) -> float:
-        """Return the median of `log_ratios` over all rows."""
+        """Return the median, to the width of a bin, of `log_ratios` over all rows; 0 where there are none."""
         if not self.ratios.any():
             return 0.0
         middle = np.searchsorted(self.ratios.cumsum(), self.ratios.sum() / 2)

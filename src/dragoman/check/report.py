@@ -36,7 +36,10 @@ class CheckReport:
     findings: dict[str, Occurrences] = field(default_factory=dict)
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
-        """Add occurrences of a rule: `count` of them, by default one for each location."""
+        """Add occurrences of a rule: `count` of them, by default one for each location.
+
+        The first few locations are kept. example: a message; that of the first call for a rule is kept.
+        """
         finding = self.findings.setdefault(rule, Occurrences(example=example))
         finding.count += count or len(locations)
         finding.locations += locations[: MAX_LOCATIONS - len(finding.locations)]

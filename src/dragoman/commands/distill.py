@@ -137,7 +137,7 @@ def defaults(arguments: list[str]) -> Options:
 
 
 def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":
-    """Return the job that translates one corpus."""
+    """Return the job that translates the corpus `spec`, number `number` in --train, with the model in `teacher`."""
     from dragoman.synthesis.job import Job
 
     return Job(

@@ -127,13 +127,13 @@ def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] 
 
     theirs: other translations, which get the same columns; None for none. A tab inside a text becomes a space.
     """
-    from dragoman.evaluation.metrics import by_sentence
+    from dragoman.evaluation.metrics import scores_by_sentence
 
     sources, references = (list(side) for side in zip(*corpus.pairs, strict=True))
     columns = [["source", *sources], ["reference", *references]]
     for suffix, texts in (("", translations), (" against", theirs)):
         if texts is not None:
-            bleu, chrf = zip(*by_sentence(texts, references, tokenize), strict=True)
+            bleu, chrf = zip(*scores_by_sentence(texts, references, tokenize), strict=True)
             columns.append([f"translation{suffix}", *texts])
             columns.append([f"BLEU{suffix}", *(f"{score:.1f}" for score in bleu)])
             columns.append([f"chrF2{suffix}", *(f"{score:.1f}" for score in chrf)])
@@ -154,7 +154,7 @@ def add_details(
     translations and theirs: those of the model, and others to compare them with, or None. Print on standard error where
     TER is left out.
     """
-    from dragoman.evaluation.metrics import by_length
+    from dragoman.evaluation.metrics import scores_by_length
     from dragoman.evaluation.significance import LONGEST_FOR_TER, RESAMPLES, describe_difference, estimate_scores
 
     sources, references = zip(*corpus.pairs, strict=True)
@@ -166,7 +166,7 @@ def add_details(
     if options.details:
         text += ["", f"In brackets: {interval}."]
         text += [f"{estimate.name} {estimate}   {estimate.signature}" for estimate in first]
-        groups = by_length(sources, translations, references, options.tokenize)
+        groups = scores_by_length(sources, translations, references, options.tokenize)
         record["by_length"] = [asdict(group) for group in groups]
         text += ["", "source characters   sentences    BLEU   chrF2"]
         for group in groups:

@@ -24,18 +24,22 @@ class Bound:
 
 
 def at_least(limit: float) -> Bound:
+    """Return the bound of a field whose values must be `limit` or more."""
     return Bound("at least", operator.ge, limit)
 
 
 def at_most(limit: float) -> Bound:
+    """Return the bound of a field whose values must be `limit` or less."""
     return Bound("at most", operator.le, limit)
 
 
 def above(limit: float) -> Bound:
+    """Return the bound of a field whose values must be more than `limit`."""
     return Bound("above", operator.gt, limit)
 
 
 def below(limit: float) -> Bound:
+    """Return the bound of a field whose values must be less than `limit`."""
     return Bound("below", operator.lt, limit)
 
 

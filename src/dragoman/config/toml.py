@@ -78,7 +78,10 @@ def update(config: T, data: dict[str, Any], where: str) -> T:
 
 
 def model_config(data: dict[str, Any], where: str) -> ModelConfig:
-    """Return the model that `data`, a dict as `as_dict` returns it, describes. Raise UsageError for a wrong one."""
+    """Return the model that `data`, a dict as `as_dict` returns it, describes; remove the key `kind` from `data`.
+
+    where: the file, for messages. Raise UsageError for a wrong one.
+    """
     config = select_config(None, data, where)
     if config is None:
         raise UsageError(f"{where}: no kind of model given, expected one of {', '.join(KINDS)}")
@@ -86,7 +89,10 @@ def model_config(data: dict[str, Any], where: str) -> ModelConfig:
 
 
 def select_config(current: Any, data: Any, where: str) -> Any:
-    """Remove the key `kind` from `data`; return a config of that kind: the current one, or the default of another."""
+    """Remove the key `kind` from `data`; return a config of that kind: the current one, or the default of another.
+
+    Without the key, return `current`. Raise UsageError for an unknown kind; `where` is for the message.
+    """
     if not isinstance(data, dict) or "kind" not in data:
         return current
     kind = data.pop("kind")
@@ -96,7 +102,10 @@ def select_config(current: Any, data: Any, where: str) -> Any:
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """Return a TOML or JSON value as a field of type `hint` holds it. Raise UsageError where it has another type."""
+    """Return a TOML or JSON value as a field of type `hint` holds it: a list, or text alone, as a tuple of strings.
+
+    where: file and key, for messages. Raise UsageError where the value has another type.
+    """
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     options = typing.get_args(hint) if union else (hint,)
     for option in options:

@@ -36,6 +36,7 @@ class Plan:
         return len(self.turns)
 
     def __getitem__(self, number: int) -> np.ndarray:
+        """Return the indices of the pairs in the batch that comes at turn `number`."""
         batch = self.turns[number]
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
@@ -50,11 +51,12 @@ class Plan:
 
 
 def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats: Sequence[Repeat] = ()) -> Plan:
-    """Return the batches of one epoch, in random order.
+    """Return the batches of one epoch, in random order, which `seed` and `epoch` decide.
 
-    lengths (n, 2): tokens of each source and target. Every pair comes once, or as `repeats` says. No batch has more
-    than `batch_tokens` tokens on either side, padding included. Pairs of similar length go together; which of them, and
-    in what order, differs by epoch. Raise ValueError where a single sentence is longer than a batch may be.
+    lengths (n, 2): tokens of each source and target, EOS included. Every pair comes once, or as `repeats` says. No
+    batch has more than `batch_tokens` tokens on either side, padding included. Pairs of similar length go together;
+    which of them, and in what order, differs by epoch. Raise ValueError where a single sentence is longer than a batch
+    may be.
     """
     width = np.maximum(lengths[:, 0], lengths[:, 1])
     max_width = int(width.max(initial=1))
@@ -121,7 +123,7 @@ class Batch:
         return int(self.real.sum())
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
+        """Return the batch on a device; a copy to a GPU may still be under way."""
         return Batch(*(t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels, self.real)))
 
 

@@ -142,7 +142,10 @@ def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[
 
 
 def _whole_lines(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, decompressed, in blocks that end at the end of a line."""
+    """Yield the bytes of a file, decompressed, in blocks that end at the end of a line.
+
+    Raise DragomanError for a line longer than LONGEST_LINE, and as `read_blocks` does.
+    """
     rest = b""
     for block in read_blocks(path):
         end = block.rfind(b"\n") + 1
@@ -161,6 +164,7 @@ def _whole_lines(path: str) -> Iterator[bytes]:
 
 
 def _decode(line: bytes, path: str, number: int, on_problem: OnProblem) -> str | None:
+    """Return the text of a line; None where it is not UTF-8, after `on_problem`. number: of the line, from 1."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -214,6 +218,7 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
 
 
 def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield the rows of a TSV file, blank lines as empty rows; report lines that do not have two columns."""
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line is None:
             continue
@@ -250,7 +255,10 @@ def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator
 
 
 def join_lines(text: str, path: str, number: int, on_problem: OnProblem) -> str:
-    """Return a text with spaces for its line breaks, which are reported as a problem."""
+    """Return a text with spaces for its line breaks, which are reported as a problem.
+
+    path, number: where the text was read, for the report.
+    """
     if "\n" in text:
         on_problem(Problem("line-break", path, number))
         text = text.replace("\r\n", " ").replace("\n", " ")
@@ -274,7 +282,7 @@ class LeftOut:
         self.first: dict[str, list[int]] = {}  # line numbers, SHOWN + 1 of them
 
     def add(self, reason: str, number: int) -> None:
-        """Count a row, in line `number`, that is left out."""
+        """Count a row, in line `number`, that is left out for `reason`."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if self.counts[reason] <= SHOWN + 1:
             self.first.setdefault(reason, []).append(number)

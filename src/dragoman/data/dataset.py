@@ -77,7 +77,10 @@ class Pairs:
         return len(self.lengths)
 
     def rows(self, indices: Sequence[int] | np.ndarray, side: int) -> list[np.ndarray]:
-        """Return the ids of one side (0: source, 1: target) of the pairs at `indices`."""
+        """Return the ids, without EOS, of one side (0: source, 1: target) of the pairs at `indices`.
+
+        They are views of the file.
+        """
         self._reads += len(indices)
         if self._reads > READS_BEFORE_RELEASE:
             self._release_memory()
@@ -97,11 +100,11 @@ class Pairs:
         self._reads = 0
 
     def ids(self, index: int) -> tuple[Ids, Ids]:
-        """Return source and target without EOS."""
+        """Return source and target of the pair at `index` as ids without EOS."""
         return self.rows([index], SOURCE)[0].tolist(), self.rows([index], TARGET)[0].tolist()
 
     def keys(self) -> np.ndarray:
-        """Return a hash of each pair, int64 (n,)."""
+        """Return a hash of each pair, int64 (n,), for comparisons within this process; it reads the whole file."""
         hashes = (
             hash((source[a:b].tobytes(), target[c:d].tobytes()))
             for (starts, source), (others, target) in self._sides
@@ -193,7 +196,11 @@ def tokenised_chunks(
     left_out: LeftOut,
     concatenate: float,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of a corpus as ids, chunk by chunk, each chunk followed by concatenations of its pairs."""
+    """Yield the pairs of a corpus as ids, chunk by chunk, each chunk followed by concatenations of its pairs.
+
+    max_length: the most tokens of a side, EOS included, None for any number; concatenate: the share of pairs. Pairs
+    that are left out are counted in `left_out`.
+    """
     rows, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
     # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
     limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
@@ -235,12 +242,12 @@ def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[
 
 
 def too_long_reason(max_length: int | None) -> str:
-    """Return the reason for which long pairs are left out."""
+    """Return the reason, in words for the user, for which long pairs are left out."""
     return f"pairs longer than {max_length} tokens"
 
 
 def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
-    """Return lists of ids as an Arrow array of lists."""
+    """Return lists of ids as an Arrow array of lists of the type `kind`."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     ids = np.fromiter(chain.from_iterable(rows), kind.value_type.to_pandas_dtype(), offsets[-1])
     return pa.ListArray.from_arrays(offsets, ids, type=kind)

@@ -15,7 +15,11 @@ BOMB = f"it unpacks to more than {RATIO} times its size, which text does not"
 
 
 def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield a row for each row of the table; null is an empty side."""
+    """Yield a row for each row of the table; null is an empty side.
+
+    columns: those of source and target, None for DEFAULT_COLUMNS. A text that is not UTF-8 is a problem. Raise
+    DragomanError where the file is damaged, lacks a column or unpacks to far more than text does.
+    """
     names = list(columns or DEFAULT_COLUMNS)
     try:
         with Path(path).open("rb") as file:
@@ -71,7 +75,7 @@ def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
 
 
 def decode(value: bytes) -> str | None:
-    """Return the text, or None for bytes that are not UTF-8."""
+    """Return UTF-8 as text, or None for bytes that are not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

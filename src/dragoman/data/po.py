@@ -18,6 +18,7 @@ class CatalogueText(str):
     """The text of a catalogue. polib calls `splitlines`, which would split at more than line feeds."""
 
     def splitlines(self, keepends: bool = False) -> list[str]:
+        """Return the lines between line feeds, whatever `keepends`; no other character ends a line."""
         return self.split("\n")
 
 

@@ -73,7 +73,7 @@ class CorpusSpec:
 
 
 def display_path(file: str) -> str:
-    """Return a file's name as text, also where the name is not UTF-8."""
+    """Return a file's name as text for messages, with backslashes where it is not UTF-8."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 

@@ -69,6 +69,7 @@ class TmxParser(DefusedXMLParser):
         super().__init__(target=target, forbid_dtd=True)
 
     def defused_start_doctype_decl(self, name: str, sysid: str, pubid: str, has_internal_subset: bool) -> None:
+        """Raise DTDForbidden for a DOCTYPE with declarations inside it; accept any other."""
         if has_internal_subset:
             raise DTDForbidden(name, sysid, pubid)
 
@@ -104,7 +105,7 @@ class Units:
             self.text.append(text)
 
     def end(self, tag: str) -> None:
-        """Close an element."""
+        """Close an element; with a segment, add its text to the unit, with a unit, add that to `complete`."""
         self.open.pop()
         if tag == "seg" and self.text is not None:
             self.unit.append((self.language, "".join(self.text)))
@@ -114,7 +115,10 @@ class Units:
 
 
 def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
-    """Return the source and the target language of a unit that has two. Raise ValueError where it has not."""
+    """Return the source and the target language of a unit that has two. Raise ValueError where it has not.
+
+    source: the source language by the header, '' where that does not say.
+    """
     languages = list(dict.fromkeys(language for language, _ in unit))
     if len(languages) != 2:
         raise ValueError(

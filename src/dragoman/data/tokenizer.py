@@ -144,7 +144,7 @@ class Tokenizer:
                 yield "".join(symbols)
 
     def encode(self, text: str, tag: str = "") -> list[int]:
-        """Return the ids of one text, as `encode_all` does."""
+        """Return the ids of one text without BOS and EOS, the tag in front; see `encode_all`."""
         return self.encode_all([text], tag)[0]
 
     def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:
@@ -174,7 +174,7 @@ class Tokenizer:
         return [id for word, _ in words for id in self._merge_with_dropout(word, rate, random)]
 
     def resegment(self, ids: Sequence[int], rate: float, random: Random) -> list[int]:
-        """Return other ids for the text of `ids`, segmented with BPE-dropout; a tag stays in front."""
+        """Return ids for the text of `ids`, segmented again with BPE-dropout of this rate; a tag stays in front."""
         tag = [id for id in ids[:1] if id in self.special_ids]
         return tag + self.encode_with_dropout(self.decode(ids), rate, random)
 
@@ -214,7 +214,7 @@ class Tokenizer:
         return self.inner.decode([id for id in ids if id not in self.special_ids], skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json."""
+        """Write the tokenizer to `path`, a file called tokenizer.json."""
         path.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
@@ -234,7 +234,7 @@ class Tokenizer:
 def train_bpe(
     learner: tokenizers.Tokenizer, texts: Iterable[str], room: int, alphabet: list[str]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return at most `room` pieces, the alphabet included, and the merges that make them."""
+    """Return at most `room` pieces, the alphabet included, and the merges that make them; `learner` is changed."""
     # The alphabet is chosen by us: among equally frequent characters the library would choose by chance.
     trainer = trainers.BpeTrainer(
         vocab_size=room,

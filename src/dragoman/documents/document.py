@@ -116,7 +116,7 @@ def change_start(change: Change) -> int:
 
 
 def as_line(text: str) -> str:
-    """Return a translation as one line of characters that every encoding of Unicode can write."""
+    """Return a translation as one line of characters that UTF-8 and UTF-16 can write, without space around it."""
     return SURROGATES.sub("\ufffd", BREAKS.sub(" ", text)).strip()
 
 
@@ -131,7 +131,7 @@ def translatable_lines(text: str) -> tuple[str, ...]:
 
 
 def replace_lines(text: str, translations: Sequence[str]) -> str:
-    """Return the text with its translatable lines replaced by their translations."""
+    """Return the text with its translatable lines replaced by their translations, one for each; other lines stay."""
     given = iter(translations)
     return "\n".join(line.replace(line.strip(), next(given)) if has_letter(line) else line for line in text.split("\n"))
 

@@ -59,7 +59,7 @@ def decode(data: bytes, declared: str = "", errors: str = "strict") -> tuple[str
 
 
 def is_supported(declared: str) -> bool:
-    """Return whether a document may declare this encoding."""
+    """Return whether a document may declare this encoding: whether Python knows it, and it is one of DECLARED."""
     try:
         return bool(DECLARED.fullmatch(codecs.lookup(declared).name))
     except (LookupError, ValueError):

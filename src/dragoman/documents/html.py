@@ -74,7 +74,10 @@ class Element(NamedTuple):
 
 
 def parse_html(data: bytes) -> Document:
-    """Return the document whose texts are the blocks of text and the attributes that readers see."""
+    """Return the document of a web page, whose texts are the blocks of text and the attributes that readers see.
+
+    The page's declaration of an encoding counts; pages of any other kind of bytes are read as well.
+    """
     declared = CHARSET.search(data, 0, HEAD)
     charset = declared[1].decode("ascii", "replace").lower() if declared else ""
     original, encoding = decode(data, "cp1252" if charset in WESTERN else charset, "xmlcharrefreplace")
@@ -110,7 +113,7 @@ def tokens(original: str) -> Iterator[Token]:
 
 
 def passages(original: str) -> Iterator[Passage]:
-    """Yield a passage for the text of each block and for each attribute that is text."""
+    """Yield a passage for the text of each block of a page and for each attribute that is text."""
     path = [Element("", True)]
     opened: Counter[str] = Counter()
     flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
@@ -209,7 +212,8 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
 def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Content]:
     """Return a function that writes a translation with the same tags as the original.
 
-    Where the translation lacks an inline, or they do not nest as before, all of them follow its words.
+    inlines: the tags in the block. Where the translation lacks one of them, or they do not nest as before, all of them
+    follow its words.
     """
 
     def render(translations: Sequence[str]) -> Content:
@@ -225,7 +229,7 @@ def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Conte
 
 
 def trim(original: str, start: int, end: int) -> tuple[int, int]:
-    """Return the span without the space around it, which may be written as a reference such as &nbsp;."""
+    """Return start and end of a span without the space around it, which may be written as a reference (&nbsp;)."""
     while start < end:
         reference = REFERENCE.match(original, start, end)
         if original[start].isspace():

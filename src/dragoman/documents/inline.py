@@ -43,7 +43,7 @@ def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
 
     That is outer space, inlines without words in them, and pairs of inlines that enclose all the rest.
     """
-    partner = pairs(fragments)
+    partner = find_partners(fragments)
     start, stop = 0, len(fragments)
 
     def is_idle(index: int) -> bool:
@@ -66,8 +66,8 @@ def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
     return start, stop
 
 
-def pairs(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Return the index of the partner of each inline that opens or closes a pair."""
+def find_partners(fragments: Sequence[Fragment]) -> dict[int, int]:
+    """Return, by its index, the index of the partner of each inline that opens or closes a pair; others have none."""
     partner: dict[int, int] = {}
     opened: list[int] = []
     for index, fragment in enumerate(fragments):
@@ -129,7 +129,7 @@ def disambiguate(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def numbered_tag(inline: Inline, number: int) -> str:
-    """Return '<b id="2">', '</b>' or '<x id="2"/>'."""
+    """Return the tag that stands for an inline in a text: '<b id="2">', '</b>' or '<x id="2"/>'."""
     if inline.closes:
         return f"</{inline.closes}>"
     return f'<{inline.opens} id="{number}">' if inline.opens else f'<x id="{number}"/>'

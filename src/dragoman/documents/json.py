@@ -54,7 +54,7 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
                 at = after_space(original, at + 1)
                 if not original.startswith(close, at):
                     if close == "}":
-                        key, at = member(original, at)
+                        key, at = read_key(original, at)
                     continue
             case '"':
                 text, end = STRING.raw_decode(original, at)
@@ -77,11 +77,14 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
             raise json.JSONDecodeError(f"a comma or '{unclosed[-1][0]}' is missing", original, at)
         at = after_space(original, at + 1)
         if unclosed[-1][0] == "}":
-            key, at = member(original, at)
+            key, at = read_key(original, at)
 
 
-def member(original: str, at: int) -> tuple[str, int]:
-    """Return the key of an object that begins at `at`, and where its value begins."""
+def read_key(original: str, at: int) -> tuple[str, int]:
+    """Return the key that begins at `at` in an object, and the offset where its value begins.
+
+    Raise JSONDecodeError where there is no key or no colon.
+    """
     if not original.startswith('"', at):
         raise json.JSONDecodeError("a key in quotes is missing", original, at)
     key, at = STRING.raw_decode(original, at)
@@ -92,11 +95,11 @@ def member(original: str, at: int) -> tuple[str, int]:
 
 
 def after_space(original: str, at: int) -> int:
-    """Return the offset of what follows white space at `at`."""
+    """Return the offset of what follows the white space at offset `at`, or `at` if there is none."""
     space = SPACE.match(original, at)
     return space.end() if space else at
 
 
 def render(text: str, ascii_only: bool, translations: Sequence[str]) -> Content:
-    """Return `text` with its lines translated, as a JSON string."""
+    """Return `text` with its lines translated, as a JSON string. ascii_only: escape all other characters."""
     return [json.dumps(replace_lines(text, translations), ensure_ascii=ascii_only)]

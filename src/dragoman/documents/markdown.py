@@ -167,7 +167,10 @@ def block_offsets(content: str, lines: Sequence[tuple[int, str]]) -> list[int] |
 
 
 def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int] | None]:
-    """Return the offsets, as `block_offsets` does, of each cell of a table row that begins at `start`."""
+    """Return, for each cell of a table row, the offsets of its characters as `block_offsets` does, or None.
+
+    contents: the cells as parsed; line: the row as written, which begins at the offset `start`.
+    """
     bounds = [-1, *(pipe.start() for pipe in PIPE.finditer(line)), len(line)]
     spans = [(left + 1, right) for left, right in pairwise(bounds)]
     for first in (0, 1):  # a pipe at the beginning is optional, and after marks of quotations and lists
@@ -185,7 +188,10 @@ def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int
 
 
 def cell_offsets(content: str, start: int, cell: str) -> list[int]:
-    """Return the offsets, as `block_offsets` does, of a cell that begins at `start`; its pipes are escaped."""
+    """Return the offsets, as `block_offsets` does, of the characters of a table cell, whose pipes are escaped.
+
+    content: the cell as parsed; cell: as written, which begins at the offset `start`.
+    """
     offsets = [start + match.start() for match in re.finditer(r"\\\||.", cell, re.DOTALL)]
     end = len(cell.replace("\\|", "|").rstrip())
     return offsets[end - len(content) : end]
@@ -194,7 +200,11 @@ def cell_offsets(content: str, start: int, cell: str) -> list[int]:
 def block_passages(
     original: str, block: Token, offsets: Sequence[int], row: bool, references: References
 ) -> Iterator[Passage]:
-    """Yield a passage for each part of a block between hard line breaks. row: whether it is a cell of a table."""
+    """Yield a passage for each part of a block between hard line breaks, none for parts without words.
+
+    block: its inline token; offsets: of each character of its content; row: whether it is a cell of a table;
+    references: targets of the page's links.
+    """
     for flow in flows(block.content, block.children or []):
         first, stop = core_range([word for word, _, _ in flow])
         words = disambiguate([word for word, _, _ in flow[first:stop]])
@@ -239,7 +249,7 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
 
 
 def own_span(token: Token) -> tuple[int, int]:
-    """Return the span of a token alone, without what it opens or closes."""
+    """Return the span of a token's own markup, without what it opens or closes; offsets in the block's content."""
     start, end = token.meta["span"]
     match token.type:
         case "strong_open":  # only its second asterisk is in the token
@@ -254,7 +264,7 @@ def own_span(token: Token) -> tuple[int, int]:
 
 
 def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
-    """Return a token as text, or as the inline that stands for its markup."""
+    """Return a token, which is content[start:end], as text, or as the inline that stands for its markup."""
     source = content[start:end].replace("\n", " ")
     shown = SPACE.sub(" ", source)
     kind, _, side = token.type.rpartition("_")
@@ -279,7 +289,10 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
 
 
 def link_end(content: str, start: int, label: int, end: int) -> str:
-    """Return the source that ends a link. A link that is looked up by its text gets that text as its label."""
+    """Return the source that ends a link, content[label:end]; its text is content[start:label].
+
+    A link that is looked up by its text gets that text as its label.
+    """
     source = content[label:end]
     return (f"][{content[start:label]}]" if source in ("]", "][]") else source).replace("\n", " ")
 
@@ -338,7 +351,10 @@ def as_html(inline: Inline) -> str:
 
 
 def markup(tokens: Sequence[Token]) -> list[str]:
-    """Return all markup among the tokens, sorted; emphasis by asterisks and by HTML is the same."""
+    """Return all markup among inline tokens, sorted, to compare two texts.
+
+    Emphasis by asterisks and by HTML is the same.
+    """
     elements = []
     for token in tokens:
         kind, _, side = token.type.rpartition("_")

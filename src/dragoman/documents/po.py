@@ -47,7 +47,7 @@ class Message:
 
     @property
     def complete(self) -> bool:
-        """Whether it has a translation, though it may be empty."""
+        """Return whether the entry has a translation, though it may be empty."""
         return any(key.startswith("msgstr") for key in self.strings)
 
 
@@ -105,7 +105,7 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
 
 
 def form_for_one(header: str) -> int:
-    """Return the number of the plural form that is used for one thing, by the formula in the header."""
+    """Return the number of the plural form that is used for one thing, by the formula in the header; 0 without one."""
     formula = PLURAL.search(header)
     try:
         return int(c2py(formula[1])(1)) if formula else 0
@@ -146,6 +146,6 @@ def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Seque
 
 
 def quote(text: str, end: str) -> str:
-    """Return the text as strings of a PO file, joined by the line end `end`."""
+    """Return the text as strings of a PO file, one for each line, joined by the line end `end`."""
     strings = [f'"{polib.escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
     return strings[0] if len(strings) == 1 else end.join(['""', *strings])

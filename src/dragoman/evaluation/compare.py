@@ -53,6 +53,7 @@ class Comparison:
     notes: tuple[str, ...]  # what was left out
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the comparison as nested dicts, for JSON."""
         return asdict(self)
 
     def beam_suffix(self, beam: int) -> str:
@@ -134,12 +135,16 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
 
 
 def count_tokens(translator: Translator, ids: Sequence[Ids]) -> int:
-    """Translate sources, given as ids; return the number of target tokens, EOS included."""
+    """Translate sources, given as ids, without safeguards; return the number of target tokens, EOS included."""
     return sum(len(hypothesis.tokens) + 1 for hypothesis in translator.search_ids(ids))
 
 
 def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[str]) -> list[tuple[str, Engine, int]]:
-    """Return name, engine and bytes on disk of the model in CTranslate2, in float32 and in int8."""
+    """Return name, engine and bytes on disk of the model in CTranslate2, in float32 and in int8.
+
+    folder: the model's; sources: the first one is searched for, so that settings which the engine refuses are reported
+    before anything is timed. The first time, the model is converted.
+    """
     from dragoman.interop.ctranslate2.cache import open_ctranslate2
 
     rows: list[tuple[str, Engine, int]] = []

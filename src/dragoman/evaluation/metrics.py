@@ -31,6 +31,7 @@ class Scores:
     sentences: int
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the scores as nested dicts, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -38,9 +39,10 @@ class Scores:
 
 
 def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Scores:
-    """Return BLEU and chrF of a test set, one reference for each translation; references are compared in Unicode NFC.
+    """Return BLEU and chrF of a test set, one reference for each translation.
 
-    Raise ValueError where the numbers of sentences differ.
+    References are compared in Unicode NFC. tokenize: how sacreBLEU splits text into words for BLEU. Raise ValueError
+    where the numbers of sentences differ or are 0.
     """
     references = normalise_references(translations, references)
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
@@ -53,16 +55,22 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
 
 
 def normalise_references(translations: Sequence[str], references: Sequence[str]) -> list[str]:
-    """Return the references in Unicode NFC, as translations are. Raise ValueError where their number differs."""
+    """Return the references in Unicode NFC, as translations are.
+
+    Raise ValueError where there are none, or not as many as translations.
+    """
     if len(translations) != len(references) or not references:
         raise ValueError(f"{len(translations)} translations, {len(references)} references")
     return [unicodedata.normalize("NFC", reference) for reference in references]
 
 
-def by_sentence(
+def scores_by_sentence(
     translations: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> list[tuple[float, float]]:
-    """Return (BLEU, chrF) of each sentence; this BLEU leaves out n-grams that are longer than the sentence."""
+    """Return (BLEU, chrF), 0 to 100, of each sentence.
+
+    This BLEU leaves out n-grams that are longer than the sentence. tokenize: as for `evaluate`.
+    """
     bleu, chrf = BLEU(tokenize=tokenize, effective_order=True), CHRF()
     return [
         (bleu.sentence_score(text, [reference]).score, chrf.sentence_score(text, [reference]).score)
@@ -81,16 +89,16 @@ class LengthGroup:
     chrf: float
 
 
-def by_length(
+def scores_by_length(
     sources: Sequence[str],
     translations: Sequence[str],
     references: Sequence[str],
     tokenize: str = "13a",
     groups: int = 4,
 ) -> list[LengthGroup]:
-    """Return scores by length of the source, from the shortest to the longest, in groups of about the same size.
+    """Return scores by characters of the source, from the shortest to the longest, in groups of about the same size.
 
-    Sources of one length are in one group, so there may be fewer groups than asked for.
+    Sources of one length are in one group, so there may be fewer than `groups`. tokenize: as for `evaluate`.
     """
     lengths = [len(source) for source in sources]
     ordered = sorted(lengths)

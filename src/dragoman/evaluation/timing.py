@@ -35,7 +35,7 @@ class Contender:
 
 
 def time_in_turn(contenders: list[Contender], rounds: int) -> None:
-    """Time every contender once per round, in turn, after one round that does not count."""
+    """Time every contender once per round, in turn, after one round that does not count; add to their `rates`."""
     for turn in range(rounds + 1):
         for contender in contenders:
             began = time.perf_counter()

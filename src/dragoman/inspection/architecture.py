@@ -45,7 +45,7 @@ class Box:
 
 
 def parameter_count(parameters: int) -> list[str]:
-    """Return the line that gives the number of parameters, none for 0."""
+    """Return ['1,234 parameters'], the line of a box that gives their number; [] for 0."""
     return [f"{parameters:,} parameters"] if parameters else []
 
 
@@ -138,7 +138,10 @@ def transformer_stacks(
 
 
 def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
-    """Yield the sublayers of a layer, a module and its norm with a residual connection, in the order they act."""
+    """Yield the sublayers of an encoder or decoder layer in the order they act, each a module and its norm.
+
+    seen: see `count_new`.
+    """
     for name, around in layer.named_children():
         if not isinstance(around, Residual):
             continue
@@ -172,7 +175,10 @@ def recurrent_stacks(
 
 
 def recurrent_group(name: str, module: Recurrence, from_encoder: str, seen: dict[int, str]) -> LayerGroup:
-    """Return the group of recurrent layers, which all have the same size."""
+    """Return the group of the recurrent layers of one side, which all have the same size.
+
+    name: 'encoder' or 'decoder'; from_encoder: what it gets from the encoder, in words; seen: see `count_new`.
+    """
     count, size = module.shape
     times = count // module.directions
     cells: Any = module.cells
@@ -187,7 +193,7 @@ def recurrent_group(name: str, module: Recurrence, from_encoder: str, seen: dict
 
 
 def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
-    """Return the number of parameters of `module` that are not in `seen`, and add them.
+    """Return the number of parameters of the module `name` that are not in `seen`, and add them to it.
 
     seen: the name of the module for which a parameter, by its id, was counted.
     """
@@ -199,7 +205,10 @@ def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
 
 
 def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box:
-    """Return the box of an embedding or the output matrix, the module `name`, which says whether it is shared."""
+    """Return the box, with this title, of an embedding or the output: the module `name`, and whether it is shared.
+
+    seen: see `count_new`.
+    """
     module = getattr(model, name)
     rows, size = module.weight.shape
     details = [f"{rows:,} words of {size:,}"]
@@ -254,12 +263,12 @@ def score_name(kernel: Callable[..., Any]) -> str:
 
 
 def feed_forward_box(name: str, network: FeedForward, decoder: bool, seen: dict[int, str]) -> Box:
-    """Return the box of a feed-forward network."""
+    """Return the box of a feed-forward network called `name`; `decoder` has no effect. seen: see `count_new`."""
     d_model, d_ff = network.hidden.in_features, network.hidden.out_features
     sizes = f"{d_model:,} → {d_ff:,} → {network.out.out_features:,}, {network.activation.__name__}"
     return Box("Feed forward", name, (sizes,), count_new(network, name, seen), "feed forward")
 
 
 def norm_box(title: str, name: str, norm: nn.Module, seen: dict[int, str]) -> Box:
-    """Return the box of a layer normalisation."""
+    """Return the box, with this title, of the layer normalisation called `name`. seen: see `count_new`."""
     return Box(title, name, (type(norm).__name__,), count_new(norm, name, seen), "norm")

@@ -37,7 +37,7 @@ class Cost:
 
 
 def cost(model: Model) -> Cost:
-    """Return the parameters of `model` by part, and its multiplications and additions per token."""
+    """Return the parameters of `model` by part, its operations per token, and the memory that it needs."""
     parts: dict[str, int] = {}
     seen: set[int] = set()
     for name, parameter in model.named_parameters():

@@ -35,7 +35,7 @@ def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
 
 
 def weights_as_dict(inspection: Inspection) -> dict[str, Any]:
-    """Return all weights under the names that BertViz gives its arguments: for each layer [1][head][query][key]."""
+    """Return all attention weights under the names of BertViz's arguments: for each layer [1][head][query][key]."""
     return {
         "encoder_attention": [layer.tolist() for layer in inspection.encoder_attentions],
         "decoder_attention": [layer.tolist() for layer in inspection.decoder_attentions],

@@ -53,7 +53,10 @@ class Figure:
 
 
 def pyplot() -> Any:
-    """Return matplotlib, drawing to files, with a typeface for Hangul after the Latin one."""
+    """Return matplotlib's pyplot, set to draw to files, with a typeface for Hangul after the Latin one.
+
+    It changes matplotlib's settings for the process. Raise DragomanError where it is not installed.
+    """
     try:
         import matplotlib
         from matplotlib import font_manager
@@ -81,7 +84,10 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Draw a figure, its caption below it, to a file whose suffix is the format. Raise UsageError for another one."""
+    """Draw a figure, its caption below it, to a file whose suffix is the format.
+
+    Raise UsageError for another format, DragomanError where matplotlib is not installed.
+    """
     check_format(path)
     plt = pyplot()
     canvas, content = plt.figure(figsize=figure.size, layout="constrained"), io.BytesIO()
@@ -98,7 +104,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def wrap_caption(caption: str, width: float) -> str:
-    """Return the caption in lines of about `width` inches; a letter of Hangul is as wide as two others."""
+    """Return the caption in lines of about `width` inches; a letter of Hangul or Chinese is as wide as two others."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in caption)
     letters = LETTERS_PER_INCH * width * len(caption) / (len(caption) + wide)
     return textwrap.fill(NOT_IN_SVG.sub("�", caption), max(20, int(letters)))
@@ -118,7 +124,10 @@ def map_figure(
     caption: str = "",
     scale: Scale = WEIGHTS,
 ) -> Figure:
-    """Return a map of values (rows, columns) with labels; numbers that are not near 0 are written where they fit."""
+    """Return a map of values (rows, columns) with labels; in small maps each number that is not near 0 is written.
+
+    Raise ValueError where the labels are not as many as rows and columns.
+    """
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
     natural = (2.4 + 0.62 * len(columns), 2.0 + 0.46 * len(rows))
@@ -145,13 +154,16 @@ def map_figure(
 
 
 def draw_image(axes: Any, values: Tensor, scale: Scale) -> Any:
-    """Draw the values (rows, columns) as an image."""
+    """Draw the values (rows, columns) as an image on `axes`; return the image, for a colour bar."""
     array = values.detach().cpu().numpy()
     return axes.imshow(array, cmap=scale.colours, vmin=scale.low, vmax=scale.high, aspect="auto", interpolation="none")
 
 
 def write_numbers(axes: Any, image: Any, values: Tensor, with_sign: bool) -> None:
-    """Write each value that is not near 0 into its cell."""
+    """Write each value (rows, columns) that is not near 0 into its cell, in the letters that can be read on its colour.
+
+    image: the drawn values, which give the colours; with_sign: as for `short_number`.
+    """
     for y, row in enumerate(values.tolist()):
         for x, value in enumerate(row):
             red, green, blue, _ = image.to_rgba(value)

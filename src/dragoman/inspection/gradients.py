@@ -36,15 +36,15 @@ def parameters_by_layer(model: Model) -> dict[str, list[nn.Parameter]]:
     return layers
 
 
-def norm(tensors: Iterable[Tensor]) -> float:
-    """Return the norm of all tensors as one long vector."""
+def total_norm(tensors: Iterable[Tensor]) -> float:
+    """Return the Euclidean norm of all tensors together, as one long vector."""
     return math.sqrt(sum(float(tensor.detach().double().square().sum()) for tensor in tensors))
 
 
 def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: float) -> tuple[float, LayerNumbers]:
     """Return the training loss on `batches`, in nats per target token, without dropout, and its gradient norm by layer.
 
-    It leaves the model in evaluation mode and without gradients.
+    smoothing: of the labels. Leaves the model in evaluation mode and without gradients.
     """
     model.eval().zero_grad()
     tokens, total = sum(batch.tokens for batch in batches), 0.0
@@ -55,7 +55,7 @@ def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: f
         loss.backward()
         total += float(loss.detach())
     norms = {
-        name: norm(parameter.grad for parameter in parameters if parameter.grad is not None)
+        name: total_norm(parameter.grad for parameter in parameters if parameter.grad is not None)
         for name, parameters in parameters_by_layer(model).items()
     }
     model.zero_grad()
@@ -66,6 +66,6 @@ def relative_updates(before: Model, after: Model) -> LayerNumbers:
     """Return the norm of the change of each layer's weights, as a share of the norm of the new weights."""
     updates = {}
     for (name, old), new in zip(parameters_by_layer(before).items(), parameters_by_layer(after).values(), strict=True):
-        change = norm(b.detach() - a.detach() for a, b in zip(old, new, strict=True))
-        updates[name] = change / norm(new) if change else 0.0
+        change = total_norm(b.detach() - a.detach() for a, b in zip(old, new, strict=True))
+        updates[name] = change / total_norm(new) if change else 0.0
     return updates

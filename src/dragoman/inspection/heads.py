@@ -120,7 +120,10 @@ def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, T
 
 
 def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
-    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where the query may not look there."""
+    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where the query may not look there.
+
+    weights (L, H, T, S); visible (T, S), bool.
+    """
     result = weights.new_full(weights.shape[:-1], math.nan)
     diagonal, allowed = weights.diagonal(offset, -2, -1), visible.diagonal(offset)
     start = max(0, -offset)
@@ -129,7 +132,10 @@ def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
 
 
 def diversity(weights: Tensor) -> Tensor:
-    """Return the mean total variation distance (L, H, T) of each head's weights to those of its layer's others."""
+    """Return (L, H, T): the mean total variation distance of each head's weights to those of its layer's others.
+
+    weights (L, H, T, S). NaN where a layer has one head.
+    """
     heads = weights.size(1)
     if heads == 1:
         return weights.new_full(weights.shape[:-1], math.nan)
@@ -142,7 +148,7 @@ def normalised_entropies(model: Model, batches: Sequence[Batch]) -> dict[Attenti
     """Return the normalised entropy of each head, by kind and layer: the mean over all real tokens of the batches.
 
     It is `HeadStatistics.normalised_entropy`, computed in batches: 0, if a token attends to one of the tokens that it
-    sees, to 1, if to all of them alike.
+    sees, to 1, if to all of them alike. Leaves the model in eval mode.
     """
     capture = AttentionCapture(model.eval())
     sums = {kind: [torch.zeros(()) for _ in layers] for kind, layers in capture.weights.items()}

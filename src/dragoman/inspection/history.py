@@ -63,7 +63,7 @@ class History:
         return f"layer {self.head.layer} of {layers}, {which}"
 
     def map(self, snapshot: Snapshot) -> Tensor:
-        """Return the cross-attention (W, U) of `head`."""
+        """Return the cross-attention (W, U) of `head` in one of the snapshots."""
         maps = snapshot.cross_attention[self.head.layer - 1]
         return maps[self.head.head - 1] if self.head.head else maps.mean(0)
 
@@ -87,7 +87,7 @@ class History:
 
 
 def group_by_layer(numbers: Sequence[LayerNumbers]) -> dict[str, list[float]]:
-    """Return the numbers of each layer, one for each snapshot."""
+    """Return the numbers of each layer, by its name: one for each snapshot."""
     return {name: [each[name] for each in numbers] for name in numbers[0]}
 
 
@@ -136,13 +136,13 @@ def read_history(
 
 
 def encode_pair(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:
-    """Return source, with its tag, and target as ids."""
+    """Return source, with its tag in front, and target as ids without EOS."""
     source, target = pair
     return tokenizer.encode(source, tag), tokenizer.encode(target)
 
 
 def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
-    """Return the pairs in batches of similar length."""
+    """Return the pairs in batches of similar length and at most BATCH_TOKENS tokens a side."""
     lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in pairs])
     batches = plan_batches(lengths, BATCH_TOKENS, 0, 0)
     return [
@@ -151,6 +151,11 @@ def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
 
 
 def cross_attention(model: Model, pair: Pair, rows: list[Word], columns: list[Word], folder: Path) -> Tensor:
+    """Return the cross-attention (L, H, W, U) of a model between the words of a pair, given the target.
+
+    rows, columns: the target words and source words, EOS included; folder: the model's, for the message. Raise
+    DragomanError for a model without attention over the source.
+    """
     weights = run_forced(model, *pair)[0]["cross"]
     if not len(weights):
         raise DragomanError(f"{folder}: this model has no attention over the source: there is nothing to show")

@@ -51,7 +51,7 @@ def history_page(history: History) -> str:
 
 
 def shade_cells(rows: Rows, shades: Rows, digits: str) -> dict[str, list[Cell]]:
-    """Return the cells of each row: its numbers, in the format `digits`, with their shades."""
+    """Return the cells of each row: its numbers, in a format such as '.2f' (`digits`), and their shades, 0 to 1."""
     return {
         name: [Cell(format(value, digits), shade) for value, shade in zip(row, shades[name], strict=True)]
         for name, row in rows.items()

@@ -59,7 +59,7 @@ class Sentence:
 
 
 def is_special(label: str) -> bool:
-    """Return whether it is the label of BOS, EOS or a tag."""
+    """Return whether a label is that of BOS, EOS, padding or a tag."""
     return label in SPECIAL or TAG.fullmatch(label) is not None
 
 
@@ -127,7 +127,7 @@ class Inspection:
         return Sentence(self.target.text, self.target.ids, tokens, words)
 
     def maps(self, kind: AttentionKind) -> Tensor:
-        """Return all weights (L, H, queries, keys) of a kind."""
+        """Return all weights (L, H, queries, keys) of a kind; L is 0 where the model has no such attention."""
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
 
     def queries_and_keys(self, kind: AttentionKind) -> tuple[Sentence, Sentence]:
@@ -138,7 +138,11 @@ class Inspection:
         return sentence, sentence
 
     def select(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> Tensor:
-        """Return the weights (L, H, queries, keys) of a layer and head, or of all of them; of a rollout (1, 1, ...)."""
+        """Return the weights (L, H, queries, keys) of a layer and head, or of all of them; of a rollout (1, 1, ...).
+
+        layer and head count from 1, None for all. Raise UsageError for those that the model does not have, and for a
+        rollout of one head.
+        """
         maps = self.maps(kind)
         if not len(maps):
             raise UsageError(f"this model has no {KINDS[kind]}")
@@ -218,17 +222,17 @@ class Inspection:
 
     @property
     def encoder_attentions(self) -> list[Tensor]:
-        """The self-attention of the encoder."""
+        """Return the self-attention of the encoder: (1, H, S, S) for each layer."""
         return list(self.encoder[:, None])
 
     @property
     def decoder_attentions(self) -> list[Tensor]:
-        """The self-attention of the decoder."""
+        """Return the self-attention of the decoder: (1, H, T, T) for each layer."""
         return list(self.decoder[:, None])
 
     @property
     def cross_attentions(self) -> list[Tensor]:
-        """The cross-attention."""
+        """Return the cross-attention: (1, H, T, S) for each layer."""
         return list(self.cross[:, None])
 
     @property
@@ -243,7 +247,7 @@ class Inspection:
 
 
 def index_of(number: int | None) -> slice:
-    """Return the slice of a layer or head that counts from 1; all for None."""
+    """Return the slice that selects the layer or head `number`, counted from 1; all for None."""
     return slice(None) if number is None else slice(number - 1, number)
 
 
@@ -262,7 +266,7 @@ def drop_tokens(words: list[Word], dropped: set[int]) -> list[Word]:
 
 
 def drop_positions(maps: Tensor, dropped: set[int], dim: int) -> Tensor:
-    """Return the maps without the positions `dropped` of a dimension."""
+    """Return a copy of the maps without the positions `dropped` of dimension `dim`."""
     kept = [position for position in range(maps.size(dim)) if position not in dropped]
     return maps.index_select(dim, torch.tensor(kept, dtype=torch.long))
 
@@ -324,9 +328,10 @@ def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple
 
 @torch.no_grad()
 def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
-    """Run the model once with a given target (forced decoding).
+    """Run the model once with a given target (forced decoding), both sides as ids without EOS.
 
-    Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V).
+    Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V), all on the
+    CPU.
     """
     capture, device = AttentionCapture(model), next(model.parameters()).device
     vectors = capture.run(*(torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])))
@@ -340,13 +345,16 @@ def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKi
 
 
 def build_sentence(tokenizer: Tokenizer, ids: Ids) -> Sentence:
-    """Return the sentence with these ids."""
+    """Return the sentence with these ids, which have no EOS; it is added to its tokens and words."""
     tokens, spelled = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for split in (subwords, words))
     return Sentence(tokenizer.decode(ids), ids, tokens, spelled)
 
 
 def describe_positions(tokenizer: Tokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
-    """Return a description of each position of a target that ends with EOS; log_p (T, V)."""
+    """Return a description of each position of a target that ends with EOS; log_p (T, V).
+
+    alternatives: how many of the most probable tokens each position names.
+    """
     p, of_target = log_p.exp(), log_p.gather(1, torch.tensor(target)[:, None])
     entropy, rank = torch.special.entr(p).sum(-1), 1 + (log_p > of_target).sum(-1)
     best = log_p.topk(min(alternatives, log_p.size(1))).indices.tolist()

@@ -33,7 +33,10 @@ class LayerOutputs:
 
 @contextmanager
 def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
-    """Collect the outputs of all encoder and decoder layers while the model runs. Gradients flow through them."""
+    """Collect the outputs of all encoder and decoder layers while the model runs inside the block.
+
+    Gradients flow through them. The model's weights and outputs stay as they are.
+    """
     collected = LayerOutputs()
 
     def keep(outputs: list[Tensor]) -> Callable[[nn.Module, tuple, Tensor], None]:

@@ -30,7 +30,10 @@ class Occlusion:
 
 
 def occlusion(model: Model, inspection: Inspection, *, subwords: bool = False) -> Occlusion:
-    """Return the probabilities of the inspected target without each source word, or each subword, in turn."""
+    """Return the probabilities of the inspected target without each source word, or each subword, in turn.
+
+    model: the one that was inspected; it is run once for each word.
+    """
     source, target = inspection.source, inspection.target
     left_out = (source.tokens if subwords else source.words)[:-1]
     words = target.tokens if subwords else target.words

@@ -38,7 +38,10 @@ ROWS_AND_COLUMNS: dict[AttentionKind, tuple[str, str]] = {
 
 
 def inspection_page(inspection: Inspection, model: Model) -> str:
-    """Return the HTML page. Of a long sentence it has no occlusion, and says so."""
+    """Return the HTML page of an inspection; `model` is the one that was inspected.
+
+    Of a long sentence it has no occlusion, and says so.
+    """
     source, target = inspection.source, inspection.target
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
@@ -48,18 +51,18 @@ def inspection_page(inspection: Inspection, model: Model) -> str:
         data=page_data(inspection, losses, positions),
         strings=json.loads(read_web_file("strings.json")),
         style=Markup(read_web_file("page.css")),  # our own files: the only text that is not escaped
-        script=Markup(script()),
+        script=Markup(page_script()),
         content_hash=content_hash,
     )
 
 
 def read_web_file(name: str) -> str:
-    """Return a file of the folder `web`."""
+    """Return the text of a file of the folder `web` of this package."""
     return (Path(__file__).parent / "web" / name).read_text(encoding="utf-8")
 
 
-def script() -> str:
-    """Return the JavaScript of the page."""
+def page_script() -> str:
+    """Return the JavaScript of the page, all SCRIPTS in one text."""
     return "\n".join(read_web_file(f"{name}.js") for name in SCRIPTS)
 
 
@@ -69,7 +72,10 @@ def content_hash(text: str) -> str:
 
 
 def page_data(inspection: Inspection, losses: Occlusion | None, positions: PositionalEncoding | None) -> dict[str, Any]:
-    """Return the data of the page, as JSON types."""
+    """Return the data of the page, as JSON types.
+
+    losses, positions: the occlusion and the positional encoding, None for a page without them.
+    """
     return as_dict(inspection) | {
         "kinds": [encode_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
         "links": word_links(inspection),

@@ -52,7 +52,7 @@ class BeamTree:
 
     @property
     def path(self) -> list[int]:
-        """The indices of the nodes from the root to the winner."""
+        """Return the indices of the nodes from the root to the winner."""
         nodes = [self.winner]
         while (parent := self.nodes[nodes[-1]].parent) is not None:
             nodes.append(parent)
@@ -60,7 +60,7 @@ class BeamTree:
 
     @property
     def steps(self) -> int:
-        """How many steps the search took."""
+        """Return how many steps the search took."""
         return self.nodes[-1].step
 
 
@@ -79,7 +79,11 @@ class Recording:
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """Search as the engine does, for one source."""
+        """Search as the engine inside does, for one source.
+
+        Record the search if it is of a kind that can be recorded. Without `constraints`, those given to the constructor
+        hold.
+        """
         constraints = constraints or [self.constraints]
         plain = config.temperature is None and config.beam_groups == 1 and not constraints[0].terms
         if not isinstance(self.engine, TorchEngine) or not plain:

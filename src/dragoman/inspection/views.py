@@ -67,8 +67,8 @@ def draw_cross_attention(
     return inspection.target.text
 
 
-def about(inspection: Inspection) -> str:
-    """Return the end of a caption, which names the model and the sentence."""
+def caption_end(inspection: Inspection) -> str:
+    """Return the end of a caption, which names the model, the sentence and its translation."""
     source, target = (shorten_label(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
 
@@ -87,22 +87,25 @@ def attention_map(
     *,
     subwords: bool = False,
 ) -> Figure:
-    """Return one map: an aggregate, or else `head`, or the mean of all heads, of `layer`, or of the last layer."""
+    """Return one map: an aggregate, or else `head`, or the mean of all heads, of `layer`, or of the last layer.
+
+    layer and head count from 1. Raise UsageError for those that the model does not have.
+    """
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
-    caption = f"{shown.caption}; {about(inspection)}"
+    caption = f"{shown.caption}; {caption_end(inspection)}"
     return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
-    """Return the maps of all layers and heads as one figure."""
+    """Return the maps of all layers and heads as one figure. Raise UsageError where the model has none of the kind."""
     weights = inspection.select(kind, None, None, "mean")
     queries, keys = inspection.queries_and_keys(kind)
     rows, columns = (side.tokens if subwords else side.words for side in (queries, keys))
     weights = merge_tokens(weights, rows, columns)
     level = "subwords" if subwords else "words"
-    caption = f"{KINDS[kind]}, all layers and heads, by {level}, on one scale; {about(inspection)}"
+    caption = f"{KINDS[kind]}, all layers and heads, by {level}, on one scale; {caption_end(inspection)}"
     labels = [row.label for row in rows], [column.label for column in columns]
     return map_grid(weights, *labels, map_title(kind, subwords), caption)
 
@@ -111,11 +114,14 @@ def search_tree(inspection: Inspection) -> Figure:
     """Return the tree of the search that found the translation. Raise UsageError where none was recorded."""
     if inspection.tree is None:
         raise UsageError("there is no beam search to draw: the translation was given, or found without beam search")
-    return tree_figure(inspection.tree, about(inspection))
+    return tree_figure(inspection.tree, caption_end(inspection))
 
 
 def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: str) -> Figure:
-    """Return a table of head statistics over one sentence or many. about: the end of its caption."""
+    """Return a table of head statistics over one sentence or many. about: the end of its caption.
+
+    Raise UsageError where the model has no attention of the kind.
+    """
     heads = [head for head in head_statistics(inspections) if head.kind == kind]
     if not heads:
         raise UsageError(f"this model has no {KINDS[kind]}")
@@ -135,7 +141,7 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
 
 
 def attention_masks(inspection: Inspection) -> Figure:
-    """Return the masks of this sentence in a batch with longer ones."""
+    """Return the masks of this sentence as they are in a batch with sentences that are PADDING tokens longer."""
     source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
     read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
     source_labels, read_labels, target_labels = (
@@ -153,18 +159,21 @@ def attention_masks(inspection: Inspection) -> Figure:
         raise UsageError("this model has no attention, so it needs no masks")
     caption = (
         "rows: queries, columns: keys; grey and crossed out: no attention allowed, because the key comes later or is "
-        f"padding ({PADDING} positions as an example); rows of padding do not matter; {about(inspection)}"
+        f"padding ({PADDING} positions as an example); rows of padding do not matter; {caption_end(inspection)}"
     )
     return mask_figure(shown, caption)
 
 
 def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = False) -> Figure:
-    """Return the probability that each word of the translation loses without each source word."""
+    """Return a map of the probability that each word of the translation loses without each source word.
+
+    model: the one that was inspected.
+    """
     losses = occlusion(model, inspection, subwords=subwords)
     level = "subword" if subwords else "word"
     caption = (
         f"each source {level} left out in turn, the translation scored again; next to each {level} of the translation, "
-        f"its probability with the whole source, the most that it can lose; {about(inspection)}"
+        f"its probability with the whole source, the most that it can lose; {caption_end(inspection)}"
     )
     letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()
     rows = [f"{shorten_label(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
@@ -181,13 +190,13 @@ def view_figure(
     if view == "tree":
         return search_tree(inspection)
     if view == "heads":
-        return head_table([inspection], kind, about(inspection))
+        return head_table([inspection], kind, caption_end(inspection))
     if view == "probabilities":
-        return probability_table(inspection.positions, len(translator.tokenizer), about(inspection))
+        return probability_table(inspection.positions, len(translator.tokenizer), caption_end(inspection))
     if view == "occlusion":
         return occlusion_view(inspection, model, subwords=subwords)
     if view == "positions":
-        return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), about(inspection))
+        return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), caption_end(inspection))
     if view == "masks":
         return attention_masks(inspection)
     raise ValueError(f"view_figure has no branch for view = '{view}'")

@@ -18,7 +18,7 @@ from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, RunCo
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import read_corpus
 from dragoman.errors import DragomanError
-from dragoman.evaluation.metrics import LengthGroup, by_length, evaluate
+from dragoman.evaluation.metrics import LengthGroup, evaluate, scores_by_length
 from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics
 from dragoman.lab.drawing import LOSS, Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Experiment, Figure, Findings, Sentences, Table
@@ -83,7 +83,7 @@ def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences)
         progress.best_loss,
         scores.bleu.value,
         scores.chrf.value,
-        tuple(by_length(sources, translations, references, groups=GROUPS)),
+        tuple(scores_by_length(sources, translations, references, groups=GROUPS)),
         losses,
     )
 

@@ -31,7 +31,10 @@ FAULTY = "translations with a fault"  # a reason to leave out, followed by the f
 def make_blocks(
     job: Job, numbers: Sequence[int], provenance: Record, device: torch.device, progress: TextProgress
 ) -> None:
-    """Translate the blocks with these numbers, and write each to its file as soon as it is done."""
+    """Translate the blocks with these numbers, from 0, and write each to its file as soon as it is done.
+
+    provenance: what the job is made of; its hash is written into each block.
+    """
     translator = Translator.load(
         job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
     )
@@ -50,7 +53,7 @@ def make_blocks(
 
 
 def build_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
-    """Translate a block; return the bytes of its file: a line of JSON about it, and its pairs as TSV."""
+    """Translate block `number`; return the bytes of its file: a line of JSON about it, and its pairs as TSV."""
     left_out: dict[str, list[str]] = {}
     pairs = []
     for index, text, translation in translate_block(job, block, translator, left_out):
@@ -104,7 +107,10 @@ def one_column(text: str) -> str:
 
 
 def join_blocks(job: Job, started: Record, count: int) -> Record:
-    """Join the blocks into the finished file; write and return its record. Raise DragomanError for a damaged block."""
+    """Join the `count` blocks into the finished file, and delete them; write and return its record.
+
+    started: the record that `start_record` returned. Raise DragomanError for a damaged block.
+    """
     provenance = sha256(as_json(started["made_of"]))
     texts, pairs = 0, 0
     left_out: dict[str, tuple[int, list[str]]] = {}

@@ -115,7 +115,7 @@ class Job:
 def finished_record(job: Job, provenance: Record) -> Record | None:
     """Return the record of the finished file, None where there is no such file yet.
 
-    Raise DragomanError where the file was made by another job, or changed since.
+    Delete blocks that were left behind. Raise DragomanError where the file was made by another job, or changed since.
     """
     if not job.out.exists():
         return None
@@ -166,7 +166,10 @@ def block_count(job: Job, record: Record) -> int:
 
 
 def read_record(file: Path, *keys: str) -> Record:
-    """Return a record that has these keys. Raise DragomanError where it is damaged."""
+    """Return the record in a file, which must have these keys besides the usual ones.
+
+    Raise DragomanError for damage.
+    """
     with contextlib.suppress(ValueError, RecursionError):
         record = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(record, dict) and record.keys() >= {"made_of", "texts", "notes", *keys}:

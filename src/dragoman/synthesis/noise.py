@@ -19,9 +19,9 @@ WORD = re.compile(rf"(\s*)([{UNSPACED}]|[^\s{UNSPACED}]+)")
 
 
 def add_noise(text: str, random: Random) -> str:
-    """Return the text with some words dropped, replaced or moved a little; at least one word stays.
+    """Return the text with some words dropped, replaced or moved a little; at least one word stays, if there is one.
 
-    The white space between positions stays as it is.
+    In scripts without spaces each character is a word. The white space between positions stays as it is.
     """
     spaced_words = WORD.findall(text.strip())
     kept = [word for word in spaced_words if random.random() >= DROPPED] or spaced_words[:1]

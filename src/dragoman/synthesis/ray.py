@@ -20,7 +20,7 @@ RETRIES = 10  # of a shard whose machine is lost; the blocks that it has saved a
 
 
 def synthesise_shard(job: Job, shard: Shard, device: str) -> None:
-    """Translate a shard in a worker of the cluster."""
+    """Translate a shard in a worker of the cluster, on `device` as PyTorch names it, without any output."""
     synthesise(job, shard, torch.device(device), TextProgress(quiet=True))
 
 

@@ -72,7 +72,7 @@ def _weight(text: str) -> float:
 
 
 def _loops(source: str, output: str) -> bool:
-    """Return whether something is repeated in a row far more often than people write it, and than in the source."""
+    """Return whether the output repeats something in a row far more often than people do, and than the source does."""
     loops = [(unit, times) for unit, times in _repetitions(output) if times > _max_repeats(unit)]
     if not loops:
         return False
@@ -88,7 +88,7 @@ def _max_repeats(unit: str) -> float:
 
 
 def _repetitions(text: str) -> list[tuple[str, float]]:
-    """Return texts that are repeated in a row, and how often each is.
+    """Return texts that are repeated in a row, in folded case, and how often each is: of the likeliest few distances.
 
     It takes linear time: in a loop, the distance from an n-gram of characters back to the same n-gram is constant.
     """
@@ -114,7 +114,7 @@ def _longest_run(text: str, length: int) -> tuple[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words; single letters in scripts without spaces between words."""
+    """Return the words of a text; in scripts without spaces between words, single letters."""
     words: list[str] = []
     for word in WORD.findall(text):
         words += word if script_of(word[0]) in UNSPACED else [word]

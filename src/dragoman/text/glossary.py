@@ -50,7 +50,10 @@ class Entry:
         return self.case == "match" and (is_capitals(text) or not is_capitals(self.source))
 
     def target_forms(self, text: str, sentence_start: bool) -> tuple[str, ...]:
-        """Return the targets as they may stand in the output for the occurrence `text`, in its case."""
+        """Return the targets as they may stand in the output, in the case of the occurrence `text` of the source term.
+
+        sentence_start: whether the occurrence begins a sentence, where a capital says nothing.
+        """
         if self.case != "match":
             return self.targets
         if text != self.source and is_capitals(text):
@@ -209,7 +212,7 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
 
 
 def parse_entry(line: str, number: int) -> Entry:
-    """Return the entry of a line. Raise ValueError saying what is wrong with it."""
+    """Return the entry of line `number` of a glossary. Raise ValueError saying what is wrong with it."""
     columns = [" ".join(normalise_atom(column).split()) for column in line.split("\t")]
     if len(columns) == 1:
         raise ValueError("no tab: write source term, tab, target term")
@@ -237,12 +240,12 @@ def normalise_atom(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return the text in a form that is the same for all cases."""
+    """Return the text in Unicode NFC and folded case, the same for all ways to write it in capitals."""
     return normalise_atom(text).casefold()
 
 
 def is_capitals(text: str) -> bool:
-    """Return whether it has two or more letters and all of them are capitals."""
+    """Return whether a text has two or more letters and all of them are capitals."""
     return text.isupper() and sum(character.isalpha() for character in text) > 1
 
 

@@ -66,12 +66,12 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def _split_clauses(text: str) -> list[str]:
-    """Split the text after commas and the like."""
+    """Return the text in pieces that end after commas and the like; joined they are the text."""
     return _split(text, CLAUSE, lambda match: bool(match["space"]) or match["mark"][-1] in WIDE)
 
 
 def _split_words(text: str) -> list[str]:
-    """Split the text after white space."""
+    """Return the text in pieces that end after white space; joined they are the text."""
     return _split(text, SPACE)
 
 
@@ -84,7 +84,7 @@ FINER = (_split_clauses, _split_words, _split_clusters, list)
 
 
 def _split(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[str]], bool] = bool) -> list[str]:
-    """Split the text after each match for which `ends` holds."""
+    """Return the text in pieces, cut after each match of `pattern` for which `ends` holds; joined they are the text."""
     cuts = [0, *(match.end() for match in pattern.finditer(text) if ends(match)), len(text)]
     return [text[start:end] for start, end in pairwise(cuts) if start < end]
 

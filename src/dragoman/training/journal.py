@@ -87,7 +87,7 @@ class Journal:
         self.display.log(text)
 
     def record(self, event: str, **values: Any) -> None:
-        """Write an object to `metrics.jsonl`. `values` must have the step, where TensorBoard draws the numbers."""
+        """Write an object to `metrics.jsonl`, and its numbers for TensorBoard if that is on; it then needs a `step`."""
         self.write("metrics.jsonl", json.dumps({"event": event, **values}, ensure_ascii=False))
         if self.board:
             self.board.record(event, **values)
@@ -150,7 +150,7 @@ class Journal:
             self.flush(metrics.step, metrics.epoch)
 
     def flush(self, step: int, epoch: int) -> None:
-        """Record the means since the last entry, if there was a step."""
+        """Record the means of the updates since the last entry in `metrics.jsonl`; nothing if there were none."""
         if self.tokens:
             values = {"loss": self.loss / self.tokens, **self.latest, "memory": peak_memory()}
             self.record("step", step=step, epoch=epoch, **values)

@@ -151,7 +151,10 @@ class Learner:
             return self.objective(batch)
 
     def apply_gradient(self, result: StepResult, rate: float) -> None:
-        """Clip the gradient, take the step of Adam, and update the moving average of the weights."""
+        """Clip the gradient, take a step of Adam at learning rate `rate`, update the moving average of the weights.
+
+        result: what `compute_gradient` returned.
+        """
         clip, factor = self.settings.clip, result.correction / self.loss_scale.value
         if clip and result.norm > clip:
             factor *= clip / result.norm

@@ -178,7 +178,10 @@ class Translator:
         ]
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
-        """Translate any number of texts with one tag, `chunk` of them in memory at a time."""
+        """Yield the translation of each text, in order, with one tag ('' for none).
+
+        `chunk` texts are in memory at a time.
+        """
         texts = iter(texts)
         while block := list(islice(texts, chunk)):
             yield from self.translate(block, [tag] * len(block))

@@ -67,7 +67,11 @@ def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
 
 
 def main(name: str, threads: str, *flags: str) -> None:
-    """Answer the requests of standard input with the decoder of this name."""
+    """Answer the requests of standard input with a decoder.
+
+    `name` is 'marian' or 'joeynmt', `flags` are for its model. Standard output is kept for the answers: what the
+    toolkit prints there goes to standard error.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what toolkits print must not mix with the answers
     decode = {"marian": marian_decoder, "joeynmt": joeynmt_decoder}[name](int(threads), list(flags))

@@ -53,13 +53,16 @@ JOEYNMT_POSITIONS = 5000
 
 
 def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
-    """Write weights to model.npz."""
+    """Write weights to model.npz in `folder`."""
     arrays: dict[str, Any] = {name: value.detach().contiguous().numpy() for name, value in weights.items()}
     np.savez(folder / "model.npz", **arrays)
 
 
 def write_marian(model: Transformer, folder: Path) -> list[str]:
-    """Write the model for Marian; return the flags that describe it. A target begins with zeros, not with BOS."""
+    """Write the model for Marian into `folder`; return the flags that describe it.
+
+    A target begins with zeros there, not with BOS.
+    """
     weights = marian_weights(model)
     write_npz(weights, folder)
     words = [len(weights["Wemb"])] * 2
@@ -83,7 +86,7 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def write_joeynmt(model: Transformer, folder: Path) -> list[str]:
-    """Write the model and the settings for JoeyNMT; return no flags, as it needs none."""
+    """Write the model and the settings for JoeyNMT into `folder`; return no flags, as it needs none."""
     prepare_joeynmt(task_without_text(model), folder)
     write_npz(joeynmt_weights(model), folder)
     return []
@@ -104,7 +107,7 @@ def joeynmt_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def layer_weights(model: Transformer) -> Iterator[tuple[str, int, str, str, Tensor]]:
-    """Yield side, number of the layer, part of the layer, 'weight' or 'bias', and value."""
+    """Yield, for each weight of the layers: side, layer from 0, part of the layer, 'weight' or 'bias', and value."""
     for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
         for number, layer in enumerate(layers):
             for name, value in layer.state_dict().items():

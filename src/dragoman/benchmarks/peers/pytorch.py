@@ -27,7 +27,11 @@ def padded_step(
     kernel: SDPBackend | None = None,
     rate: Callable[[], float] = lambda: RATE,
 ) -> Step:
-    """Return a step: padded logits, F.cross_entropy, clipping, fused AdamW; autocast if not float32."""
+    """Return a step of training: padded logits, F.cross_entropy, clipping, fused AdamW; autocast if not float32.
+
+    The model is set to training mode. dtype: of autocast; kernel: of attention, None for PyTorch's choice; rate: called
+    before each step for its learning rate.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
     model.train()
 
@@ -78,6 +82,7 @@ class TorchTransformer(nn.Module):
                 module.dropout.p = 0.0
 
     def embed(self, tokens: Tensor) -> Tensor:
+        """Return the vectors (B, T, M) of the ids `tokens` (B, T) with positions, after dropout."""
         x = self.embedding(tokens) * self.embedding.embedding_dim**0.5
         return self.dropout(x + self.positions[: tokens.size(1)])
 
@@ -184,7 +189,7 @@ def float32_attention() -> str:
 
 
 def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return ways to train torch.nn.Transformer, by the name of the attention kernel."""
+    """Return ways to train torch.nn.Transformer, by the name of the attention kernel; each has a model of its own."""
     return {
         kernel.name.split("_")[0].lower(): padded_step(TorchTransformer(config, vocabulary), dtype, kernel)
         for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
@@ -192,6 +197,9 @@ def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) 
 
 
 def marianmt_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return ways to train MarianMT, by the name of the attention. Raise ImportError where transformers is missing."""
+    """Return ways to train MarianMT, by the name of the attention; each has a model of its own.
+
+    Raise ImportError where transformers is missing.
+    """
     kinds = ["sdpa", "eager", *["sdpa in float32"] * (dtype != torch.float32)]
     return {kind: padded_step(MarianMT(config, vocabulary, kind), dtype) for kind in kinds}

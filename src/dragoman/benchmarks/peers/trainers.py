@@ -50,7 +50,10 @@ class TrainingTask:
         return [f"w{id}" for id in range(3, self.vocabulary)]
 
     def write(self, folder: Path) -> None:
-        """Write text.source and text.target, one sentence per line, dev.* with the first of them, and the words."""
+        """Write the sentences into `folder` as text.source and text.target, one a line, and the vocabulary as words.
+
+        dev.source and dev.target get the first sentence.
+        """
         for side, rows in (("source", self.sources), ("target", self.targets)):
             lines = [" ".join(f"w{id}" for id in ids) + "\n" for ids in rows]
             (folder / f"text.{side}").write_text("".join(lines), encoding="ascii")
@@ -68,7 +71,7 @@ class Program:
 
 
 def marian_flags(task: TrainingTask, folder: Path) -> dict[str, Any]:
-    """Return the flags that describe the model, and write its vocabulary into the folder."""
+    """Return the flags that describe the task's model to Marian, and write its vocabulary into the folder."""
     words = {"</s>": 0, "<unk>": 1, **{word: number for number, word in enumerate(task.vocabulary_words(), start=2)}}
     (folder / "words.json").write_text(json.dumps(words), encoding="ascii")
     model = task.model
@@ -233,7 +236,10 @@ PROGRAMS = {
 
 
 def find_command(name: str, command: str) -> str:
-    """Return the path of a command of a toolkit. Raise DragomanError where the toolkit is not installed."""
+    """Return the path of a command, such as 'python', of the toolkit `name`.
+
+    Raise DragomanError where it is not installed.
+    """
     if not (file := PEERS / name / "bin" / command).exists():
         raise DragomanError("`make peers` installs it")
     return str(file)
@@ -282,7 +288,7 @@ class TrainerProcess:
         )
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and its children."""
+        """Send a signal to the program and its children; nothing happens where they have ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 

@@ -104,14 +104,17 @@ def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, 
 
 
 def stack_height(stack: Stack) -> float:
-    """Return the y at which `draw_stack` ends."""
+    """Return the y, in inches, at which `draw_stack` ends."""
     boxes = [stack.embedding, *stack.top, *(box for group in stack.groups for box in group.boxes)]
     frames = 0.24 * len(stack.groups)
     return 0.25 + sum(GAP + box_height(box) for box in boxes) + (GAP + 0.24 if stack.added else 0) + frames
 
 
 def draw_frame(axes: Any, group: LayerGroup, x: float, bottom: float, top: float, outward: int) -> None:
-    """Frame a group of layers: how many there are, which ones, and how many parameters each has."""
+    """Frame a group of layers between the heights `bottom` and `top`: how many they are, which, and their parameters.
+
+    x: where the boxes begin; outward: as for `draw_stack`.
+    """
     rectangle(axes, x - FRAME, bottom, WIDTH + 2 * FRAME, top - bottom, facecolor="none", linestyle="--")
     edge = x - FRAME - 0.1 if outward < 0 else x + WIDTH + FRAME + 0.1
     side = "right" if outward < 0 else "left"
@@ -123,7 +126,7 @@ def draw_frame(axes: Any, group: LayerGroup, x: float, bottom: float, top: float
 
 
 def box_height(box: Box) -> float:
-    """Return the height of a box, which depends on its lines."""
+    """Return the height of a box in inches, which depends on its lines."""
     return 2 * EDGE + LINE * len(box.lines)
 
 
@@ -136,12 +139,12 @@ def draw_box(axes: Any, box: Box, x: float, y: float, width: float) -> None:
 
 
 def rectangle(axes: Any, x: float, y: float, width: float, height: float, **style: str) -> None:
-    """Draw a rectangle; x and y are its lower left corner."""
+    """Draw a rectangle on `axes`; x and y are its lower left corner, `style` is for matplotlib."""
     corners = [x, x + width, x + width, x], [y, y, y + height, y + height]
     axes.fill(*corners, edgecolor="black", linewidth=0.9, zorder=2, **style)
 
 
 def arrow(axes: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """Draw an arrow."""
+    """Draw an arrow on `axes` from `start` to `end`."""
     style = {"arrowstyle": "-|>", "linewidth": 0.9, "color": "black", "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
     axes.annotate("", end, start, arrowprops=style)

@@ -14,9 +14,9 @@ PALEST = 0.5  # of the colour map, so that black letters can be read on it
 def number_table(
     names: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], title: str, caption: str
 ) -> Figure:
-    """Return rows of numbers with their names; in each column the greatest is darkest. NaN is an empty cell.
+    """Return a table of numbers with names of its rows; in each column the greatest is darkest.
 
-    Of more than 64 rows the first ones are drawn, and the caption says so.
+    NaN is an empty cell. Of more than MAX_ROWS rows the first ones are drawn, and the caption says so.
     """
     shown = values[:MAX_ROWS]
     if len(values) > len(shown):
@@ -47,16 +47,17 @@ def number_table(
 
 
 def shades_of(column: Sequence[float]) -> list[float]:
-    """Return 0 for the smallest number of a column to 1 for the greatest."""
+    """Return, for each number of a column, 0 for the smallest to 1 for the greatest; 0 for NaN."""
     numbers = [value for value in column if not math.isnan(value)]
     low, width = (min(numbers), (max(numbers) - min(numbers)) or 1.0) if numbers else (0.0, 1.0)
     return [0.0 if math.isnan(value) else (value - low) / width for value in column]
 
 
 def probability_table(positions: Sequence[Position], vocabulary: int, caption: str) -> Figure:
-    """Return the probability of each token, the most probable ones there, and the entropy of the whole distribution.
+    """Return a figure of the probability of each token, the most probable ones there, and the entropy of all.
 
-    Of more than 48 positions the first ones are drawn, and the caption says so.
+    vocabulary: the number of tokens, which bounds the entropy. Of more than MAX_POSITIONS positions the first ones are
+    drawn, and the caption says so.
     """
     shown = positions[:MAX_POSITIONS]
     if len(positions) > len(shown):

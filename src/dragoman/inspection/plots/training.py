@@ -51,7 +51,7 @@ class Metrics:
     damaged: list[int]  # lines that could not be read, counted from 1
 
     def points(self, event: str, x: str, y: str) -> list[tuple[float, float]]:
-        """Return (x, y) of all rows of that event that have both."""
+        """Return (x, y) of all rows of that event that have both fields, in the order of steps."""
         return [(row[x], row[y]) for (kind, _), row in self.rows.items() if kind == event and x in row and y in row]
 
 
@@ -106,7 +106,7 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
             raise DragomanError(f"{name}: its metrics have no curve to draw against {against}")
     shown = {panel: points for panel, points in curves.items() if any(points.values())}
     furthest = max(x for points in shown.values() for curve in points.values() for x, _ in curve)
-    label, unit = scale(against, furthest)
+    label, unit = axis_unit(against, furthest)
     plt = pyplot()
     height = math.ceil(len(shown) / 2)
     size = {"figsize": (11, 0.7 + 2.8 * height), "layout": "constrained"}
@@ -136,13 +136,16 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
 
 
 def style(index: int) -> dict[str, Any]:
-    """Return how the curves of a run are drawn, the same in every panel."""
+    """Return how the curve with this index is drawn, for matplotlib: colour, line and mark."""
     cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKS}
     return {"linewidth": 1.5, "markersize": 4, **{name: cycle[index % len(cycle)] for name, cycle in cycles.items()}}
 
 
-def scale(against: Against, furthest: float) -> tuple[str, float]:
-    """Return the name of the axis, and how much of what was recorded is one of its units."""
+def axis_unit(against: Against, furthest: float) -> tuple[str, float]:
+    """Return the label of the horizontal axis, and its unit in what was recorded: 60.0 for minutes in seconds.
+
+    furthest: the largest value, which decides between minutes and hours.
+    """
     if against == "steps":
         return "step", 1.0
     if against == "tokens":

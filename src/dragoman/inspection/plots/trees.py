@@ -75,7 +75,7 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
 
 
 def shown_steps(steps: int) -> dict[int, int]:
-    """Return the column of each step; between the beginning and the end of a long search one column stays empty."""
+    """Return, for each step that is drawn, its column; in a long search one empty column stands for those left out."""
     if steps <= MAX_STEPS:
         return {step: step for step in range(steps + 1)}
     half = MAX_STEPS // 2

@@ -39,7 +39,10 @@ def open_ctranslate2(
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
-    """Return the folder of a model's copy for CTranslate2; convert and verify the model if there is no copy yet."""
+    """Return the folder of a model's copy for CTranslate2; convert and verify the model if there is no copy yet.
+
+    folder: the model's; sample: as for `open_ctranslate2`.
+    """
     try:
         manifest = (folder / MANIFEST).read_bytes()
     except OSError:
@@ -78,7 +81,10 @@ def is_intact(folder: Path) -> bool:
 
 
 def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
-    """Convert the model in `folder` into the new folder `path`, and remove copies that it replaces."""
+    """Convert the model in `folder` into the new folder `path`, verify it, and return `path`.
+
+    Copies in the same `compute_type` beside it, damaged or of an earlier model, are deleted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

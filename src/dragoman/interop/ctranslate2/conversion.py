@@ -59,7 +59,7 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
 
 
 def unknown_settings(model: Transformer) -> list[str]:
-    """Return the settings of a model that CTranslate2 does not have."""
+    """Return, in words, the settings of a model that CTranslate2 does not have."""
     config, attention = model.config, model.config.attention
     d_k, d_v = attention.head_sizes(config.d_model)
     vocabularies = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
@@ -119,7 +119,10 @@ def specification(model: Transformer) -> Any:
 
 
 def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:
-    """Fill in an attention. Projections of the same vectors are one matrix: all three, or key and value."""
+    """Fill in an attention of the specification, and the norm of the residual connection around it.
+
+    Projections of the same vectors are one matrix: all three, or key and value.
+    """
     query, key, value = attention.query, attention.key, attention.value
     is_self_attention = len(spec.linear) == 2
     groups = [[query, key, value], [attention.out]] if is_self_attention else [[query], [key, value], [attention.out]]
@@ -129,14 +132,14 @@ def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -
 
 
 def fill_linear(spec: Any, *layers: nn.Linear) -> None:
-    """Fill in a linear layer, or several of the same input as one."""
+    """Fill in a linear layer of the specification, or several of the same input as one."""
     spec.weight = float32_copy(torch.cat([layer.weight for layer in layers]))
     if layers[0].bias is not None:
         spec.bias = float32_copy(torch.cat([layer.bias for layer in layers]))
 
 
 def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    """Fill in a layer normalisation."""
+    """Fill in a layer normalisation of the specification."""
     spec.gamma, spec.beta = float32_copy(norm.weight), float32_copy(norm.bias)
 
 

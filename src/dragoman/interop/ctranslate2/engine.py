@@ -188,14 +188,17 @@ def token_count(hypothesis: Hypothesis) -> int:
 
 
 def truncate(hypothesis: Hypothesis, limit: int) -> Hypothesis:
-    """Return the hypothesis with at most `limit` tokens, EOS included."""
+    """Return the hypothesis with at most `limit` tokens, EOS included.
+
+    A longer one is cut and unfinished, its score stays.
+    """
     if token_count(hypothesis) <= limit:
         return hypothesis
     return dataclasses.replace(hypothesis, tokens=hypothesis.tokens[:limit], finished=False)
 
 
 def rank(hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
-    """Return the `n_best` hypotheses by the length penalty of our own search, best first."""
+    """Return the `n_best` hypotheses by the length penalty of our own search, best first, with scores divided by it."""
     scored = [
         dataclasses.replace(h, score=h.score / length_penalty(token_count(h), config.length_penalty))
         for h in hypotheses

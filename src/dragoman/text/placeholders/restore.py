@@ -172,6 +172,7 @@ def restore(
     words = "".join(remove(translation, numbers)[0].split())
 
     def is_intact(text: str) -> bool:
+        """Return whether a text has all placeholders that it should have, and the words of the translation."""
         present = Counter(placeholder.text for placeholder in find(text, numbers))
         return present == expected and "".join(remove(text, numbers)[0].split()) == words
 
@@ -229,7 +230,11 @@ class _GapFinder:
         return [(start, (start + end) * self.length // (2 * self.plain_length)) for start, end in _token_spans(plain)]
 
     def gap(self, offset: int, goes_with_next_word: bool) -> int:
-        """Return the gap for an offset: before the translation of the next word, or after that of the word before."""
+        """Return the gap for an offset of the plain text, the place of a placeholder that was removed.
+
+        It is before the translation of the next word, or after that of the word before. At the edges of the text,
+        unless there is an aligned word, it is `outer_gap`.
+        """
         index = bisect_left(self.aligned_offsets, offset)
         has_word = index < len(self.aligned_offsets) if goes_with_next_word else index > 0
         if not (self.aligned and has_word) and (outer := self.outer_gap(offset)) is not None:
@@ -278,7 +283,7 @@ class _Placement:
 
 
 def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Removed]]:
-    """Return gap and placeholder in the order in which the placeholders come in the translation."""
+    """Return gap and placeholder for each removed placeholder, in the order in which they come in the translation."""
     order: list[tuple[int, Removed]] = []
     # With a stack, not by recursion, because tags may be nested to any depth.
     todo: list[_Placement | tuple[int, Removed]] = [*reversed(_disjoint(_placements(removed, gaps), 0, gaps.last_gap))]
