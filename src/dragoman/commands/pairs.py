@@ -17,6 +17,8 @@ Result = TypeVar("Result")
 
 
 class EncodedPair(NamedTuple):
+    """A pair with its token ids, without EOS."""
+
     row: Row
     source: Ids  # with the tag of its corpus in front
     target: Ids

@@ -133,7 +133,8 @@ class FullyShardedParallel:
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
 
-    def end_micro_batch(self) -> None: ...
+    def end_micro_batch(self) -> None:
+        """Do nothing: the backward pass has summed the gradients already."""
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
         """Sum the statistics over all processes and return them; the backward pass has summed the gradients already."""
