@@ -71,4 +71,6 @@ def with_table(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    old = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(old), encoding="utf-8")
+    print(f"{PAGE}: {'unchanged' if with_table(old) == old else 'updated'}")

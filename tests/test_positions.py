@@ -124,7 +124,7 @@ def test_another_place_gets_something_else(name):
 
 
 def test_an_unknown_scheme_is_refused_with_the_names_that_there_are():
-    with pytest.raises(UsageError, match=r"^no position scheme .slope.*there are none, sinus.*relative$"):
+    with pytest.raises(UsageError, match=r"^no position scheme .slope.*choose from none, sinus.*relative$"):
         build_positions("slope", D_MODEL, HEADS, D_K, PLACES)
 
 

@@ -192,7 +192,7 @@ def test_a_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
 
 
 def test_a_tag_that_is_unknown_or_no_name_is_refused(tagged: Tokenizer, tokenizer: Tokenizer):
-    with pytest.raises(DragomanError, match=r"unknown tag 'legal': there are med, news"):
+    with pytest.raises(DragomanError, match=r"unknown tag 'legal': choose from med, news"):
         tagged.encode("a", "legal")
     with pytest.raises(DragomanError, match=r"unknown tag 'legal': this model was trained without tags"):
         tokenizer.encode("a", "legal")

@@ -80,7 +80,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "positions": [
         ("model/positions.py", "^POSITIONS: dict[str, type[Positions]] = {", SLOPE),
         ("model/positions.py", "POSITIONS: dict[str, type[Positions]] = {^", '\n    "slope": Slope,'),
-        ("config/model.py", 'positions: Literal[^"none",', '"slope", '),
+        ("config/model.py", '        "none",^\n        "sinusoidal",', '\n        "slope",'),
     ],
     "schedule": [
         ("training/optimizer.py", '^    if settings.schedule == "constant":\n',
@@ -127,7 +127,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "experiment": [
         ("lab/my_claim.py", "", EXPERIMENT),
-        ("lab/__init__.py", '    "The whole": {\n^', '        "my-claim": "whether two is two",\n'),
+        ("lab/__init__.py", '    "The whole model": {\n^', '        "my-claim": "whether two is two",\n'),
     ],
     "preset": [
         ("config/presets.py", '^    "tiny": TINY,\n',

@@ -44,7 +44,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Quality:
-    """Compare BLEU and chrF after the same minutes of training: dragoman, an LSTM, and a Hugging Face MarianMT.
+    """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and a Hugging Face MarianMT.
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
     $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30

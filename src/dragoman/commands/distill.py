@@ -122,7 +122,7 @@ def defaults(arguments: list[str]) -> Options:
     """Return the options before flags change them: a faster form of the teacher's model, and the preset's training."""
     name = flag_value(arguments, "--preset") or "small"
     if name not in PRESETS:
-        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
+        raise UsageError(f"no preset '{name}'; choose from {', '.join(PRESETS)}")
     start = Options(preset=name, training=PRESETS[name].training)
     if teacher := flag_value(arguments, "--teacher"):
         from dragoman.model_folder import read_model

@@ -1,4 +1,4 @@
-"""Hold all settings: small frozen dataclasses, whose fields with their help are the flags of the commands."""
+"""All settings: frozen dataclasses whose fields are the flags of the commands; the string below each is its help."""
 
 from dragoman.config.model import (
     AttentionConfig,

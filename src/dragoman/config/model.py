@@ -67,9 +67,15 @@ class TransformerConfig:
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     dropout: Fraction = 0.1
     "dropout on the output of each sub-layer and on the embeddings"
-    positions: Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"] = (
-        "sinusoidal"
-    )
+    positions: Literal[
+        "none",
+        "sinusoidal",
+        "sinusoidal-halves",
+        "learned",
+        "rotary",
+        "rotary-across",
+        "relative",
+    ] = "sinusoidal"
     "how positions are encoded"
     norm_first: bool = False
     "normalise before each sub-layer rather than after it (the paper: after)"

@@ -73,7 +73,7 @@ BIG = Preset(
     vocabulary=37_000,
 )
 
-# As many parameters as SMALL at the same vocabulary, recurrent.
+# A recurrent model with as many parameters as SMALL, at the same vocabulary.
 LSTM = Preset(RecurrentConfig(d_model=384, layers=2), SMALL.training, vocabulary=8000)
 
 # The built-in phrasebook in about two minutes on two cores. Its sentences are short: attention over the source does as
@@ -99,6 +99,6 @@ def preset_run(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
     where: the file, for messages. Raise UsageError for an unknown preset and for wrong settings.
     """
     if not isinstance(name, str) or name not in PRESETS:
-        raise UsageError(f"no preset '{name}'; there are {', '.join(PRESETS)}")
+        raise UsageError(f"no preset '{name}'; choose from {', '.join(PRESETS)}")
     preset = PRESETS[name]
     return update(RunConfig(preset=name, model=preset.model, training=preset.training), settings, where)

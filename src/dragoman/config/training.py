@@ -19,7 +19,8 @@ from dragoman.errors import UsageError
 
 Device = Literal["auto", "cpu", "cuda"]
 PresetName = Literal["tiny", "small", "base", "big", "lstm"]
-ENDING_SCHEDULES = ("cosine", "linear")  # they decay to zero at max_steps, which a resumed run must not change
+# They decay to zero at max_steps, which a resumed run must not change.
+ENDING_SCHEDULES = ("cosine", "linear")
 
 MAX_RATE = 0.5  # where learning_rate is the rate itself
 

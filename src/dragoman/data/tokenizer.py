@@ -159,7 +159,7 @@ class Tokenizer:
     def tag_ids(self, tag: str) -> list[int]:
         """Return the ids in front of a source with this tag: one, or none for ''. Raise DragomanError for another."""
         if tag and tag not in self.tags:
-            known = f"there are {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
+            known = f"choose from {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
             raise DragomanError(f"unknown tag '{tag}': {known}")
         return [self.tags[tag]] if tag else []
 

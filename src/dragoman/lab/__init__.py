@@ -42,7 +42,7 @@ SECTIONS = {
         "pre-post-norm": "the norm before or after each layer: gradients at the start, learning without warm-up",
         "feed-forward": "two matrices at each position: ReLU and GELU, two convolutions of width one",
     },
-    "The whole": {
+    "The whole model": {
         "complexity": "Table 1: operations, sequential steps, longest path; formulas and measured times",
         "restricted": "self-attention within r neighbours",
         "table-3": "the variants of Table 3: sizes beside the paper's",

@@ -183,5 +183,5 @@ POSITIONS: dict[str, type[Positions]] = {
 def build_positions(scheme: str, d_model: int, heads: int, d_k: int, max_length: int) -> Positions:
     """Return a new instance of a position scheme. Raise UsageError where POSITIONS does not have it."""
     if scheme not in POSITIONS:
-        raise UsageError(f"no position scheme '{scheme}' in POSITIONS; there are {', '.join(POSITIONS)}")
+        raise UsageError(f"no position scheme '{scheme}' in POSITIONS; choose from {', '.join(POSITIONS)}")
     return POSITIONS[scheme](d_model, heads, d_k, max_length)
