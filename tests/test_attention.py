@@ -268,9 +268,19 @@ def test_padding_mask_hides_the_id_that_the_caller_names():
         ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), (1, 2, 2, 3, 5), [(1, 2, 2, 3, 5), (2, 2, 3, 5)]),
         ((2, 2, 3, 4), (3, 2, 5, 4), (3, 2, 5, 4), None, [(2, 2, 3, 4), (3, 2, 5, 4)]),
         ((2, 2, 3, 4), (2, 2, 5, 4), (3, 2, 5, 4), None, [(2, 2, 5, 4), (3, 2, 5, 4)]),
+        ((3, 3, 4, 8), (3, 4, 5, 8), (3, 4, 5, 8), None, [(3, 3, 4, 8), (3, 4, 5, 8)]),
         ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 7), (2, 1, 1, 5), []),
     ],
-    ids=["d_k", "number of values", "mask", "dimensions of mask", "batch of keys", "batch of values", "all fit"],
+    ids=[
+        "d_k",
+        "number of values",
+        "mask",
+        "dimensions of mask",
+        "batch of keys",
+        "batch of values",
+        "heads",
+        "all fit",
+    ],
 )
 def test_shapes_that_do_not_fit_are_both_named(kernel, query, key, value, mask, named):
     given = torch.ones(mask, dtype=torch.bool) if mask else None

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batches import Batch, Plan, Repeat, plan_batches, source_batch, split_batch
+from dragoman.data.batches import Batch, Plan, Repeat, batches_by_length, plan_batches, source_batch, split_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 
 LONGEST = 40
@@ -198,3 +198,9 @@ def test_each_source_ends_with_its_end_and_padding(rows: list[list[int]]):
     batch = source_batch(rows)
     longest = max(len(row) for row in rows)
     assert batch.tolist() == [[*row, EOS, *[PAD] * (longest - len(row))] for row in rows]
+
+
+def test_batches_for_the_search_are_as_full_as_they_may_be_with_eos():
+    sources = [[7] * length for length in (3, 3, 3, 3, 9)]
+    assert list(batches_by_length(range(5), sources, 9)) == [[0, 1], [2, 3], [4]]  # 2 * (3 + 1) <= 9 < 3 * (3 + 1)
+    assert list(batches_by_length(range(5), sources, 12)) == [[0, 1, 2], [3], [4]]

@@ -145,6 +145,11 @@ def test_encoder_and_decoder_learn_places_of_their_own():
     assert model.encoder_positions.table.weight is not model.decoder_positions.table.weight
 
 
+def test_a_learned_table_begins_as_small_as_embeddings():
+    table = build_positions("learned", 400, 4, 100, 1000).table.weight
+    assert table.std().item() == pytest.approx(400**-0.5, rel=0.02)
+
+
 @pytest.mark.parametrize(("start", "tokens"), [(0, PLACES + 1), (PLACES - 1, 2), (5, 6)])
 def test_learned_places_end_at_max_length(start, tokens):
     positions = scheme("learned")

@@ -171,6 +171,13 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     assert long.segments > 1
 
 
+def test_samples_come_best_first(translator: Translator):
+    drawn = translator.engine.search([translator.tokenizer.encode(PROBE)], SearchConfig(1, n_best=6, temperature=3.0))
+    scores = [hypothesis.score for hypothesis in drawn[0]]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) > 1
+
+
 def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
     torch.manual_seed(0)
     translator = Translator(build(TINY_RECURRENT, len(tokenizer)).eval(), tokenizer, SHORT)
