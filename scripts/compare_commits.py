@@ -80,7 +80,7 @@ class Tree:
 
     def __init__(self, commit: str, folder: Path):
         self.commit, self.folder = commit, folder
-        self.flags: dict[str, str] = {}  # the help of each command, once it was needed
+        self.texts: dict[str, str] = {}  # the help of each command, once it was needed
         folder.mkdir()
         archive = subprocess.run(["git", "archive", commit, "src"], check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
@@ -88,6 +88,8 @@ class Tree:
     def run(self, command: str, *arguments: str | Path, stdin: str = "") -> str:
         """Run a command of dragoman and return its standard output. Raises RuntimeError where it fails."""
         words = [self.flag(command, str(word)) for word in arguments]
+        if command in ("translate", "evaluate") and "--split" in self.help(command):
+            words += ["--split", "long"]  # as earlier commits did
         done = self.python("-m", "dragoman", command, *words, stdin=stdin)
         if done.returncode:
             raise RuntimeError(f"{self.commit}: dragoman {command} {' '.join(words)}:\n{done.stderr}")
@@ -98,9 +100,13 @@ class Tree:
         old = next((old for old, new in FLAGS.items() if new == word), None)
         if old is None:
             return word
-        if command not in self.flags:
-            self.flags[command] = self.python("-m", "dragoman", command, "--help").stdout
-        return word if re.search(rf"(?<![\w-]){word}(?![\w-])", self.flags[command]) else old
+        return word if re.search(rf"(?<![\w-]){word}(?![\w-])", self.help(command)) else old
+
+    def help(self, command: str) -> str:
+        """Return the help of a command."""
+        if command not in self.texts:
+            self.texts[command] = self.python("-m", "dragoman", command, "--help").stdout
+        return self.texts[command]
 
     def python(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}

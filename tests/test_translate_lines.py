@@ -54,7 +54,13 @@ def test_unknown_fields_pass_through():
 
 def test_flags_and_terms_stand_in_the_record_and_do_not_pass_through_a_second_translation():
     first = Translation(
-        "x", -1.0, flags=("loop",), segments=2, retried=True, terms_met=("dog",), alternatives=(Translation("y", -2.0),)
+        "x",
+        -1.0,
+        flags=("loop",),
+        segments=(("a", "x"), ("b", "")),
+        retried=True,
+        terms_met=("dog",),
+        alternatives=(Translation("y", -2.0),),
     )
     row = output(Line(1, "The dog", fields={"text": "The dog", "id": 7}), first, "jsonl", words=[])
     fields = json.loads(row)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import SearchConfig, TransformerConfig
+from dragoman.config.search import Split
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
 from dragoman.decoding import torch_engine
@@ -22,10 +23,10 @@ from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
 from dragoman.errors import UsageError
 from dragoman.model import build
-from dragoman.text.segmentation import split_to_fit
 from dragoman.translation import translator as translator_module
-from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translation, Translator
+from dragoman.translation.extent import SourceExtent
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards, Segment
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translation, Translator, space_after
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."
@@ -108,6 +109,19 @@ def test_a_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
     assert newline in translator.search_ids([tokenizer.encode("The dog")])[0].tokens
 
 
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("The dog", r"translate takes a list of texts"),
+        (["a", None], r"texts\[1\] must be a string, not None"),
+        ([3], "not 3"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(translator: Translator, texts: Any, message: str):
+    with pytest.raises(UsageError, match=message):
+        translator.translate(texts)
+
+
 # Long texts.
 
 
@@ -117,20 +131,54 @@ def test_texts_are_cut_only_where_they_are_longer_than_the_limit(tokenizer: Toke
         unit *= 2
     texts = [unit, unit + unit, "x" * 20_000, "The dog"]
     for text, translation in zip(texts, translator.translate(texts), strict=True):
-        assert translation.segments == -(-len(tokenizer.encode(text)) // MAX_SOURCE_TOKENS)
+        assert len(translation.segments) == -(-len(tokenizer.encode(text)) // MAX_SOURCE_TOKENS)
+        assert translator.cuts_sentence(translation) == (len(translation.segments) > 1)
         assert translation.finished
 
 
-def test_sentences_of_a_long_text_are_translated_as_texts_and_joined(translator: Translator, pairs: list[Pair]):
-    translator = translator.replace(safeguards=NO_SAFEGUARDS)
-    text = " ".join([source for source, _ in pairs[:40]] * 5)
+@pytest.mark.parametrize(
+    ("split", "extent", "segments"),
+    [
+        ("sentences", SourceExtent(1, 512), 200),
+        ("sentences", SourceExtent(3, 512), 67),
+        ("sentences", SourceExtent(512, 512), 4),
+        ("long", SourceExtent(1, 512), 4),
+        ("long", SourceExtent(1, 20), 135),
+        ("none", SourceExtent(1, 20), 4),
+    ],
+)
+def test_a_segment_has_as_many_sentences_as_a_training_source(
+    translator: Translator, pairs: list[Pair], split: Split, extent: SourceExtent, segments: int
+):
+    """They are translated as texts by themselves, and joined again as they stood."""
+    search = dataclasses.replace(translator.search, split=split)
+    translator = Translator(translator.model, translator.tokenizer, search, NO_SAFEGUARDS, extent=extent)
+    text = "  ".join([source for source, _ in pairs[:40]] * 5)
     (whole,) = translator.translate([text])
-    pieces = split_to_fit(text, lambda piece: len(translator.tokenizer.encode(piece)) <= MAX_SOURCE_TOKENS)
-    translations = translator.translate(pieces)
-    assert whole.segments == len(translations) > 1
-    assert whole.text == " ".join(one.text for one in translations)
+    assert "".join(source for source, _ in whole.segments) == text
+    assert "".join(output for _, output in whole.segments) == whole.text
+    assert len(whole.segments) == segments
+    assert not translator.cuts_sentence(whole)
+    translations = translator.translate([source.rstrip() for source, _ in whole.segments])
+    assert whole.text == "  ".join(one.text for one in translations)
     assert whole.score == pytest.approx(sum(one.score for one in translations), abs=1e-4)
     assert whole.finished == all(one.finished for one in translations)
+
+
+@pytest.mark.parametrize("text", ["42", "---", "!?", "...", "1234-5678", "😀 👍", "12:30", "5 + 7 = 12"])
+def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
+    (translation,) = translator.replace(safeguards=Safeguards()).translate([text])
+    assert (translation.text, translation.flags, translation.finished) == (text, (), True)
+    hypotheses = translator.search_ids([translator.tokenizer.encode(text)])
+    assert translator.tokenizer.decode(hypotheses[0].tokens) != text  # the control: the model makes something up
+
+
+@pytest.mark.parametrize("marker", ["- ", "– ", "• ", "2) ", "(3) ", "-"])
+def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, marker: str):
+    dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
+    assert translator.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
+    assert translator.translate([f"{marker}The dog."], prefixes=["개가"])[0].text.startswith(f"{marker}개가")
+    assert translator.translate(["-5 dogs"])[0].segments[0][0] == "-5 dogs"  # the control
 
 
 @pytest.mark.parametrize("space", [" ", "\n", "\u3000"])
@@ -151,7 +199,7 @@ def test_wide_space_in_a_long_text_is_no_text(translator: Translator, space: str
     texts = [translator.tokenizer.decode(ids) for ids in seen]
     assert " ".join(" ".join(texts).split()) == "The dog sees 5 cats. The man sees it."
     assert max(len(text) - len(text.strip()) for text in texts) <= 2
-    assert translation.segments == len(seen)
+    assert len(translation.segments) == len(seen)
 
 
 def test_a_translation_that_was_cut_off_is_not_finished(tokenizer: Tokenizer):
@@ -168,7 +216,7 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     translator = with_favourite(tokenizer, tokenizer.encode("dog")[0], config)
     translator = translator.replace(search=SearchConfig(beam), safeguards=Safeguards())
     _, long, _ = translator.translate([PROBE, "The dog " * 40, ""])
-    assert long.segments > 1
+    assert len(long.segments) > 1
 
 
 def test_samples_come_best_first(translator: Translator):
@@ -267,23 +315,62 @@ def annotated(translator: Translator, pairs: list[Pair]) -> tuple[Translator, li
 
 def test_the_scores_of_words_add_up_to_that_of_the_translation(annotated):
     translator, sources, outputs = annotated
-    texts = [output.text for output in outputs]
-    words = translator.annotator.word_scores(sources, texts)
+    words = translator.annotator.word_scores([output.segments for output in outputs])
     for output, scores in zip(outputs[:10], words, strict=False):
         assert " ".join(word for word, _ in scores).strip() == " ".join(output.text.split())
         assert sum(log_p for _, log_p in scores) == pytest.approx(output.score, abs=1e-3)
-    assert words[10:] == [[], []]
-    assert translator.annotator.word_scores(sources, texts[::-1]) != words  # the control
+    assert words[10] == []
+    assert len(outputs[11].segments) > 1
+    assert sum(log_p for _, log_p in words[11]) == pytest.approx(outputs[11].score, rel=1e-4)
+    others = translator.annotator.word_scores([[(source, outputs[0].text)] for source in sources])
+    assert others != words  # the control
 
 
 def test_every_word_of_an_output_is_aligned_with_a_word_of_its_source(annotated):
     translator, sources, outputs = annotated
-    rows = translator.annotator.alignments(sources, [output.text for output in outputs])
-    assert rows[10:] == ["", ""]
+    rows = translator.annotator.alignments([output.segments for output in outputs])
+    assert rows[10] == ""
     for source, output, row in zip(sources[:10], outputs, rows, strict=False):
         links = [tuple(map(int, link.split("-"))) for link in row.split()]
         assert sorted(word for _, word in links) == list(range(len(output.text.split())))
         assert all(0 <= word < len(source.split()) for word, _ in links)
+
+
+def test_the_annotations_of_segments_are_mapped_to_the_whole_text(translator: Translator):
+    """With and without space in between; where there is none, a word goes on in the next segment."""
+    annotator = translator.annotator
+    one, two = [("The dog sees 5 cats.", "개가 고양이"), ("The man sees it.", "남자가 봐요")]
+    scores = [annotator.word_scores([[pair]])[0] for pair in (one, two)]
+    links = [annotator.alignments([[pair]])[0] for pair in (one, two)]
+    spaced = [(one[0] + " ", one[1] + "  "), two]
+    (words,) = annotator.word_scores([spaced])
+    assert [word for word, _ in words] == ["개가", "고양이", "남자가", "봐요", ""]
+    assert words[:-1] == [*annotator.word_scores([spaced[:1]])[0][:-1], *scores[1][:-1]]
+    total = sum(log_p for row in (annotator.word_scores([spaced[:1]])[0], scores[1]) for _, log_p in row)
+    assert sum(log_p for _, log_p in words) == pytest.approx(total)
+    moved = [f"{int(a) + 5}-{int(b) + 2}" for a, b in (link.split("-") for link in links[1].split())]
+    assert annotator.alignments([spaced])[0].split() == annotator.alignments([spaced[:1]])[0].split() + moved
+    glued = [("天気。", "개가 고양이"), ("本。", "남자가 봐요")]
+    (words,) = annotator.word_scores([glued])
+    assert [word for word, _ in words] == ["개가", "고양이남자가", "봐요", ""]
+    assert {link.split("-")[0] for link in annotator.alignments([glued])[0].split()} == {"0"}
+    assert annotator.word_scores([[one, ("", "")]]) == [[]]  # the control: nothing is shifted in silence
+
+
+@pytest.mark.parametrize(
+    ("source", "space", "output", "expected"),
+    [
+        ("One.", "  ", "Eins.", "  "),
+        ("One.", " ", "一。", ""),
+        ("一。", "", "One.", " "),
+        ("一。", "", "一。", ""),
+        ("wo", "", "Wo", ""),
+        ("One.", "\n\n ", "Eins.", "\n\n "),
+    ],
+)
+def test_the_space_between_translations_is_that_of_the_source(source: str, space: str, output: str, expected: str):
+    """Unless only one of the two languages writes spaces."""
+    assert space_after(Segment(source, [], space=space), output) == expected
 
 
 def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_tag(pairs: list[Pair]):
@@ -292,12 +379,13 @@ def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_ta
     translator = Translator(build(TINY, len(tokenizer)).eval(), tokenizer, SHORT)
     sources, outputs = (list(side) for side in zip(*pairs[:5], strict=True))
     tags = ["med"] * len(sources)
-    scores = translator.annotator.word_scores(sources, outputs, tags)
+    texts = [[pair] for pair in zip(sources, outputs, strict=True)]
+    scores = translator.annotator.word_scores(texts, tags)
     tagged = [tokenizer.encode(source, "med") for source in sources]
     likelihoods = score(translator.model, tagged, tokenizer.encode_all(outputs))
-    untagged = translator.annotator.word_scores(sources, outputs)
+    untagged = translator.annotator.word_scores(texts)
     for words, likelihood, others in zip(scores, likelihoods, untagged, strict=True):
         assert sum(log_p for _, log_p in words) == pytest.approx(likelihood.total, abs=1e-4)
         assert sum(log_p for _, log_p in others) != pytest.approx(likelihood.total, abs=1e-2)  # the control
-    for source, row in zip(sources, translator.annotator.alignments(sources, outputs, tags), strict=True):
+    for source, row in zip(sources, translator.annotator.alignments(texts, tags), strict=True):
         assert all(0 <= int(link.split("-")[0]) < len(source.split()) for link in row.split())

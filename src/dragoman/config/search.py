@@ -1,11 +1,12 @@
 """Settings of the search for translations."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from dragoman.config.bounds import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_bounds
 from dragoman.errors import UsageError
 
+Split = Literal["sentences", "long", "none"]
 MAX_PENALTY = 10.0  # the paper has 0.6
 
 
@@ -41,6 +42,9 @@ class SearchConfig:
     "with a temperature: sample from the fewest tokens that together have this probability"
     seed: Annotated[int, at_least(0)] = 1
     "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
+
+    split: Split = "sentences"
+    "translate as many sentences at once as a training source had; or split only texts that are longer; or none"
 
     def __post_init__(self) -> None:
         check_bounds(self)

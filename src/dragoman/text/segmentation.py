@@ -10,9 +10,9 @@ from itertools import accumulate, pairwise
 import regex
 
 # All patterns match greedily, never backtrack, and consume what they have looked at: time is linear for any text.
-CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[\u00a0\u202f]»)*+)"""
+CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[ \u00a0\u202f]»(?=[\s\p{P}]|\Z))*+)"""
 SENTENCE = regex.compile(
-    rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}…‥]++){CLOSERS}(?P<space>\s*+)|\n[^\S\n]*+\n(?P<blank>\s*+)"
+    rf"(?P<mark>(?:[\p{{SB=STerm}}\p{{SB=ATerm}}…‥]|(?<=\p{{Greek}})[;\u037e])++){CLOSERS}(?P<space>\s*+)|\n[^\S\n]*+\n(?P<blank>\s*+)"
 )
 CLAUSE = regex.compile(
     rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)",
@@ -23,7 +23,8 @@ CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X wou
 STOPS = ".․…‥﹒"  # may stand inside a sentence too
 NEEDS_SPACE = ".․…‥!?"  # ends nothing where a letter follows at once: example.com, what?x=1
 WIDE = "、，；：。！？｡､．—"  # written without a space after it
-LOWER = regex.compile(r"[\p{Ps}\p{Pi}\"'¿¡]{0,3}\p{Ll}")
+LOWER = regex.compile(r"[\p{Ps}\p{Pi}\p{Pd}\"'¿¡]{0,3}\p{Ll}")
+CASELESS = regex.compile(r"[\p{Ps}\p{Pi}\"']{0,3}\p{Lo}")
 CONTINUES = regex.compile(r"[\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm};；…‥]|(?<=[」』])(?:と|って)|(?<=\d．)\d")
 
 # A full stop after one of these ends no sentence: titles and the like, initials and dotted abbreviations ("J.", "z.B.",
@@ -32,19 +33,22 @@ ABBREVIATION = regex.compile(
     r"""(?x) (?<![\p{L}\p{N}.]) (?:
         (?i: Mr | Mrs | Ms | Mx | Dr | Prof | Rev | Hon | St | Gen | Col | Lt | Sgt | Capt | Gov | Sen | Rep | vs | cf
            | viz | approx | bzw | ca | vgl | evtl | ggf | inkl | exkl | zzgl | Mio | Mrd | Hr | Hrn | Fr | Dipl | Ing
-           | sog | Mme | Mlle | Sr | Sra | Srta | Dra | Dña | Ud | Uds | Vd | Vds | EE | UU | Sig | dhr | mevr | bijv )
-        | [\p{Lu}\p{Ll}] (?: \. \p{L} )*+
-        | \d{1,2} | [IVX]{1,5}
+           | sog | Fa
+           | Mme | Mlle | Sr | Sra | Srta | Dra | Dña | Ud | Uds | Vd | Vds | EE | UU | Sig | dhr | mevr | bijv )
+        | (?! (?<= \d \s ) [ap]\.m \Z ) [\p{Lu}\p{Ll}] (?: \. \p{L} )*+
+        | (?<= &[ ] ) Co | (?<! [=/] ) \d{1,2} | [IVX]{1,5}
     ) \Z"""
 )
 # Nor does one after these, where a number follows.
 NUMBERED = regex.compile(
-    r"""(?xi) (?<![\p{L}\p{N}.]) (?:
+    r"""(?xi) (?<![\p{L}\p{N}.]) (?: \p{L}{0,8}str |
         No | Nos | Nr | Nrn | Núm | Num | Fig | Figs | Abb | Tab | Vol | Bd | Ch | Chap | Kap | Cap | Sec | Sect | Art
-        | Abs | Eq | Gl | Pp | Pág | Págs | Pag | Str | Ex | Lev | Deut | Ps | Matt | al
+        | Abs | Eq | Gl | Pp | Pág | Págs | Pag | Ex | Lev | Deut | Ps | Matt | al
         | Jan | Feb | Mar | Apr | Jun | Jul | Aug | Sep | Sept | Oct | Nov | Dec
     ) \Z"""
 )
+# "2026. 11. 22." is one Korean date.
+YEAR, DATE = regex.compile(r"(?<![\p{L}\p{N}.])\d{4}\Z"), regex.compile(r"\d{1,2}\.\s?\d{1,2}\.")
 MAX_ABBREVIATION = 12  # characters
 
 
@@ -63,6 +67,14 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
     if not text:
         return []
     return [text] if fits(text) else list(_pack(text, (split_sentences, *FINER), fits))
+
+
+def group_sentences(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Return as few groups of neighbouring sentences as possible, each of which fits. Joined, they are the text.
+
+    A sentence that does not fit is a group by itself. For `fits`, see `split_to_fit`.
+    """
+    return list(_pack(text, (split_sentences,), fits))
 
 
 def _split_clauses(text: str) -> list[str]:
@@ -96,12 +108,15 @@ def _ends_sentence(match: regex.Match[str]) -> bool:
         return True
     if not match["space"]:
         return mark[-1] not in NEEDS_SPACE and not CONTINUES.match(text, end)
-    if (mark[-1] in STOPS or match["close"]) and LOWER.match(text, end):
+    cased = not CASELESS.match(text, max(0, match.start() - 1))  # no small letter could follow
+    if (cased and LOWER.match(text, end)) or (mark[-1] in "…‥" and CASELESS.match(text, end)):
         return False
     if mark != "." or match["close"]:
         return True
     before = max(0, match.start() - MAX_ABBREVIATION), match.start()
     if ABBREVIATION.search(text, *before):
+        return False
+    if DATE.match(text, end) and YEAR.search(text, *before):
         return False
     return not (text[end : end + 1].isdecimal() and NUMBERED.search(text, *before))
 

@@ -16,6 +16,7 @@ from dragoman.model import Model
 from dragoman.model_folder import named_tensors, read_model, write_model
 from dragoman.text import scripts
 from dragoman.training.card import card_of_average, relative_path
+from dragoman.translation.extent import SourceExtent
 
 
 def average(folders: Sequence[Path], out: Path) -> None:
@@ -45,7 +46,8 @@ def average(folders: Sequence[Path], out: Path) -> None:
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))
-        for name in (AlignmentHead.RECORD, scripts.RECORD):  # as true of the mean as of each of them
+        # As true of the mean as of each of them.
+        for name in (AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD):
             if (record := folders[-1] / name).is_file():
                 shutil.copyfile(record, draft / name)
 

@@ -20,6 +20,7 @@ from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
+from dragoman.translation.extent import SourceExtent, measure_extent
 
 
 @dataclass
@@ -47,6 +48,11 @@ class Run:
         """Return the writing systems of the target language, for the faults of a translation."""
         return scripts.usual_scripts(target for _, target in self.dev_corpus.pairs)
 
+    @cached_property
+    def extent(self) -> SourceExtent:
+        """Return how much text a training source has, for the choice of what to translate at once."""
+        return measure_extent(self.pairs, self.tokenizer)
+
     def save(self) -> None:
         """Write a checkpoint. All processes must call this; the first one writes."""
         model, state = self.learner.full_model(), self.learner.state()
@@ -55,7 +61,7 @@ class Run:
             is_best = self.progress.best_step == self.progress.step
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
-            records = {scripts.RECORD: json.dumps(self.scripts)}
+            records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep

@@ -68,7 +68,7 @@ def translate_all(
     model: Model, tokenizer: Tokenizer, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> list[str]:
     """Return the greedy translations of all sources in their order; empty ones where `stop` ends it early."""
-    translator = Translator(model, tokenizer, SearchConfig(beam=1), NO_SAFEGUARDS)
+    translator = Translator(model, tokenizer, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]

@@ -15,6 +15,8 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
 from dragoman.model import Model
 
+Segments = Sequence[tuple[str, str]]
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -30,7 +32,8 @@ class Encoded:
 class Annotator:
     """Scores and aligns the words of translations, whichever model they are from.
 
-    `tags`: the training's tag of each source; '' for none.
+    `texts`: for each text its segments, a source and its translation each, of which the text and its translation
+    consist; one pair for what was translated at once. `tags`: the training's tag of each text; '' for none.
     """
 
     model: Model
@@ -39,13 +42,27 @@ class Annotator:
     "layer and head that alignments are taken from; None for a model without attention over its source"
 
     def word_scores(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
+        self, texts: Sequence[Segments], tags: Sequence[str] | None = None
     ) -> list[list[tuple[str, float]]]:
-        """Return the words of each output with their log-probabilities in nats, and '' for EOS at the end.
+        """Return the words of each translation with their log-probabilities in nats, and '' for EOS at the end.
 
-        The list is empty where a side of a pair is blank or longer than the model takes. `tags`: the training's tag of
-        each source, '' for none.
+        The list is empty where a segment is blank or longer than the model takes.
         """
+        scores = iter(self._segment_scores(*flatten(texts, tags)))
+        return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
+
+    def alignments(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[str]:
+        """Return '0-0 1-2' for each text: pairs of a source word and the translated word aligned with it, by index.
+
+        Without links of segments that are longer than the model takes, and '' for a model without attention over its
+        source.
+        """
+        links = iter(self._segment_links(*flatten(texts, tags)))
+        return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
+
+    def _segment_scores(
+        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+    ) -> list[list[tuple[str, float]]]:
         pairs = self._encode_pairs(sources, outputs, tags)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
@@ -61,15 +78,10 @@ class Annotator:
             scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
         return scores
 
-    def alignments(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None = None
-    ) -> list[str]:
-        """Return '0-0 1-2' for each output: pairs of a source word and the output word aligned with it, by index.
-
-        '' where a side is blank or longer than the model takes, and for a model without attention over its source.
-        `tags`: the training's tag of each source, '' for none.
-        """
-        links = [""] * len(outputs)
+    def _segment_links(
+        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+    ) -> list[list[tuple[int, int]]]:
+        links: list[list[tuple[int, int]]] = [[] for _ in outputs]
         if self.alignment is None:
             return links
         pairs = self._encode_pairs(sources, outputs, tags)
@@ -79,8 +91,7 @@ class Annotator:
         for index, weights in zip(pairs.fitting, maps, strict=True):
             target_words = words(self.tokenizer, pairs.targets[index])
             source_words = words(self.tokenizer, pairs.sources[index])
-            word_links = strongest_links(merge_tokens(weights, target_words, source_words))
-            links[index] = " ".join(f"{source}-{target}" for source, target in word_links)
+            links[index] = strongest_links(merge_tokens(weights, target_words, source_words))
         return links
 
     def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
@@ -105,14 +116,10 @@ class Annotator:
         for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
             yield weights[:, len(tag) :]
 
-    def _encode_pairs(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str] | None) -> Encoded:
-        """Return the token ids of all pairs and of their tags, and in `fitting` which pairs can be given to the model.
-
-        Those are the pairs that are not blank on either side and short enough for the model. Raise DragomanError for an
-        unknown tag.
-        """
+    def _encode_pairs(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]) -> Encoded:
+        """Return the token ids of all pairs and of their tags, and which pairs are not blank and fit the model."""
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
-        tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags or [""] * len(source_ids)]
+        tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags]
         max_length = max_positions(self.model)
         fitting = [
             index
@@ -120,3 +127,49 @@ class Annotator:
             if source and target and max(len(tag) + len(source), len(target)) < max_length
         ]
         return Encoded(source_ids, target_ids, tag_ids, fitting)
+
+
+def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list[str], list[str], list[str]]:
+    """Return source, translation and tag of all segments, without the space that follows a translation."""
+    tags = tags or [""] * len(texts)
+    segments = [(*segment, tag) for of_text, tag in zip(texts, tags, strict=True) for segment in of_text]
+    return (
+        [source for source, _, _ in segments],
+        [output.rstrip() for _, output, _ in segments],
+        [tag for *_, tag in segments],
+    )
+
+
+def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -> list[tuple[str, float]]:
+    """Return the word scores of a text from those of its segments; EOS has the sum of all."""
+    if not all(scores):
+        return []
+    joined: dict[int, tuple[str, float]] = {}
+    for offset, of_segment in zip(word_offsets([output for _, output in segments]), scores, strict=True):
+        for index, (word, log_p) in enumerate(of_segment[:-1], start=offset):
+            before, sum_before = joined.get(index, ("", 0.0))
+            joined[index] = before + word, sum_before + log_p
+    return [*joined.values(), ("", sum(of_segment[-1][1] for of_segment in scores))] if scores else []
+
+
+def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> str:
+    """Return the word links of a text from those of its segments."""
+    sources, outputs = (word_offsets([segment[side] for segment in segments]) for side in (0, 1))
+    joined = {
+        (source + first, target + second)
+        for first, second, of_segment in zip(sources, outputs, links, strict=True)
+        for source, target in of_segment
+    }
+    return " ".join(f"{source}-{target}" for source, target in sorted(joined))
+
+
+def word_offsets(pieces: Sequence[str]) -> list[int]:
+    """Return the index of each piece's first word in the text that they make up.
+
+    Without white space in between, the last word of one piece and the first of the next are one.
+    """
+    offsets, offset = [], 0
+    for piece, following in zip(pieces, [*pieces[1:], ""], strict=False):
+        offsets.append(offset)
+        offset += len(piece.split()) - (not piece[-1:].isspace() and not following[:1].isspace())
+    return offsets

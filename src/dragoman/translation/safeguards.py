@@ -49,6 +49,12 @@ class Segment:
     prefix: str = ""  # how its translation has to begin
     prefix_ids: Ids = field(default_factory=list)
     terms: tuple[TermMatch, ...] = ()  # what the glossary demands
+    space: str = ""  # between it and the next segment
+
+    @property
+    def has_words(self) -> bool:
+        """Return whether there is anything to translate: not only digits, punctuation or emoji."""
+        return bool(self.prefix) or any(map(str.isalpha, self.text))
 
 
 @dataclass(frozen=True)

@@ -21,20 +21,23 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.device import device_of
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
 from dragoman.text.scripts import read_scripts
-from dragoman.text.segmentation import split_to_fit
+from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, torch_engine
+from dragoman.translation.extent import SourceExtent
 from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import Candidate, Safeguards, Segment, SegmentResult, judge, replace_worse
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
+MARKER = re.compile(r"\s*(?:(?:[-–—•◦‣*·]|\(?\d{1,3}\))\s+|-(?=[^\W\d]|[¿¡\"“«]))(?=\S)")
+WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Translation:
 
     text: str
     score: float  # log-probability in nats over the length penalty; the sum over segments; 0.0 for blank text
-    segments: int = 1  # how many segments the source was cut into, because it was longer than the model takes
+    segments: tuple[tuple[str, str], ...] = ()  # what was translated at once, with its translation, in order
     finished: bool = True  # False: the search reached its length limit before EOS
     flags: tuple[str, ...] = ()  # what is wrong with it, in words: 'loop', 'lost {name}', 'no brake pad'
     retried: bool = False  # whether something was wrong with the first translation, so that there was a second search
@@ -67,16 +70,18 @@ class Translator:
         *,
         alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
+        extent: SourceExtent | None = None,
     ):
         """Take the parts of a translator; `load` reads them from a model folder.
 
         model: what scores and aligns words, and what the engine is made of where none is given; alignment: its layer
         and head for word alignments, None where they were not measured; scripts: in which the target language is
-        written, as `text.scripts` names them.
+        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
         """
         self.model, self.tokenizer, self.search, self.safeguards = model, tokenizer, search, safeguards
         self.engine = engine or torch_engine([model], tokenizer)
         self.measured_alignment, self.scripts = alignment, scripts
+        self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.forbidden = forbidden_sequences(safeguards.forbidden, tokenizer)
 
     @classmethod
@@ -117,6 +122,7 @@ class Translator:
             open_engine(engine, folder, models, tokenizer, search, compute_type=compute_type, threads=threads),
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(find_model(folder)),
+            extent=SourceExtent.load(find_model(folder)),
         )
 
     def replace(
@@ -135,6 +141,7 @@ class Translator:
             engine or self.engine,
             alignment=self.measured_alignment,
             scripts=self.scripts,
+            extent=self.extent,
         )
 
     @property
@@ -165,9 +172,10 @@ class Translator:
         """Return one translation per text, in order. Blank text stays as it is; line feeds in a text become spaces.
 
         `tags`, one for each text, are those that the model was trained with; '' for none. `prefixes`, one for each
-        text: how its translation begins. Raise DragomanError for an unknown tag, naming those that there are.
+        text: how its translation begins. Raise DragomanError for an unknown tag, naming those that there are, and
+        UsageError for texts that are no list of strings.
         """
-        texts = list(texts)
+        texts = checked_texts(texts)
         tags, prefixes = tags or [""] * len(texts), prefixes or [""] * len(texts)
         ids = self.tokenizer.encode_all(texts)
         segments = [self._segments(*text) for text in zip(texts, ids, tags, prefixes, strict=True)]
@@ -187,32 +195,70 @@ class Translator:
             yield from self.translate(block, [tag] * len(block))
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
-        """Return the segments of a text, none where it is blank; only the first one has the prefix.
-
-        ids: the tokens of the text. Raise DragomanError for an unknown tag.
-        """
+        """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
         if not text.strip():
             return []
         tag_ids = self.tokenizer.tag_ids(tag)
-        pieces = cut_to_fit(text, ids, self.max_source_tokens - len(tag_ids), self.tokenizer)
-        prefixes = [prefix, *[""] * (len(pieces) - 1)]
+        pieces = self._cut(text, len(ids), self.max_source_tokens - len(tag_ids))
+        if len(pieces) == 1:
+            texts, all_ids = pieces, [ids]
+        else:  # sentences of a training do not end in a space
+            texts = [piece.rstrip() for piece in pieces]
+            all_ids = self.tokenizer.encode_all(texts)
+        with_words = next((index for index, piece in enumerate(pieces) if any(map(str.isalpha, piece))), 0)
+        prefixes = [prefix if index == with_words else "" for index in range(len(pieces))]
         return [
             Segment(
-                piece,
-                piece_ids,
+                text,
+                ids,
                 tag_ids,
                 prefix,
                 self.tokenizer.encode(prefix) if prefix else [],
-                self.safeguards.find_terms(piece),
+                self.safeguards.find_terms(text),
+                piece[len(text) :],
             )
-            for (piece, piece_ids), prefix in zip(pieces, prefixes, strict=True)
+            for piece, text, ids, prefix in zip(pieces, texts, all_ids, prefixes, strict=True)
         ]
+
+    def _cut(self, text: str, tokens: int, max_tokens: int) -> list[str]:
+        """Return the pieces of a text that are translated at once; those of several end in the space between them.
+
+        A piece holds as many sentences as a training source did, see `SearchConfig.split`. A sentence of more than
+        `max_tokens` tokens becomes several pieces.
+        """
+
+        def fits(piece: str) -> bool:
+            return len(self.tokenizer.encode(piece)) <= max_tokens
+
+        groups = [text] if self.search.split == "none" else group_sentences(text, self._usual)
+        if len(groups) == 1 and tokens <= max_tokens and not MARKER.match(text):
+            return groups
+        pieces = [
+            piece for group in groups for piece in ([group] if fits(group) else split_to_fit(narrow(group), fits))
+        ]
+        return attach_blanks(part for piece in pieces for part in split_marker(piece))
+
+    def _usual(self, text: str) -> bool:
+        """Return whether training sources had as many tokens, and as many sentences, which do not count for `long`."""
+        few = self.search.split == "long" or len(split_sentences(text)) <= self.extent.sentences
+        return few and len(self.tokenizer.encode(text)) <= self.extent.tokens
+
+    def cuts_sentence(self, translation: Translation) -> bool:
+        """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
+        if len(translation.segments) < 2:
+            return False
+        sentences = split_sentences("".join(source for source, _ in translation.segments))
+        return any(len(self.tokenizer.encode(sentence)) > self.max_source_tokens for sentence in sentences)
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, of a second search as well where the best of the first has a flag."""
+        searched = [segment for segment in segments if segment.has_words]
+        hypotheses = iter(self._search_segments(searched, self.search))
         first = [
-            [self._judge(segment, self.tokenizer.decode(hypothesis.tokens), hypothesis) for hypothesis in hypotheses]
-            for segment, hypotheses in zip(segments, self._search_segments(segments, self.search), strict=True)
+            [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
+            if segment.has_words
+            else [Candidate(segment.text.strip(), Hypothesis([], 0.0))]
+            for segment in segments
         ]
         flagged = [index for index, candidates in enumerate(first) if candidates[0].flags]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
@@ -277,27 +323,24 @@ class Translator:
         return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
 
 
-def cut_to_fit(text: str, ids: Ids, max_tokens: int, tokenizer: Tokenizer) -> list[tuple[str, Ids]]:
-    """Return a text and its ids as one piece, or as several of at most `max_tokens` tokens each where it has more.
-
-    Then long runs of white space become one space or a paragraph break.
-    """
-    if len(ids) <= max_tokens:
-        return [(text, ids)]
-    text = WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
-    pieces = split_to_fit(text, lambda piece: len(tokenizer.encode(piece)) <= max_tokens)
-    return attach_blanks(zip(pieces, tokenizer.encode_all(pieces), strict=True))
+def checked_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts as a list. Raise UsageError for a single string or for texts that are not strings."""
+    if isinstance(texts, str):
+        raise UsageError("translate takes a list of texts; for a single one: translate([text])[0]")
+    for index, text in enumerate(texts := list(texts)):
+        if not isinstance(text, str):
+            raise UsageError(f"texts[{index}] must be a string, not {text!r}")
+    return texts
 
 
-def attach_blanks(pieces: Iterable[tuple[str, Ids]]) -> list[tuple[str, Ids]]:
+def attach_blanks(pieces: Iterable[str]) -> list[str]:
     """Append each piece of white space to the piece before, so that it is not translated; drop leading ones."""
-    attached: list[tuple[str, Ids]] = []
-    for text, ids in pieces:
-        if text.strip():
-            attached.append((text, ids))
+    attached: list[str] = []
+    for piece in pieces:
+        if piece.strip():
+            attached.append(piece)
         elif attached:
-            before, ids_before = attached[-1]
-            attached[-1] = before + text, ids_before
+            attached[-1] += piece
     return attached
 
 
@@ -315,22 +358,36 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 
 
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
-    """Return one candidate for each segment as one translation, with spaces where the source has white space between.
-
-    Scores are added up.
-    """
-    text = candidates[0].text
-    for before, segment, candidate in zip(segments, segments[1:], candidates[1:], strict=False):
-        spaced = before.text[-1:].isspace() or segment.text[:1].isspace()
-        text += " " * spaced + candidate.text
+    """Return one candidate for each segment, joined with the space that stands between the segments."""
+    outputs = [candidate.text for candidate in candidates]
+    for index, segment in enumerate(segments[:-1]):
+        outputs[index] += space_after(segment, outputs[index])
     return Translation(
-        one_line(text),
+        one_line("".join(outputs)),
         sum(candidate.hypothesis.score for candidate in candidates),
-        len(segments),
+        tuple(zip((segment.text + segment.space for segment in segments), outputs, strict=True)),
         all(candidate.hypothesis.finished for candidate in candidates),
         tuple(flag for candidate in candidates for flag in candidate.flags),
         terms_met=tuple(term for candidate in candidates for term in candidate.terms_met),
     )
+
+
+def split_marker(text: str) -> list[str]:
+    """Return the bullet, the number or the dash of dialogue that a text begins with, and the rest; or the text."""
+    marker = MARKER.match(text)
+    return [marker[0], text[marker.end() :]] if marker else [text]
+
+
+def narrow(text: str) -> str:
+    """Return the text without white space that no model has learned to read."""
+    return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
+
+
+def space_after(segment: Segment, output: str) -> str:
+    """Return the space after the output of a segment: that of the source, unless only one language writes spaces."""
+    if output[-1:] in WIDE_ENDS:
+        return ""
+    return segment.space or " " * (segment.text[-1:] in WIDE_ENDS)
 
 
 def one_line(text: str) -> str:

@@ -24,7 +24,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         options.output.open("ab").close()  # fail now, not after the work, where nothing can be written
     for line, reason in document.skipped:
         progress.log(f"{options.input}:{line}: {reason}" if line else f"{options.input}: {reason}")
-    report = TranslationReport(progress, translator.max_source_tokens)
+    report = TranslationReport(progress, translator)
     texts = document.texts
     outputs: list[str] = []
     for start in range(0, len(texts), BLOCK):

@@ -48,7 +48,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
 
     Raise DragomanError at the end where lines could not be read.
     """
-    report = TranslationReport(progress, translator.max_source_tokens)
+    report = TranslationReport(progress, translator)
     errors = 0
     with (
         options.input.open("rb")
@@ -68,7 +68,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                 [options.prefix] * len(block),
             )
             translations = translator.translate(texts, tags, prefixes)
-            annotations = annotate(translator, options, texts, [one.text for one in translations], tags)
+            annotations = annotate(translator, options, translations, tags)
             for line, translation, own in zip(block, translations, annotations, strict=True):
                 for row in output_rows(line, translation, options.output_format, options.text_key, own):
                     target.write(row.encode("utf-8", "replace") + b"\n")
@@ -84,19 +84,17 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
 
 
 def annotate(
-    translator: Translator, options: Options, texts: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+    translator: Translator, options: Options, translations: Sequence[Translation], tags: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return, for each text, the word scores and alignments that were asked for, as fields of the output objects.
-
-    outputs, tags: the translation and the tag of each text.
-    """
-    annotations: list[dict[str, Any]] = [{} for _ in texts]
+    """Return the word scores and alignments that were asked for, as fields of the output objects."""
+    annotations: list[dict[str, Any]] = [{} for _ in translations]
+    segments = [translation.segments for translation in translations]
     if options.word_scores:
-        scores = translator.annotator.word_scores(texts, outputs, tags)
+        scores = translator.annotator.word_scores(segments, tags)
         for own, words in zip(annotations, scores, strict=True):
             own["words"] = [[word, round(log_p, 4)] for word, log_p in words]
     if options.alignment:
-        for own, links in zip(annotations, translator.annotator.alignments(texts, outputs, tags), strict=True):
+        for own, links in zip(annotations, translator.annotator.alignments(segments, tags), strict=True):
             own["alignment"] = links
     return annotations
 
@@ -242,8 +240,8 @@ def translation_fields(translation: Translation) -> dict[str, Any]:
     for name in ("flags", "retried", "terms_met"):
         if value := getattr(translation, name):
             fields[name] = value
-    if translation.segments > 1:
-        fields["segments"] = translation.segments
+    if len(translation.segments) > 1:
+        fields["segments"] = len(translation.segments)
     if translation.alternatives:
         fields["alternatives"] = [
             {"translation": one.text, "score": round(one.score, 4)} for one in translation.alternatives

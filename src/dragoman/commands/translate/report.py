@@ -3,26 +3,23 @@
 from collections import Counter
 
 from dragoman.console import LineProgress
-from dragoman.translation.translator import Translation
+from dragoman.translation.translator import Translation, Translator
 
 
 class TranslationReport:
     """Log what is remarkable about each translation, and count it for the summary."""
 
-    def __init__(self, progress: LineProgress, max_source_tokens: int):
-        self.progress, self.max_source_tokens = progress, max_source_tokens
+    def __init__(self, progress: LineProgress, translator: Translator):
+        self.progress, self.translator = progress, translator
         self.counts: Counter[str] = Counter()
 
     def add(self, location: str, translation: Translation) -> None:
-        """Log the flags of a translation and whether its text was cut into segments, and count it for the summary.
-
-        location: names the text in the log.
-        """
+        """Log the flags of a translation and whether a sentence was cut, and count it."""
         if translation.flags:
             self.progress.log(f"{location}: {', '.join(translation.flags)}")
-        if translation.segments > 1:
-            limit, segments = self.max_source_tokens, translation.segments
-            self.progress.log(f"{location}: longer than {limit} tokens, translated in {segments} segments")
+        if self.translator.cuts_sentence(translation):
+            limit = self.translator.max_source_tokens
+            self.progress.log(f"{location}: a sentence of more than {limit} tokens is translated in several segments")
         self.counts["decoded a second time"] += translation.retried
         self.counts["still flagged"] += bool(translation.flags)
         self.counts["terms met"] += len(translation.terms_met)

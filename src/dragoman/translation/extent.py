@@ -1,0 +1,64 @@
+"""Measure and record how much text the sources of a training held: what its model has learned to read at once.
+
+A model that was trained on single sentences translates two of them badly, one that was trained on paragraphs does not.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from dragoman.data.dataset import SOURCE, Pairs
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError
+from dragoman.text.segmentation import split_sentences
+
+PERCENTILE = 95
+SAMPLE = 2_000  # sources whose sentences are counted
+
+
+@dataclass(frozen=True)
+class SourceExtent:
+    """Hold how many sentences and how many tokens, EOS not included, 95 of 100 training sources had at most."""
+
+    RECORD: ClassVar = "extent.json"  # in a model folder
+
+    sentences: int
+    tokens: int
+
+    def as_json(self) -> str:
+        """Return the record as a line of JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def load(cls, folder: Path) -> "SourceExtent | None":
+        """Read the record of a model folder; None where there is none.
+
+        Raise DragomanError where the file is not such a record.
+        """
+        file = folder / cls.RECORD
+        if not file.is_file():
+            return None
+        try:
+            extent = cls(**json.loads(file.read_text(encoding="utf-8")))
+            if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
+                raise ValueError
+            return extent
+        except (ValueError, TypeError, RecursionError):
+            raise DragomanError(f"{file}: not a record of sentences and tokens") from None
+
+
+def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
+    """Return the extent of the sources of a training; sentences are counted in a sample that is spread evenly."""
+    sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
+    texts = (tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE))
+    sentences = [len(split_sentences(text)) for text in texts]
+    tokens = pairs.lengths[:, SOURCE] - 1
+    return SourceExtent(max(1, percentile(sentences)), max(1, percentile(tokens)))
+
+
+def percentile(values: list[int] | np.ndarray) -> int:
+    """Return the smallest value that PERCENTILE percent of the values do not exceed."""
+    return int(np.percentile(values, PERCENTILE, method="inverted_cdf"))
