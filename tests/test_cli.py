@@ -240,7 +240,7 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
     told = err.decode().splitlines()
     assert told[:2] == [f"line {number}: not UTF-8; undecodable bytes are replaced" for number in (4, 5)]
     assert len(told) == 3
-    assert told[2].startswith("line 16: longer than 512 tokens, translated in ")
+    assert told[2].startswith("line 16: a sentence of more than 512 tokens is ")
 
 
 def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):

@@ -33,7 +33,7 @@ RECURRENT = """
 """
 SEARCH = """
 --beam --length-penalty --coverage-penalty --extra-length --min-length --n-best --patience --no-repeat-ngram
---beam-groups --diversity-penalty --temperature --top-k --top-p --seed
+--beam-groups --diversity-penalty --temperature --top-k --top-p --seed --split
 """
 
 FLAGS = {

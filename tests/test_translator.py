@@ -233,7 +233,7 @@ def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
     assert same(translator.translate(many), [translator.translate([text])[0] for text in many])
     # Without attention it aligns nothing.
     model = build(dataclasses.replace(TINY_RECURRENT, attention="none"), len(tokenizer)).eval()
-    assert Translator(model, tokenizer, SHORT).annotator.alignments(["The dog"], ["x y"]) == [""]
+    assert Translator(model, tokenizer, SHORT).annotator.alignments([[("The dog", "x y")]]) == [""]
 
 
 def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator):

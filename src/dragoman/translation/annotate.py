@@ -63,6 +63,7 @@ class Annotator:
     def _segment_scores(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
     ) -> list[list[tuple[str, float]]]:
+        """Return the word scores of each segment, as `word_scores` does for texts."""
         pairs = self._encode_pairs(sources, outputs, tags)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
@@ -81,6 +82,7 @@ class Annotator:
     def _segment_links(
         self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
     ) -> list[list[tuple[int, int]]]:
+        """Return the word links of each segment: indices of a source word and of the translated word."""
         links: list[list[tuple[int, int]]] = [[] for _ in outputs]
         if self.alignment is None:
             return links

@@ -27,6 +27,7 @@ class SourceExtent:
 
     sentences: int
     tokens: int
+    wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -45,18 +46,21 @@ class SourceExtent:
             extent = cls(**json.loads(file.read_text(encoding="utf-8")))
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
+            if type(extent.wordless) is not bool:
+                raise ValueError
             return extent
         except (ValueError, TypeError, RecursionError):
             raise DragomanError(f"{file}: not a record of sentences and tokens") from None
 
 
 def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
-    """Return the extent of the sources of a training; sentences are counted in a sample that is spread evenly."""
+    """Return the extent of the sources of a training; their text is read in a sample that is spread evenly."""
     sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
-    texts = (tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE))
+    texts = [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE)]
     sentences = [len(split_sentences(text)) for text in texts]
     tokens = pairs.lengths[:, SOURCE] - 1
-    return SourceExtent(max(1, percentile(sentences)), max(1, percentile(tokens)))
+    without_letters = sum(not any(map(str.isalpha, text)) for text in texts)
+    return SourceExtent(max(1, percentile(sentences)), max(1, percentile(tokens)), without_letters > len(texts) / 2)
 
 
 def percentile(values: list[int] | np.ndarray) -> int:

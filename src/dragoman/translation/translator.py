@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 
 import torch
@@ -252,13 +252,13 @@ class Translator:
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, of a second search as well where the best of the first has a flag."""
-        searched = [segment for segment in segments if segment.has_words]
-        hypotheses = iter(self._search_segments(searched, self.search))
+        search = [segment.has_words or self.extent.wordless for segment in segments]
+        hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
             [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
-            if segment.has_words
+            if searched
             else [Candidate(segment.text.strip(), Hypothesis([], 0.0))]
-            for segment in segments
+            for segment, searched in zip(segments, search, strict=True)
         ]
         flagged = [index for index, candidates in enumerate(first) if candidates[0].flags]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
