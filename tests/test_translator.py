@@ -173,6 +173,12 @@ def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
     assert translator.tokenizer.decode(hypotheses[0].tokens) != text  # the control: the model makes something up
 
 
+def test_a_model_of_numbers_translates_numbers(translator: Translator):
+    model, tokenizer = translator.model, translator.tokenizer
+    numbers = Translator(model, tokenizer, SHORT, NO_SAFEGUARDS, extent=SourceExtent(1, 512, wordless=True))
+    assert numbers.translate(["42"])[0].text != "42" == translator.translate(["42"])[0].text
+
+
 @pytest.mark.parametrize("marker", ["- ", "– ", "• ", "2) ", "(3) ", "-"])
 def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, marker: str):
     dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))

@@ -1,0 +1,42 @@
+"""How much text a training source held: measured, recorded, and believed only where the record is one."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.data.dataset import tokenise
+from dragoman.data.spec import CorpusSpec
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError
+from dragoman.translation.extent import SourceExtent, measure_extent
+
+
+def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:
+    corpus = folder / "corpus.tsv"
+    corpus.write_text("".join(f"{source}\tx\n" for source in sources), encoding="utf-8")
+    return measure_extent(tokenise((CorpusSpec((str(corpus),)),), tokenizer, None, folder / "c.arrow")[0], tokenizer)
+
+
+def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):
+    one, three = "The dog sees it.", "The dog sees it. The man sees it. The dog."
+    tokens = len(tokenizer.encode(one)), len(tokenizer.encode(three))
+    assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0])
+    assert extent_of([one] * 94 + [three] * 6, tokenizer, tmp_path) == SourceExtent(3, tokens[1])
+    assert extent_of(["1 2 3"] * 6 + [one] * 4, tokenizer, tmp_path).wordless
+    assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path):
+    assert SourceExtent.load(tmp_path) is None
+    (tmp_path / SourceExtent.RECORD).write_text(SourceExtent(2, 30, True).as_json(), encoding="utf-8")
+    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", '{"sentences": 1}', '{"sentences": 0, "tokens": 5}', '{"sentences": true, "tokens": 5}',
+             '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}', "[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
+    (tmp_path / SourceExtent.RECORD).write_text(text, encoding="utf-8")
+    with pytest.raises(DragomanError, match=r"extent\.json: not a record of sentences and tokens"):
+        SourceExtent.load(tmp_path)
