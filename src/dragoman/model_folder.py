@@ -5,6 +5,8 @@ Nothing in them is code, and nothing in them is trusted: they come from stranger
 
 import json
 import re
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +62,13 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
     save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
     tokenizer.save(folder / "tokenizer.json")
     (folder / "card.md").write_text(card, encoding="utf-8")
+
+
+def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
+    """Copy what training recorded in a model folder besides the model, those files of `names` that it has."""
+    for name in names:
+        if (record := folder / name).is_file():
+            shutil.copyfile(record, draft / name)
 
 
 def find_model(path: Path) -> Path:

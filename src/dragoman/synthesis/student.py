@@ -10,8 +10,10 @@ from dragoman.data.tokenizer import PAD
 from dragoman.files import new_folder
 from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
-from dragoman.model_folder import load_model, write_model
+from dragoman.model_folder import copy_records, load_model, write_model
+from dragoman.text import scripts
 from dragoman.training.card import card_of_student
+from dragoman.translation.extent import SourceExtent
 
 
 def prepare_student(run: RunConfig, teacher: Path) -> str:
@@ -28,6 +30,7 @@ def prepare_student(run: RunConfig, teacher: Path) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card_of_student(weights, inherited))
+        copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD])
     if weights < theirs:
         return ""
     return (

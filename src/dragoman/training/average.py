@@ -1,6 +1,5 @@
 """Average checkpoints: one model with the mean of their weights, section 6.1."""
 
-import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
-from dragoman.model_folder import named_tensors, read_model, write_model
+from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
 from dragoman.text import scripts
 from dragoman.training.card import card_of_average, relative_path
 from dragoman.translation.extent import SourceExtent
@@ -47,9 +46,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))
         # As true of the mean as of each of them.
-        for name in (AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD):
-            if (record := folders[-1] / name).is_file():
-                shutil.copyfile(record, draft / name)
+        copy_records(folders[-1], draft, [AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD])
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
