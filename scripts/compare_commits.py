@@ -52,12 +52,13 @@ FIELDS = {
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}
 COLOURS = {"red": "빨간", "black": "검은", "white": "하얀", "blue": "파란"}
-HARD = [  # tabs and no-break spaces are not here: there, words were made whole since (align and inspect agree)
+# Not here: tabs and no-break spaces, where words were made whole since (align and inspect agree), and texts too long
+# for the model, whose pieces are now read without the space behind them.
+HARD = [
     "The dog sees {name} and <b>2</b> cats.",
     "The cat likes 3 red dogs. The bear finds 5 blue cats! Who paints 7 white horses?",
     "",
     "Unknown words: zebra, 12 km, https://example.org/a?b=c",
-    " ".join(["The horse paints 4 black rabbits."] * 60),
 ]
 
 Sentences = list[tuple[str, str]]
