@@ -8,7 +8,8 @@ from dragoman.data.dataset import tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.translation.extent import SourceExtent, measure_extent
+from dragoman.training.extent import measure_extent
+from dragoman.translation.extent import SourceExtent
 
 
 def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:

@@ -18,9 +18,10 @@ from dragoman.text import scripts
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
+from dragoman.training.extent import measure_extent
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.translation.extent import SourceExtent, measure_extent
+from dragoman.translation.extent import SourceExtent
 
 
 @dataclass

@@ -230,7 +230,7 @@ class Translator:
         def fits(piece: str) -> bool:
             return len(self.tokenizer.encode(piece)) <= max_tokens
 
-        groups = [text] if self.search.split == "none" else group_sentences(text, self._usual)
+        groups = self._group_sentences(text, tokens)
         if len(groups) == 1 and tokens <= max_tokens and not MARKER.match(text):
             return groups
         pieces = [
@@ -238,10 +238,22 @@ class Translator:
         ]
         return attach_blanks(part for piece in pieces for part in split_marker(piece))
 
-    def _usual(self, text: str) -> bool:
-        """Return whether training sources had as many tokens, and as many sentences, which do not count for `long`."""
-        few = self.search.split == "long" or len(split_sentences(text)) <= self.extent.sentences
-        return few and len(self.tokenizer.encode(text)) <= self.extent.tokens
+    def _group_sentences(self, text: str, tokens: int) -> list[str]:
+        """Return a text of so many tokens in groups of as many sentences as training sources had.
+
+        A sentence is a group of its own where it is longer than they were. See `SearchConfig.split`.
+        """
+
+        def as_in_training(sentences: int, tokens: int) -> bool:
+            few = self.search.split == "long" or sentences <= self.extent.sentences
+            return few and tokens <= self.extent.tokens
+
+        sentences = split_sentences(text)
+        if self.search.split == "none" or len(sentences) == 1 or as_in_training(len(sentences), tokens):
+            return [text]
+        return group_sentences(
+            text, lambda part: as_in_training(len(split_sentences(part)), len(self.tokenizer.encode(part)))
+        )
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""

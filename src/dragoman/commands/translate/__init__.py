@@ -92,10 +92,11 @@ class Options:
     @property
     def is_document(self) -> bool:
         """Return whether the input is translated as a whole, not line by line."""
+        lines = (self.line_format, self.output_format) != ("text", "text")
+        if self.as_lines or lines or self.suffix in ("", ".txt"):
+            return False
         from dragoman.documents import SUFFIXES
 
-        if self.as_lines or self.suffix == ".txt" or (self.line_format, self.output_format) != ("text", "text"):
-            return False
         return self.suffix in SUFFIXES
 
 
@@ -105,16 +106,18 @@ def main(arguments: list[str]) -> None:
     if options.text == ("-",):
         options = replace(options, text=())
     check_options(options)
-    from dragoman.commands.translate.document import translate_document
-    from dragoman.commands.translate.lines import translate_lines
     from dragoman.console import LineProgress
 
     translator = open_translator(options)
     interactive = not options.text and options.input is None and sys.stdin.isatty()
     with LineProgress(options.quiet, interactive) as progress:
         if options.is_document:
+            from dragoman.commands.translate.document import translate_document
+
             translate_document(translator, options, progress)
         else:
+            from dragoman.commands.translate.lines import translate_lines
+
             translate_lines(translator, options, progress, interactive)
 
 

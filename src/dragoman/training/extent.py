@@ -1,0 +1,26 @@
+"""Measure how much text the sources of a training hold, for the record that `translation.extent` reads."""
+
+import numpy as np
+
+from dragoman.data.dataset import SOURCE, Pairs
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.text.segmentation import split_sentences
+from dragoman.translation.extent import SourceExtent
+
+PERCENTILE = 95
+SAMPLE = 2_000  # sources whose sentences are counted
+
+
+def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
+    """Return the extent of the sources of a training; their text is read in a sample that is spread evenly."""
+    sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
+    texts = [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE)]
+    sentences = [len(split_sentences(text)) for text in texts]
+    tokens = pairs.lengths[:, SOURCE] - 1
+    without_letters = sum(not any(map(str.isalpha, text)) for text in texts)
+    return SourceExtent(max(1, percentile(sentences)), max(1, percentile(tokens)), without_letters > len(texts) / 2)
+
+
+def percentile(values: list[int] | np.ndarray) -> int:
+    """Return the smallest value that PERCENTILE percent of the values do not exceed."""
+    return int(np.percentile(values, PERCENTILE, method="inverted_cdf"))
