@@ -25,7 +25,8 @@ from dragoman.errors import UsageError
 from dragoman.model import build
 from dragoman.translation import translator as translator_module
 from dragoman.translation.extent import SourceExtent
-from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards, Segment
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
+from dragoman.translation.segments import Segment
 from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translation, Translator, space_after
 
 SHORT = SearchConfig(beam=2, extra_length=3)

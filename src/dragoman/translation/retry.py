@@ -13,7 +13,8 @@ from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.text import placeholders
 from dragoman.translation.annotate import Annotator
-from dragoman.translation.safeguards import Safeguards, Segment
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.segments import Segment
 
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 

@@ -1,13 +1,13 @@
 """Describe what every translation is checked for, and judge candidates by it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from dragoman.data.batches import Ids
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Glossary, TermMatch, check_terms
+from dragoman.translation.segments import Segment
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,6 @@ class Safeguards:
 
 
 NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A part of a text that is translated at once, and what its translation must have."""
-
-    text: str
-    ids: Ids  # the tokens of the text
-    tag_ids: Ids = field(default_factory=list)  # those of the tag in front of it
-    prefix: str = ""  # how its translation has to begin
-    prefix_ids: Ids = field(default_factory=list)
-    terms: tuple[TermMatch, ...] = ()  # what the glossary demands
-    space: str = ""  # between it and the next segment
-
-    @property
-    def has_words(self) -> bool:
-        """Return whether there is anything to translate: not only digits, punctuation or emoji."""
-        return bool(self.prefix) or any(map(str.isalpha, self.text))
 
 
 @dataclass(frozen=True)

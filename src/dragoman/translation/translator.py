@@ -1,11 +1,9 @@
-"""Translate text: cut it into segments that fit the model, search, check the results, retry the faulty ones, and join
-them.
+"""Translate text: cut it into segments, search, check the results, search again for the faulty ones, and join them.
 
 Ids, models and search lie below this module, commands above it.
 """
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,18 +23,17 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
 from dragoman.text.scripts import read_scripts
-from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
+from dragoman.text.segmentation import split_sentences
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, torch_engine
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
-from dragoman.translation.safeguards import Candidate, Safeguards, Segment, SegmentResult, judge, replace_worse
+from dragoman.translation.safeguards import Candidate, Safeguards, SegmentResult, judge, replace_worse
+from dragoman.translation.segments import Segment, Segmenter
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
-WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
-MARKER = re.compile(r"\s*(?:(?:[-–—•◦‣*·]|\(?\d{1,3}\))\s+|-(?=[^\W\d]|[¿¡\"“«]))(?=\S)")
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
@@ -82,6 +79,7 @@ class Translator:
         self.engine = engine or torch_engine([model], tokenizer)
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
+        self.segmenter = Segmenter(tokenizer, self.extent, search.split)
         self.forbidden = forbidden_sequences(safeguards.forbidden, tokenizer)
 
     @classmethod
@@ -196,64 +194,19 @@ class Translator:
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
         """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
-        if not text.strip():
-            return []
         tag_ids = self.tokenizer.tag_ids(tag)
-        pieces = self._cut(text, len(ids), self.max_source_tokens - len(tag_ids))
-        if len(pieces) == 1:
-            texts, all_ids = pieces, [ids]
-        else:  # sentences of a training do not end in a space
-            texts = [piece.rstrip() for piece in pieces]
-            all_ids = self.tokenizer.encode_all(texts)
-        with_words = next((index for index, piece in enumerate(pieces) if any(map(str.isalpha, piece))), 0)
-        prefixes = [prefix if index == with_words else "" for index in range(len(pieces))]
+        segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
+        with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
         return [
-            Segment(
-                text,
-                ids,
-                tag_ids,
-                prefix,
-                self.tokenizer.encode(prefix) if prefix else [],
-                self.safeguards.find_terms(text),
-                piece[len(text) :],
+            replace(
+                segment,
+                tag_ids=tag_ids,
+                prefix=prefix if index == with_words else "",
+                prefix_ids=self.tokenizer.encode(prefix) if prefix and index == with_words else [],
+                terms=self.safeguards.find_terms(segment.text),
             )
-            for piece, text, ids, prefix in zip(pieces, texts, all_ids, prefixes, strict=True)
+            for index, segment in enumerate(segments)
         ]
-
-    def _cut(self, text: str, tokens: int, max_tokens: int) -> list[str]:
-        """Return the pieces of a text that are translated at once; those of several end in the space between them.
-
-        A piece holds as many sentences as a training source did, see `SearchConfig.split`. A sentence of more than
-        `max_tokens` tokens becomes several pieces.
-        """
-
-        def fits(piece: str) -> bool:
-            return len(self.tokenizer.encode(piece)) <= max_tokens
-
-        groups = self._group_sentences(text, tokens)
-        if len(groups) == 1 and tokens <= max_tokens and not MARKER.match(text):
-            return groups
-        pieces = [
-            piece for group in groups for piece in ([group] if fits(group) else split_to_fit(narrow(group), fits))
-        ]
-        return attach_blanks(part for piece in pieces for part in split_marker(piece))
-
-    def _group_sentences(self, text: str, tokens: int) -> list[str]:
-        """Return a text of so many tokens in groups of as many sentences as training sources had.
-
-        A sentence is a group of its own where it is longer than they were. See `SearchConfig.split`.
-        """
-
-        def as_in_training(sentences: int, tokens: int) -> bool:
-            few = self.search.split == "long" or sentences <= self.extent.sentences
-            return few and tokens <= self.extent.tokens
-
-        sentences = split_sentences(text)
-        if self.search.split == "none" or len(sentences) == 1 or as_in_training(len(sentences), tokens):
-            return [text]
-        return group_sentences(
-            text, lambda part: as_in_training(len(split_sentences(part)), len(self.tokenizer.encode(part)))
-        )
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
@@ -345,17 +298,6 @@ def checked_texts(texts: Sequence[str]) -> list[str]:
     return texts
 
 
-def attach_blanks(pieces: Iterable[str]) -> list[str]:
-    """Append each piece of white space to the piece before, so that it is not translated; drop leading ones."""
-    attached: list[str] = []
-    for piece in pieces:
-        if piece.strip():
-            attached.append(piece)
-        elif attached:
-            attached[-1] += piece
-    return attached
-
-
 def join_segments(results: Sequence[SegmentResult]) -> Translation:
     """Return the translation of a text: the best candidates of its segments, joined.
 
@@ -382,17 +324,6 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         tuple(flag for candidate in candidates for flag in candidate.flags),
         terms_met=tuple(term for candidate in candidates for term in candidate.terms_met),
     )
-
-
-def split_marker(text: str) -> list[str]:
-    """Return the bullet, the number or the dash of dialogue that a text begins with, and the rest; or the text."""
-    marker = MARKER.match(text)
-    return [marker[0], text[marker.end() :]] if marker else [text]
-
-
-def narrow(text: str) -> str:
-    """Return the text without white space that no model has learned to read."""
-    return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
 
 
 def space_after(segment: Segment, output: str) -> str:

@@ -1,0 +1,108 @@
+"""Cut texts into segments: what is translated at once, as long as the sources that a model has learned from."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dragoman.config.search import Split
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.text.glossary import TermMatch
+from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
+from dragoman.translation.extent import SourceExtent
+
+WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
+MARKER = re.compile(r"\s*(?:(?:[-–—•◦‣*·]|\(?\d{1,3}\))\s+|-(?=[^\W\d]|[¿¡\"“«]))(?=\S)")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a text that is translated at once, and what its translation must have."""
+
+    text: str
+    ids: Ids  # the tokens of the text
+    tag_ids: Ids = field(default_factory=list)  # those of the tag in front of it
+    prefix: str = ""  # how its translation has to begin
+    prefix_ids: Ids = field(default_factory=list)
+    terms: tuple[TermMatch, ...] = ()  # what the glossary demands
+    space: str = ""  # between it and the next segment
+
+    @property
+    def has_words(self) -> bool:
+        """Return whether there is anything to translate: not only digits, punctuation or emoji."""
+        return bool(self.prefix) or any(map(str.isalpha, self.text))
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """Cuts texts into segments that hold as many sentences as training sources did."""
+
+    tokenizer: Tokenizer
+    extent: SourceExtent
+    split: Split  # see `SearchConfig.split`
+
+    def cut(self, text: str, ids: Ids, max_tokens: int) -> list[Segment]:
+        """Return the segments of a text, whose tokens are `ids`; none where it is blank.
+
+        A sentence of more than `max_tokens` tokens becomes several segments. A bullet, a number or the dash of a
+        dialogue at the beginning of a segment is a segment of its own. All texts and spaces, joined, are the text, but
+        for runs of white space that no model has learned to read.
+        """
+        if not text.strip():
+            return []
+        groups = self._group_sentences(text, len(ids))
+        if len(groups) == 1 and len(ids) <= max_tokens and not MARKER.match(text):
+            return [Segment(text, ids)]
+        pieces = self._cut_long(groups, max_tokens)
+        parts = attach_blanks(part for piece in pieces for part in split_marker(piece))
+        texts = [part.rstrip() for part in parts]  # no sentence of a training ends in a space
+        return [
+            Segment(text, ids, space=part[len(text) :])
+            for part, text, ids in zip(parts, texts, self.tokenizer.encode_all(texts), strict=True)
+        ]
+
+    def _group_sentences(self, text: str, tokens: int) -> list[str]:
+        """Return a text of so many tokens in groups of as many sentences as training sources had.
+
+        A sentence is a group of its own where it is longer than they were.
+        """
+        sentences = split_sentences(text)
+        if self.split == "none" or len(sentences) == 1 or self._as_in_training(len(sentences), tokens):
+            return [text]
+        return group_sentences(
+            text, lambda part: self._as_in_training(len(split_sentences(part)), len(self.tokenizer.encode(part)))
+        )
+
+    def _as_in_training(self, sentences: int, tokens: int) -> bool:
+        """Return whether the sources of the training had so many sentences and tokens, or more."""
+        return (self.split == "long" or sentences <= self.extent.sentences) and tokens <= self.extent.tokens
+
+    def _cut_long(self, texts: Iterable[str], max_tokens: int) -> list[str]:
+        """Return the texts, those of more than `max_tokens` tokens in several pieces."""
+
+        def fits(text: str) -> bool:
+            return len(self.tokenizer.encode(text)) <= max_tokens
+
+        return [piece for text in texts for piece in ([text] if fits(text) else split_to_fit(narrow(text), fits))]
+
+
+def attach_blanks(pieces: Iterable[str]) -> list[str]:
+    """Append each piece of white space to the piece before, so that it is not translated; drop leading ones."""
+    attached: list[str] = []
+    for piece in pieces:
+        if piece.strip():
+            attached.append(piece)
+        elif attached:
+            attached[-1] += piece
+    return attached
+
+
+def split_marker(text: str) -> list[str]:
+    """Return the bullet, the number or the dash of dialogue that a text begins with, and the rest; or the text."""
+    marker = MARKER.match(text)
+    return [marker[0], text[marker.end() :]] if marker else [text]
+
+
+def narrow(text: str) -> str:
+    """Return the text without white space that no model has learned to read."""
+    return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
