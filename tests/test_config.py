@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_an_unknown_setting_like_no_other_is_refused_without_a_guess(data: dict[
 
 
 def test_a_message_names_the_key_in_the_file():
-    assert refused({"model": {"attention": {"heads": "4"}}}).startswith("run.toml: model: attention: heads: ")
+    assert refused({"model": {"attention": {"heads": "4"}}}).startswith("run.toml: model: attention: heads must be ")
 
 
 # Types.
@@ -81,25 +82,25 @@ def test_a_message_names_the_key_in_the_file():
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"training": {"epochs": "3"}}, 'expected int, found "3"'),
-        ({"training": {"epochs": 3.0}}, "expected int, found 3.0"),
-        ({"training": {"epochs": True}}, "expected int, found true"),
-        ({"training": {"epochs": [3]}}, "expected int, found [3]"),
-        ({"training": {"clip": "1"}}, 'expected float, found "1"'),
-        ({"training": {"clip": False}}, "expected float, found false"),
-        ({"training": {"max_steps": "all"}}, 'expected int, found "all"'),
-        ({"model": {"norm_first": 1}}, "expected bool, found 1"),
-        ({"model": {"norm_first": "true"}}, 'expected bool, found "true"'),
-        ({"out": 5}, "expected str, found 5"),
-        ({"train": 5}, "found 5"),
-        ({"train": ["a", 5]}, 'found ["a", 5]'),
+        ({"training": {"epochs": "3"}}, "epochs must be a whole number, not '3'"),
+        ({"training": {"epochs": 3.0}}, "epochs must be a whole number, not 3.0"),
+        ({"training": {"epochs": True}}, "epochs must be a whole number, not True"),
+        ({"training": {"epochs": [3]}}, "epochs must be a whole number, not [3]"),
+        ({"training": {"clip": "1"}}, "clip must be a number, not '1'"),
+        ({"training": {"clip": False}}, "clip must be a number, not False"),
+        ({"training": {"max_steps": "all"}}, "max_steps must be a whole number, not 'all'"),
+        ({"model": {"norm_first": 1}}, "norm_first must be true or false, not 1"),
+        ({"model": {"norm_first": "true"}}, "norm_first must be true or false, not 'true'"),
+        ({"out": 5}, "out must be a string, not 5"),
+        ({"train": 5}, "train must be a tuple of strings, not 5"),
+        ({"train": ["a", 5]}, "train must be a tuple of strings, not ('a', 5)"),
         ({"training": 5}, "expected a table of settings, found 5"),
         ({"model": {"attention": [4]}}, "expected a table of settings, found [4]"),
-        ({"vocabulary": {"size": 5}}, "expected int"),
-        ({"model": {"positions": 5}}, "'5' is not one of none, sinusoidal"),
-        ({"model": {"positions": ["rotary"]}}, "is not one of none, sinusoidal"),
-        ({"model": {"positions": "sinusoid"}}, "'sinusoid' is not one of none, sinusoidal"),
-        ({"model": {"attention": {"score": "cosine"}}}, "'cosine' is not one of dot, unscaled, additive"),
+        ({"vocabulary": {"size": 5}}, "vocabulary must be a whole number, not {'size': 5}"),
+        ({"model": {"positions": 5}}, "positions must be one of none, sinusoidal"),
+        ({"model": {"positions": ["rotary"]}}, "relative, not ['rotary']"),
+        ({"model": {"positions": "sinusoid"}}, "relative, not 'sinusoid'"),
+        ({"model": {"attention": {"score": "cosine"}}}, "score must be one of dot, unscaled, additive, not 'cosine'"),
         ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, recurrent"),
         ({"model": {"kind": 5}}, "unknown kind '5'"),
         ({"model": {"kind": ["transformer"]}}, "unknown kind"),
@@ -168,6 +169,24 @@ FLOATS = [
 def test_no_setting_accepts_nan(section: type, name: str):
     with pytest.raises(UsageError, match=name):
         section(**{name: math.nan})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: SearchConfig(beam="4"), "beam must be a whole number, not '4'"),
+        (lambda: SearchConfig(beam=None), "beam must be a whole number, not None"),
+        (lambda: SearchConfig(beam=True), "beam must be a whole number, not True"),
+        (lambda: SearchConfig(split="words"), "split must be one of sentences, long, none, not 'words'"),
+        (lambda: TrainingConfig(batch_tokens="all"), "batch_tokens must be a whole number or auto, not 'all'"),
+        (lambda: TransformerConfig(attention=8), "attention must be of type AttentionConfig, not 8"),
+        (lambda: RunConfig(train=["a.tsv"]), "train must be a tuple of strings, not ['a.tsv']"),
+    ],
+)
+def test_python_meets_the_same_checks_as_a_file(make: Callable[[], object], words: str):
+    with pytest.raises(UsageError, match=f"^{re.escape(words)}$"):
+        make()
+    assert SearchConfig(beam=4, length_penalty=1).patience is None  # a whole number is a number
 
 
 def test_sizes_that_do_not_fit_together_are_refused():

@@ -9,7 +9,7 @@ import tyro
 
 from dragoman.commands import parse
 from dragoman.config import PresetName
-from dragoman.config.bounds import MAX_SIZE
+from dragoman.config.fields import MAX_SIZE
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dragoman.config.bounds import MAX_LAYERS, MAX_POSITIONS, Fraction, Layers, Size, at_least, at_most, check_bounds
+from dragoman.config.fields import MAX_LAYERS, MAX_POSITIONS, Fraction, Layers, Size, at_least, at_most, check_fields
 from dragoman.errors import UsageError
 
 SharedMatrices = Literal["all", "embeddings", "output", "none"]
@@ -27,7 +27,7 @@ class AttentionConfig:
     "how queries are compared with keys: dot product divided by sqrt(d_k), not divided, or additive attention"
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
 
     def head_sizes(self, d_model: int) -> tuple[int, int]:
         """Return (d_k, d_v). Raise UsageError where d_model does not split into equal heads and no size is given."""
@@ -50,7 +50,7 @@ class FeedForwardConfig:
     "dropout on the hidden layer (the paper uses none)"
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class TransformerConfig:
     "maximum sentence length with learned positions; the others have no limit"
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
         d_k, _ = self.attention.head_sizes(self.d_model)
         if self.positions.startswith("rotary") and d_k % 2:
             raise UsageError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
@@ -124,7 +124,7 @@ class RecurrentConfig:
     max_positions: ClassVar[int | None] = None  # no limit; TransformerConfig may have one
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
         if self.bidirectional and self.d_model % 2:
             raise UsageError(f"d_model {self.d_model} must be even, to be split between two directions")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dragoman.config.bounds import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_bounds
+from dragoman.config.fields import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_fields
 from dragoman.errors import UsageError
 
 Split = Literal["sentences", "long", "none"]
@@ -47,7 +47,7 @@ class SearchConfig:
     "translate as many sentences at once as a training source had; or split only texts that are longer; or none"
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
         if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
             raise UsageError("coverage_penalty needs a beam search with several beams")
         if self.temperature is None:

@@ -4,10 +4,9 @@ import dataclasses
 import difflib
 import json
 import tomllib
-import types
 import typing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomli_w
 
@@ -70,7 +69,7 @@ def update(config: T, data: dict[str, Any], where: str) -> T:
             inner = dict(value) if isinstance(value, dict) else value
             changes[key] = update(select_config(current, inner, location), inner, location)
         else:
-            changes[key] = convert(value, hints[key], location)
+            changes[key] = convert(value, hints[key])
     try:
         return dataclasses.replace(config, **changes)  # type: ignore[type-var]
     except UsageError as error:
@@ -101,38 +100,14 @@ def select_config(current: Any, data: Any, where: str) -> Any:
     return current if type(current) is KINDS[kind] else KINDS[kind]()
 
 
-def convert(value: Any, hint: Any, where: str) -> Any:
-    """Return a TOML or JSON value as a field of type `hint` holds it: a list, or text alone, as a tuple of strings.
+def convert(value: Any, hint: Any) -> Any:
+    """Return a TOML or JSON value as a field of type `hint` holds it: strings as a tuple, a whole number as a float.
 
-    where: file and key, for messages. Raise UsageError where the value has another type.
+    A value that fits none of the field's types stays as it is, for `check_fields` to refuse.
     """
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    options = typing.get_args(hint) if union else (hint,)
-    for option in options:
-        if typing.get_origin(option) is Literal:
-            if value in typing.get_args(option):
-                return value
-            if not union:
-                expected = ", ".join(str(name) for name in typing.get_args(option))
-                raise UsageError(f"{where}: '{value}' is not one of {expected}")
-        if typing.get_origin(option) is tuple and isinstance(value, list | tuple | str):
-            items = (value,) if isinstance(value, str) else tuple(value)
-            if all(isinstance(item, str) for item in items):
-                return items
-        if is_of_type(value, option):
-            return float(value) if option is float else value
-    expected = " or ".join(
-        ", ".join(map(repr, typing.get_args(option))) if typing.get_origin(option) is Literal else option.__name__
-        for option in options
-        if option is not type(None)
-    )
-    raise UsageError(f"{where}: expected {expected}, found {json.dumps(value, default=str)}")
-
-
-def is_of_type(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a plain type: an integer is also a float; true and false are neither."""
-    if isinstance(value, bool):
-        return kind is bool
-    if kind is float:
-        return isinstance(value, int | float)
-    return isinstance(kind, type) and isinstance(value, kind)
+    kinds = {typing.get_origin(kind) or kind for kind in (hint, *typing.get_args(hint))}
+    if tuple in kinds and isinstance(value, list | str):
+        return (value,) if isinstance(value, str) else tuple(value)
+    if float in kinds and type(value) is int:
+        return float(value)
+    return value

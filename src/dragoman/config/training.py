@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from dragoman.config.bounds import (
+from dragoman.config.fields import (
     MAX_SIZE,
     MAX_THREADS,
     Count,
@@ -12,7 +12,7 @@ from dragoman.config.bounds import (
     Fraction,
     at_least,
     at_most,
-    check_bounds,
+    check_fields,
 )
 from dragoman.config.model import ModelConfig, TransformerConfig
 from dragoman.errors import UsageError
@@ -108,7 +108,7 @@ class TrainingConfig:
     "bit-identical results on any number of processes: sum gradients in a fixed order, one thread each"
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)
         if self.schedule in ENDING_SCHEDULES and not self.max_steps:
             raise UsageError(f"schedule = '{self.schedule}' decays to zero at training.max_steps, which is not set")
         if self.schedule != "paper" and self.learning_rate > MAX_RATE:
@@ -140,4 +140,4 @@ class RunConfig:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_fields(self)

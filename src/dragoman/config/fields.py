@@ -1,0 +1,120 @@
+"""Check the fields of settings by their type hints, with bounds: `heads: Annotated[int, at_least(1)]`.
+
+Settings come from flags, from Python and from untrusted files, so every number has an upper bound, far above any
+sensible value.
+"""
+
+import functools
+import math
+import operator
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal
+
+from dragoman.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit, how a value is compared with it, and the words for the comparison, such as 'at least'."""
+
+    words: str
+    holds: Callable[[float, float], bool]
+    limit: float
+
+
+def at_least(limit: float) -> Bound:
+    """Return the bound of a field whose values must be `limit` or more."""
+    return Bound("at least", operator.ge, limit)
+
+
+def at_most(limit: float) -> Bound:
+    """Return the bound of a field whose values must be `limit` or less."""
+    return Bound("at most", operator.le, limit)
+
+
+def above(limit: float) -> Bound:
+    """Return the bound of a field whose values must be more than `limit`."""
+    return Bound("above", operator.gt, limit)
+
+
+def below(limit: float) -> Bound:
+    """Return the bound of a field whose values must be less than `limit`."""
+    return Bound("below", operator.lt, limit)
+
+
+MAX_LAYERS, MAX_THREADS, MAX_BEAMS = 1000, 1024, 1000
+MAX_SIZE, MAX_POSITIONS, MAX_COUNT = 1_000_000, 10_000_000, 2**31 - 1
+
+Size = Annotated[int, at_least(1), at_most(MAX_SIZE)]  # of a vector
+Layers = Annotated[int, at_least(0), at_most(MAX_LAYERS)]
+Count = Annotated[int, at_least(1), at_most(MAX_COUNT)]  # of tokens, steps, pairs
+CountOrZero = Annotated[int, at_least(0), at_most(MAX_COUNT)]
+Fraction = Annotated[float, at_least(0), below(1)]
+Duration = Annotated[float, above(0), below(math.inf)]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of the types that a field may have: what belongs to it, in words and as a test, and the bounds of numbers."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    bounds: tuple[Bound, ...] = ()
+
+
+def check_fields(config: Any) -> None:
+    """Raise UsageError, naming the field, where a value in a dataclass has the wrong type or is out of its bounds."""
+    section: type = type(config)
+    for name, options in options_of(section).items():
+        value = getattr(config, name)
+        option = next((option for option in options if option.holds(value)), None)
+        if option is None:
+            words = " or ".join(option.words for option in options if option.words)
+            raise UsageError(f"{name} must be {words}, not {value!r}")
+        for bound in option.bounds:
+            if not bound.holds(value, bound.limit):
+                raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {value}")
+
+
+@functools.cache
+def options_of(config: type) -> dict[str, list[Option]]:
+    """Return the options of each field of a dataclass; a field of type `int | None` has two."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    unions = (typing.Union, types.UnionType)
+    return {
+        field.name: [
+            option_of(hint) for hint in (typing.get_args(hint) if typing.get_origin(hint) in unions else [hint])
+        ]
+        for field in fields(config)
+        for hint in [hints[field.name]]
+    }
+
+
+def option_of(hint: Any) -> Option:
+    """Return the option that a type hint describes: a type, one with bounds, a choice, strings, or None."""
+    if typing.get_origin(hint) is Annotated:
+        kind, *notes = typing.get_args(hint)
+        return replace(option_of(kind), bounds=tuple(note for note in notes if isinstance(note, Bound)))
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        return Option(f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0], choices.__contains__)
+    if typing.get_origin(hint) is tuple:
+        return Option("a tuple of strings", lambda value: isinstance(value, tuple) and all(map(is_string, value)))
+    return PLAIN.get(hint) or Option(f"of type {hint.__name__}", lambda value: isinstance(value, hint))
+
+
+def is_string(value: Any) -> bool:
+    """Return whether a value is a string."""
+    return isinstance(value, str)
+
+
+PLAIN = {
+    int: Option("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    float: Option("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    bool: Option("true or false", lambda value: isinstance(value, bool)),
+    str: Option("a string", is_string),
+    types.NoneType: Option("", lambda value: value is None),
+}
