@@ -149,9 +149,10 @@ def default_head(model: Model) -> AlignmentHead:
 
 
 def select_pairs(sources: Sequence[Ids], targets: Sequence[Ids]) -> tuple[list[Ids], list[Ids]]:
-    """Return the first pairs as many as fit in the memory of a word model, without empty sides and very long ones.
+    """Return (sources, targets) of the first pairs, as many as fit into the memory of a word model.
 
-    Those are the pairs of at most MAX_LENGTH tokens on each side, until their token pairs are more than MAX_CELLS.
+    Pairs with an empty side, or with more than MAX_LENGTH tokens on one, are left out. Those that are kept have at most
+    MAX_CELLS pairs of a source and a target token together, the empty word included.
     """
     kept: tuple[list[Ids], list[Ids]] = ([], [])
     cells = 0

@@ -70,7 +70,7 @@ OTHER = "other"
 
 
 def time_shares(step: Callable[[], object]) -> dict[str, float]:
-    """Return the share of the processor's time in a step, from 0 to 1, that each of PARTS and everything else takes.
+    """Return which share of a step's processor time each of PARTS takes, and OTHER for the rest; they add up to 1.
 
     Calls `step` twice: once to warm up, once with PyTorch's profiler.
     """

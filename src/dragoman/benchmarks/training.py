@@ -264,7 +264,10 @@ def measure(
 
 
 def our_step(shape: Shape, precision: str) -> tuple[Transformer, Step]:
-    """Return a new model, and a function that trains it on a batch and returns the batch's target tokens."""
+    """Return a new model on the CPU, and a function that trains it on a batch and returns the number of target tokens.
+
+    precision: 'float32' or 'bfloat16'.
+    """
     model = Transformer(shape.model, shape.vocabulary, pad=PAD)
     settings = TrainingConfig(label_smoothing=SMOOTHING, clip=CLIP, precision=precision)  # type: ignore[arg-type]
     learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))

@@ -30,7 +30,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """Return a dataclass of settings as TOML."""
+    """Return a dataclass of settings as TOML, without fields that are None; `update` reads it back."""
     return tomli_w.dumps(as_dict(config))
 
 

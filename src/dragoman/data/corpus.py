@@ -356,10 +356,10 @@ def read_corpus(words: Sequence[str]) -> Corpus:
 
 
 def name_lines(numbers: list[int]) -> str:
-    """Return 'line 4', 'lines 4, 7' or 'lines 4, 7, 9, ...'."""
+    """Return 'line 4', 'lines 4, 7', or 'lines 4, 7, 1,009, ...' for more than SHOWN numbers; [] is not allowed."""
     return f"line{'s' if len(numbers) > 1 else ''} {first_few([f'{number:,}' for number in numbers])}"
 
 
 def first_few(examples: Sequence[str]) -> str:
-    """Return the first SHOWN of the examples, and '...' where there are more."""
+    """Return the first SHOWN of the examples with commas between them, and ', ...' after them where there are more."""
     return ", ".join(examples[:SHOWN]) + (", ..." if len(examples) > SHOWN else "")

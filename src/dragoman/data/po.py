@@ -26,8 +26,9 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     """Yield a row for each message, with the line that it begins at; an untranslated one has an empty target.
 
     Obsolete and fuzzy (not reviewed) messages are left out and reported. A message in singular and plural gives two
-    rows in languages with two forms, and one, of the plural, in languages with one form; in others it is left out,
-    because their forms have no certain counterpart.
+    rows in languages with two forms, and one, of the plural, in languages with one form; in others it is left out and
+    reported, because their forms have no certain counterpart. Raise DragomanError where the file is not a PO file or is
+    too large.
     """
     whole = io.StringIO()
     for number, line in enumerate(read_lines(path, on_problem), start=1):

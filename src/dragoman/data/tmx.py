@@ -21,7 +21,8 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     """Yield a row for each translation unit; the side of a language that it lacks is empty.
 
     columns: source and target language; without them, the first unit must have two languages, and the source is the
-    header's srclang or else the first.
+    header's srclang or else the first. Of several texts in a language the first counts; the others are reported. Raise
+    DragomanError where the file is damaged, declares XML entities, or has no text in one of the languages.
     """
     units = Units()
     parser = TmxParser(target=units)

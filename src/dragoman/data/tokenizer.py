@@ -69,7 +69,7 @@ class Tokenizer:
     def train(
         cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000, tags: Sequence[str] = ()
     ) -> "Tokenizer":
-        """Learn subwords from `texts`, or from SAMPLE of them where there are more.
+        """Return a tokenizer of the subwords of `texts`, or of SAMPLE of them where there are more, and of the tags.
 
         With `vocabulary`, exactly so many entries; raise UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
@@ -164,10 +164,10 @@ class Tokenizer:
         return [self.tags[tag]] if tag else []
 
     def encode_with_dropout(self, text: str, rate: float, random: Random) -> list[int]:
-        """Return ids of BPE-dropout (Provilkov et al. 2020): at each step, each possible merge is skipped with
-        probability `rate`. With 0 this is `encode`; with 1 every character is a token of its own.
+        """Return the ids of a text, without BOS and EOS, segmented with BPE-dropout (Provilkov et al. 2020).
 
-        The library can do this, too, but cannot be given a seed.
+        At each step, each possible merge is skipped with probability `rate`: with 0 this is `encode`; with 1 every
+        character is a token of its own. The library can do this, too, but cannot be given a seed.
         """
         normal = self.inner.normalizer.normalize_str(normalise(text))
         words = self.inner.pre_tokenizer.pre_tokenize_str(normal)
@@ -282,7 +282,7 @@ def tag_piece(tag: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return text in Unicode NFC, as decoding gives it; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD."""
+    """Return text in Unicode NFC; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))

@@ -28,7 +28,7 @@ def apply_processors(
     """Return log_p (R, V) after all processors, applied in turn; log_p may be changed in place.
 
     tokens (R, L): the hypotheses so far; sentence (R,): which sentence each translates. A hypothesis to which the
-    processors leave no token may end: `eos` gets its first log-probability back.
+    processors leave no token may end: `eos` keeps the log-probability that it had before them.
     """
     end = log_p[:, eos].clone()
     for processor in processors:

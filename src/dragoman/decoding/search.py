@@ -89,9 +89,10 @@ class BeamStep:
 
     @classmethod
     def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
-        """Keep the best continuations of k hypotheses.
+        """Return the k best open continuations of each sentence's k hypotheses, and up to k that end.
 
-        so_far (R, k); log_p (R, k, V) of each next token; cost (R, V): what a token costs in the comparison alone.
+        They are chosen from the 2k best of all. so_far (R, k): the scores of the hypotheses; log_p (R, k, V) of each
+        next token; cost (R, V): what a token costs when continuations are compared, which their scores do not contain.
         """
         beams, words = log_p.shape[1:]
         # Twice as many as needed: k of them may end here, and k must stay open. No hypothesis has more than that.
@@ -112,7 +113,10 @@ class BeamStep:
 
     @classmethod
     def of_one(cls, score: Tensor, token: Tensor, ended: Tensor) -> "BeamStep":
-        """Keep the single continuation of single hypotheses, all (R, 1)."""
+        """Return the step of a search with one hypothesis for each sentence, which continues it with one token.
+
+        All (R, 1): score of the hypothesis with the token; token; ended: whether the token is EOS.
+        """
         beam = torch.zeros_like(token)
         return cls(score.masked_fill(ended, -math.inf), beam, token, score.masked_fill(~ended, -math.inf), beam)
 
@@ -130,9 +134,9 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 def greedy_search(
     model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None
 ) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S): the most probable token at each step.
+    """Return one hypothesis for each sentence of source (B, S), of the most probable token at each step.
 
-    `observe` is called at each step.
+    `observe` is called at each step. For the end and the score of a hypothesis, see `generate`.
     """
     return generate(model, source, output, lambda log_p, *_: topk(log_p, 1)[1][:, 0], observe)
 

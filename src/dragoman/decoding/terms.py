@@ -42,7 +42,7 @@ def constrained_search(
     n_best: int | None = None,
     boundaries: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search as `BeamSearch` does for outputs that have all `terms` of their sentences.
+    """Return, as `BeamSearch.run` does, the best hypotheses for each sentence that have all `terms` of the sentence.
 
     A hypothesis ends only when it has them, or when the processors leave it no other token. However narrow the beam,
     they are met where the maximum length allows all their longest sequences one after the other, and EOS, each term has
@@ -168,26 +168,30 @@ class TermTable:
         return TermProgress(begun[:, None].repeat(1, beams, 1, 1), self.wanted[:, None].repeat(1, beams, 1))
 
     def pending(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): whether the term of each sequence has still to come."""
+        """Return (R, k, N), bool: whether each hypothesis still needs the term that each sequence stands for."""
         return progress.left.gather(2, self.term[:, None].expand(progress.begun.shape[:3])) > 0
 
     def completed(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): whether the last tokens of a hypothesis are the whole sequence.
+        """Return (R, k, N), bool: whether each hypothesis ends with the whole of each sequence.
 
-        It counts as met only if the next token does not make another word of it.
+        Its term is not met yet: the next token may lengthen the last word, see `advance`.
         """
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device)
         return (progress.begun & (lengths == self.length[..., None])[:, None]).any(-1)
 
     def begun_length(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): the length of the longest beginning of each sequence that a hypothesis ends with."""
+        """Return (R, k, N): how many first tokens of each sequence each hypothesis ends with.
+
+        It is the largest such number: 0 where a sequence is not begun, its length where it is complete.
+        """
         lengths = torch.arange(1, self.sequence.size(2) + 1, device=self.length.device, dtype=torch.int32)
         return (progress.begun * lengths).amax(-1)
 
     def partial_match(self, progress: TermProgress) -> Tensor:
-        """Return (R, k, N): how many tokens the beginning of each pending sequence counts for.
+        """Return (R, k, N): how many tokens each begun sequence adds to the `tokens_matched` of a hypothesis.
 
-        They are the tokens that its term counts for, less those that are missing.
+        They are the tokens that its term counts for, less those that the sequence still lacks; 0 where the hypothesis
+        has not begun the sequence or does not need its term any more.
         """
         begun, term_length = self.begun_length(progress), self.term_length.gather(1, self.term)
         return ((term_length - self.length)[:, None] + begun).masked_fill(~self.pending(progress) | (begun == 0), 0)
@@ -323,7 +327,7 @@ def most_probable(total: Tensor, tokens: Tensor) -> Tensor:
 
 
 def rank_in_group(values: Tensor) -> Tensor:
-    """Return (R, M): how many elements before each have the same value."""
+    """Return (R, M): how many elements before each one in its row have the same value."""
     grouped, index = values.sort(dim=1, stable=True)
     rank = torch.arange(values.size(1), device=values.device) - torch.searchsorted(grouped, grouped)
     return torch.zeros_like(values).scatter(1, index, rank)

@@ -115,7 +115,11 @@ class TorchEngine:
         return torch.tensor([min(length, self.max_positions or length) for length in lengths])
 
     def processors(self, config: SearchConfig, constraints: list[Constraints]) -> list[Processor]:
-        """Return the processors that the settings and constraints ask for."""
+        """Return the processors that the settings and constraints ask for, to be applied in this order; [] if none.
+
+        constraints: those of each source. Where one has a prefix, it is a single `Prefix`, which applies the others
+        after it.
+        """
         processors: list[Processor] = []
         if config.min_length:
             processors.append(MinimumLength(config.min_length, EOS))

@@ -27,57 +27,60 @@ COUNTRIES = (
 SPOKEN = "ar bn cs da de el en es fi fr he hi hu id it ja ko nl no pl pt ru sv th tr uk vi zh".split()
 CURRENCIES = ["EUR", "EUR", "EUR", "USD", "GBP", "KRW"]
 
-Write = Callable[[str], str]  # from a language to a value written in it
+Writer = Callable[[str], str]  # from a language to a value written in it
 
 # Each of these draws a value for a slot, and returns it as a function of the language.
 
 
-def _date(rng: random.Random) -> Write:
-    """Draw a day from 2024 to 2028, as in 'March 5, 2024'."""
+def _date(rng: random.Random) -> Writer:
+    """Draw a day from 2024 to 2028; return the writer of its date: 'March 5, 2024'."""
     day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(5 * 365))
     return lambda language: format_date(day, "long", language)
 
 
-def _day(rng: random.Random) -> Write:
-    """Draw a day without a year, as in 'March 5'."""
+def _day(rng: random.Random) -> Writer:
+    """Draw a day of the year; return the writer of its date without a year: 'March 5'."""
     day = datetime.date(2024, 1, 1) + datetime.timedelta(days=rng.randrange(366))
     return lambda language: format_skeleton("MMMMd", day, locale=language)
 
 
-def _time(rng: random.Random) -> Write:
-    """Draw a time from 7:00 to 21:55, in steps of five minutes."""
+def _time(rng: random.Random) -> Writer:
+    """Draw a time from 7:00 to 21:55, in steps of five minutes; return its writer: '4:20 PM'."""
     time = datetime.time(rng.randrange(7, 22), rng.randrange(0, 60, 5))
     # Korean's short day periods are AM and PM in the data that Babel has; the wide ones are what people write.
     return lambda language: format_time(time, "aaaa h:mm" if language == "ko" else "short", locale=language)
 
 
-def _weekday(rng: random.Random) -> Write:
-    """Draw a day of the week."""
+def _weekday(rng: random.Random) -> Writer:
+    """Draw a day of the week; return the writer of its name: 'Thursday'."""
     day = rng.randrange(7)
     return lambda language: Locale(language).days["format"]["wide"][day]
 
 
-def _month(rng: random.Random) -> Write:
-    """Draw the name of a month."""
+def _month(rng: random.Random) -> Writer:
+    """Draw a month; return the writer of its name: 'March'."""
     month = rng.randrange(1, 13)
     return lambda language: Locale(language).months["format"]["wide"][month]
 
 
-def _number(rng: random.Random) -> Write:
-    """Draw a number from 2 to 99."""
+def _number(rng: random.Random) -> Writer:
+    """Draw a number from 2 to 99; return its writer."""
     number = rng.randrange(2, 100)
     return lambda language: format_decimal(number, locale=language)
 
 
-def _price(rng: random.Random) -> Write:
-    """Draw a price: thousands of won, or up to 200 euros, dollars or pounds in steps of a half."""
+def _price(rng: random.Random) -> Writer:
+    """Draw a price; return its writer: '€64.50'.
+
+    It is thousands of won, or up to 200 euros, dollars or pounds in steps of a half.
+    """
     currency = rng.choice(CURRENCIES)
     amount = rng.randrange(1, 100) * 1000 if currency == "KRW" else rng.randrange(2, 400) * 0.5
     return lambda language: format_currency(amount, currency, locale=language)
 
 
-def _duration(rng: random.Random) -> Write:
-    """Draw a number of minutes, hours or weeks, at least two."""
+def _duration(rng: random.Random) -> Writer:
+    """Draw a number of minutes, hours or weeks, at least two; return its writer: '3 hours'."""
     unit, most = rng.choice([("minute", 60), ("hour", 24), ("week", 12)])
     count = rng.randrange(2, most)
     # Korean's long form is inherited from the short one, which Babel does not follow.
@@ -86,19 +89,19 @@ def _duration(rng: random.Random) -> Write:
     )
 
 
-def _country(rng: random.Random) -> Write:
-    """Draw a country that German and Spanish use without an article."""
+def _country(rng: random.Random) -> Writer:
+    """Draw a country that German and Spanish use without an article; return the writer of its name: 'Vietnam'."""
     country = rng.choice(COUNTRIES)
     return lambda language: Locale(language).territories[country]
 
 
-def _language(rng: random.Random) -> Write:
-    """Draw the name of a language."""
+def _language(rng: random.Random) -> Writer:
+    """Draw a language; return the writer of its name: 'Korean'."""
     spoken = rng.choice(SPOKEN)
     return lambda language: Locale(language).languages[spoken]
 
 
-SLOTS: dict[str, Callable[[random.Random], Write]] = {
+SLOTS: dict[str, Callable[[random.Random], Writer]] = {
     "date": _date,
     "day": _day,
     "time": _time,
@@ -160,7 +163,7 @@ def fill(template: dict[str, str], source: str, target: str, rng: random.Random)
 
     template: its text by language, English among them; source and target: languages, as in LANGUAGES.
     """
-    values: dict[str, Write] = {}
+    values: dict[str, Writer] = {}
     written: set[str] = set()
     for kind, number in SLOT.findall(template["en"]):
         while True:
@@ -172,7 +175,7 @@ def fill(template: dict[str, str], source: str, target: str, rng: random.Random)
     return render(template[source], values, source), render(template[target], values, target)
 
 
-def render(template: str, values: dict[str, Write], language: str) -> str:
+def render(template: str, values: dict[str, Writer], language: str) -> str:
     """Return a template with `values` in its slots, written in `language`, and with the Korean particles that fit."""
     text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
     text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type

@@ -41,11 +41,11 @@ class Box:
     def lines(self) -> list[str]:
         """Return the lines of text in the box."""
         name = [self.module] if self.module else []
-        return [self.title, *name, *self.details, *parameter_count(self.parameters)]
+        return [self.title, *name, *self.details, *parameter_line(self.parameters)]
 
 
-def parameter_count(parameters: int) -> list[str]:
-    """Return ['1,234 parameters'], the line of a box that gives their number; [] for 0."""
+def parameter_line(parameters: int) -> list[str]:
+    """Return the line of a box that says how many parameters it has, ['1,234 parameters'], or [] where it has none."""
     return [f"{parameters:,} parameters"] if parameters else []
 
 
@@ -90,7 +90,7 @@ class Stack:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters."""
+        """The number of parameters in all boxes; one that is shared counts in the first box that has it alone."""
         single = [self.embedding, *([self.positions] if self.positions else []), *self.top]
         return sum(box.parameters for box in single) + sum(group.times * group.parameters for group in self.groups)
 

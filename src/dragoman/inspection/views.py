@@ -141,7 +141,10 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
 
 
 def attention_masks(inspection: Inspection) -> Figure:
-    """Return the masks of this sentence as they are in a batch with sentences that are PADDING tokens longer."""
+    """Return the masks of this sentence as they are in a batch with sentences that are PADDING tokens longer.
+
+    Raise UsageError for a model without attention.
+    """
     source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
     read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
     source_labels, read_labels, target_labels = (
@@ -183,7 +186,11 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
 def view_figure(
     translator: Translator, inspection: Inspection, view: View, kind: AttentionKind, subwords: bool
 ) -> Figure:
-    """Return the figure of a view other than `map`; that one is `attention_map`, which has more arguments."""
+    """Return the figure of any view but 'map', which is `attention_map`, because that has more arguments.
+
+    kind: of attention, for 'grid' and 'heads'; subwords: show these instead of words, in 'grid' and 'occlusion'. Raise
+    UsageError where model or search have nothing to show in that view.
+    """
     model = translator.model
     if view == "grid":
         return attention_grid(inspection, kind, subwords=subwords)

@@ -159,9 +159,9 @@ class Relative(Positions):
         nn.init.zeros_(self.scores.weight)
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor:
-        """Return the learned scores (H, T, S) of the distances between queries at start, start + 1, ...
+        """Return the learned scores (H, T, S) by the distance of each key, at 0 to keys - 1, from each query.
 
-        And all keys.
+        The queries are at positions start, start + 1, ...
         """
         device = self.scores.weight.device
         query = torch.arange(start, start + queries, device=device)[:, None]

@@ -201,7 +201,7 @@ class Recurrent(nn.Module):
     def vectors(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
         """Return what `step` multiplies with the output matrix: vectors (N, M) of the real tokens.
 
-        Put them into `state`.
+        The tokens (B, T) are then part of `state`. real (B, T), bool: which are not padding; None for all.
         """
         states, state.hidden = self.decoder(self.embed(tokens, self.target_embedding), None, state.hidden)
         if self.attention is not None:

@@ -53,7 +53,10 @@ def make_blocks(
 
 
 def build_block(job: Job, provenance: Record, number: int, block: list[LocatedText], translator: Translator) -> bytes:
-    """Translate block `number`; return the bytes of its file: a line of JSON about it, and its pairs as TSV."""
+    """Translate block `number`, and add the job's noise; return the bytes of its file.
+
+    They are a line of JSON about the block, and its pairs as TSV.
+    """
     left_out: dict[str, list[str]] = {}
     pairs = []
     for index, text, translation in translate_block(job, block, translator, left_out):
@@ -109,7 +112,8 @@ def one_column(text: str) -> str:
 def join_blocks(job: Job, started: Record, count: int) -> Record:
     """Join the `count` blocks into the finished file, and delete them; write and return its record.
 
-    started: the record that `start_record` returned. Raise DragomanError for a damaged block.
+    started: the record that `start_record` returned. Raise DragomanError for a damaged block, for texts that changed
+    since the start, and where no pair is left.
     """
     provenance = sha256(as_json(started["made_of"]))
     texts, pairs = 0, 0

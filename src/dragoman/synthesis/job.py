@@ -113,9 +113,10 @@ class Job:
 
 
 def finished_record(job: Job, provenance: Record) -> Record | None:
-    """Return the record of the finished file, None where there is no such file yet.
+    """Return the record of the finished file; None where the job is not finished.
 
-    Delete blocks that were left behind. Raise DragomanError where the file was made by another job, or changed since.
+    Where it is, delete blocks that were left behind. Raise DragomanError where the file was not made by this command,
+    was made by another job, or was changed afterwards.
     """
     if not job.out.exists():
         return None
@@ -136,7 +137,7 @@ def start_record(job: Job, provenance: Record) -> Record:
     """Return the record of a job in progress: its provenance and the number of texts. The first process writes it.
 
     All texts are read once before anything is translated: what cannot be read is reported now, not after hours. Raise
-    DragomanError where there are blocks of another job.
+    DragomanError where there are blocks of another job, and where there is no text.
     """
     file = job.blocks_folder / "record.json"
     if file.exists():
@@ -161,14 +162,14 @@ def start_record(job: Job, provenance: Record) -> Record:
 
 
 def block_count(job: Job, record: Record) -> int:
-    """Return the number of blocks of a job that was started."""
+    """Return how many blocks the texts of a job make. record: what `start_record` returned."""
     return -(-record["texts"] // job.block)
 
 
 def read_record(file: Path, *keys: str) -> Record:
-    """Return the record in a file, which must have these keys besides the usual ones.
+    """Return the record in a file. Raise DragomanError where it is damaged or lacks a key.
 
-    Raise DragomanError for damage.
+    Besides `keys` it must have those of every record: 'made_of', 'texts' and 'notes'.
     """
     with contextlib.suppress(ValueError, RecursionError):
         record = json.loads(file.read_text(encoding="utf-8"))
@@ -178,7 +179,10 @@ def read_record(file: Path, *keys: str) -> Record:
 
 
 def check_same_job(job: Job, record: Record, provenance: Record, to_delete: str) -> None:
-    """Raise DragomanError, naming the differences, where the provenance in a record is not that of this job."""
+    """Raise DragomanError, naming the differences, where the provenance in a record is not that of this job.
+
+    to_delete: the files that the message tells the user to delete in order to start over.
+    """
     before = record["made_of"]
     names = [name for name in {**provenance, **before} if provenance.get(name) != before.get(name)]
     if names:

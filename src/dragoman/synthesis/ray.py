@@ -25,9 +25,11 @@ def synthesise_shard(job: Job, shard: Shard, device: str) -> None:
 
 
 def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
-    """Do what `synthesise` does, with a shard for each GPU of the cluster, or for each core where it has none.
+    """Do what `synthesise` does for the whole job on a Ray cluster, and return what it returns.
 
-    The cluster is the one of RAY_ADDRESS, or else the cores of this machine. Raise DragomanError where a shard fails.
+    There is a shard for each GPU of the cluster, or for each core where it has none. The cluster is the one of
+    RAY_ADDRESS, or else the cores of this machine. Raise DragomanError where Ray is not installed or a shard fails, and
+    as `synthesise` does.
     """
     try:
         import ray

@@ -17,10 +17,10 @@ from dragoman.translation.extent import SourceExtent
 
 
 def prepare_student(run: RunConfig, teacher: Path) -> str:
-    """Write the student before its training into the model folder `run.init_from`.
+    """Write the student before its training into the model folder `run.init_from`, in place of what is there.
 
     It has the subwords of the teacher, those of its weights that fit, and random weights for the rest. Return a warning
-    for the user, or ''.
+    for the user where it is no smaller than the teacher, else ''.
     """
     folder = Path(run.init_from)
     parent, tokenizer = load_model(teacher)
@@ -41,10 +41,10 @@ def prepare_student(run: RunConfig, teacher: Path) -> str:
 
 @torch.no_grad()
 def inherit_weights(student: Model, teacher: Model) -> int:
-    """Copy the weights that fit from a teacher of the same width; return their number.
+    """Copy the weights that fit from the teacher into the student, in place; return how many numbers were copied.
 
     They are the word matrices, and the layers from the lowest on. The student then learns sooner to write like its
-    teacher.
+    teacher. None fit where the two differ in width or one is recurrent.
     """
     both_transformers = isinstance(student, Transformer) and isinstance(teacher, Transformer)
     if not both_transformers or student.config.d_model != teacher.config.d_model:

@@ -13,8 +13,8 @@ from dragoman.synthesis.shard import Shard
 def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgress) -> Record | None:
     """Translate the blocks of a shard that are missing; join all blocks if no shard lacks any.
 
-    Return the record of the finished file, None where blocks of other shards are missing.
-    Raise DragomanError where `job.out` was begun or made by another job, and where a text cannot be read.
+    Return the record of the finished file, None where blocks of other shards are missing; log which it is. Raise
+    DragomanError where `job.out` was begun or made by another job, and where a text cannot be read.
     """
     provenance = job.provenance()
     record = finished_record(job, provenance)

@@ -35,10 +35,11 @@ FOREIGN_SHARE = 0.2
 
 
 def find_faults(source: str, output: str, *, finished: bool = True, scripts: Collection[str] = ()) -> tuple[Fault, ...]:
-    """Return all faults of an output; a good one has none.
+    """Return all faults of an output, in the order of `Fault`; () for a good one.
 
-    finished: whether the search reached EOS; scripts: in which the target language is written, as `scripts_of` names
-    them, including those of foreign names; if none are given, no script is wrong.
+    An empty output has no other fault than that and perhaps "unfinished". finished: whether the search reached EOS;
+    scripts: in which the target language is written, as `scripts_of` names them, including those of foreign names; if
+    none are given, no script is wrong.
     """
     unfinished: tuple[Fault, ...] = () if finished else ("unfinished",)
     if _is_empty(source, output):
@@ -72,7 +73,10 @@ def _weight(text: str) -> float:
 
 
 def _loops(source: str, output: str) -> bool:
-    """Return whether the output repeats something in a row far more often than people do, and than the source does."""
+    """Return whether the output repeats something in a row more often than `_max_repeats` allows.
+
+    What the source repeats, the output may repeat MAX_REPEATS_OF_SOURCE times as often.
+    """
     loops = [(unit, times) for unit, times in _repetitions(output) if times > _max_repeats(unit)]
     if not loops:
         return False
@@ -81,16 +85,22 @@ def _loops(source: str, output: str) -> bool:
 
 
 def _max_repeats(unit: str) -> float:
-    """Return how often people repeat a text in a row at most; more often is a loop. Longer texts, less often."""
+    """Return how many times in a row `unit` may stand in a good output: the longer it is, the fewer.
+
+    For a unit without letters and digits, such as "-", it is the number that fits into MAX_RULE characters. It may be a
+    fraction, as the counts of `_repetitions` are.
+    """
     if not any(map(str.isalnum, unit)):
         return MAX_RULE / len(unit)
     return MAX_REPEATS[bisect_right(UNIT_WEIGHTS, _weight(unit)) - 1]
 
 
 def _repetitions(text: str) -> list[tuple[str, float]]:
-    """Return texts that are repeated in a row, in folded case, and how often each is: of the likeliest few distances.
+    """Return (unit, times) for the units that the text repeats in a row: "hahaha" has ("ha", 3.0).
 
-    It takes linear time: in a loop, the distance from an n-gram of characters back to the same n-gram is constant.
+    A run may end inside a unit, so `times` may be a fraction. Units are in folded case, and white space counts as one
+    space. One unit is returned for each of the DISTANCES_TRIED likeliest lengths. It takes linear time: in a loop, the
+    distance from an n-gram of characters back to the same n-gram is constant.
     """
     text = " ".join(text.casefold().split())
     last: dict[str, int] = {}
@@ -104,7 +114,7 @@ def _repetitions(text: str) -> list[tuple[str, float]]:
 
 
 def _longest_run(text: str, length: int) -> tuple[str, float]:
-    """Return the text of `length` characters that is repeated most often in a row, and how often."""
+    """Return the unit of `length` characters that is repeated most often in a row, and how often: ("ba", 2.5)."""
     best = end = run = 0
     for index in range(length, len(text)):
         run = run + 1 if text[index] == text[index - length] else 0
@@ -122,7 +132,10 @@ def _words(text: str) -> list[str]:
 
 
 def _is_copied(source: str, output: str) -> bool:
-    """Return whether nearly all plain words of the source stand in the output, and little else does."""
+    """Return whether nearly all plain words of the source stand in the output, and little else does.
+
+    Plain words are those without a capital, digit or mark; a source with few of them is never copied.
+    """
     words = _words(source)
     plain = [word for word in words if word.isalpha() and not word[0].isupper()]
     if sum(min(len(word) / 2, 1.0) for word in plain) < MIN_PLAIN_WORDS:

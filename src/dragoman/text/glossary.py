@@ -44,15 +44,16 @@ class Entry:
     line: int = 0
 
     def matches(self, text: str) -> bool:
-        """Return whether the case of `text` is what the entry's case rule allows; apart from case, it is `source`."""
+        """Return whether the entry's case rule allows `text`, which equals `source` apart from case."""
         if self.case == "any" or text == self.source:
             return True
         return self.case == "match" and (is_capitals(text) or not is_capitals(self.source))
 
     def target_forms(self, text: str, sentence_start: bool) -> tuple[str, ...]:
-        """Return the targets as they may stand in the output, in the case of the occurrence `text` of the source term.
+        """Return the ways to write the targets in the output where the source has the term written as `text`.
 
-        sentence_start: whether the occurrence begins a sentence, where a capital says nothing.
+        They follow the case of `text` if the entry's rule is "match"; otherwise they are the targets as they are.
+        sentence_start: whether `text` begins a sentence, where a capital says nothing.
         """
         if self.case != "match":
             return self.targets
@@ -100,7 +101,10 @@ class Trie(Generic[Value]):
         node.values.append(value)
 
     def matches(self, atoms: Sequence[str], start: int) -> "Iterator[tuple[int, Trie[Value]]]":
-        """Yield (end, node) for every inserted sequence that is atoms[start:end], the shortest first."""
+        """Yield (end, node) for every inserted sequence that is atoms[start:end], the shortest first.
+
+        There is none where `start` is inside a word of Hangul.
+        """
         if start and HANGUL.match(atoms[start]) and HANGUL.match(atoms[start - 1]):
             return  # inside a word
         node: Trie[Value] | None = self
@@ -122,7 +126,8 @@ class Glossary:
     def read(cls, path: str | Path) -> "Glossary":
         """Read a file of lines: source term, tab, target terms with | between them, and perhaps a tab and a case rule.
 
-        Blank lines and lines that begin with # are skipped. Raise DragomanError naming file and line.
+        Blank lines and lines that begin with # are skipped. Raise DragomanError naming file and line where a line is
+        wrong or repeats a term, and where the file has no terms.
         """
         path = str(path)
         entries: dict[tuple[str, str], Entry] = {}
@@ -185,7 +190,11 @@ class Glossary:
 
 
 def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
-    """Return which terms an output has. n terms with the same targets need n occurrences that do not overlap."""
+    """Return which of the matches the output has one of the targets for, in the case in which these are written.
+
+    n matches with the same targets need n occurrences that do not overlap; if there are fewer, the last ones are
+    missed.
+    """
     if not matches:
         return TermReport()
     wanted = Counter(match.targets for match in matches)
@@ -233,14 +242,14 @@ def parse_entry(line: str, number: int) -> Entry:
 
 
 def normalise_atom(text: str) -> str:
-    """Return an atom, a word or white space, in the form that is compared: Unicode NFC, or one space."""
+    """Return text in Unicode NFC, and white space of any kind and length as one space."""
     if text.isspace():
         return " "
     return normalise(text)
 
 
 def fold(text: str) -> str:
-    """Return the text in Unicode NFC and folded case, the same for all ways to write it in capitals."""
+    """Return text in the form in which terms are compared where case does not matter: normalised and case-folded."""
     return normalise_atom(text).casefold()
 
 
@@ -250,5 +259,5 @@ def is_capitals(text: str) -> bool:
 
 
 def capitalise(text: str) -> str:
-    """Return the text with a capital first letter, unless its first word has capitals already, as 'iPhone'."""
+    """Return the text with a capital first letter; as it is if its first word has a capital already: 'iPhone'."""
     return text[0].title() + text[1:] if text.split()[0].islower() else text

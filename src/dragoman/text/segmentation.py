@@ -88,7 +88,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _split_clusters(text: str) -> list[str]:
-    """Return what a reader takes for one character each: a letter with its accents, a family of emoji."""
+    """Return the text in pieces that a reader takes for one character: a letter with its accents, a family of emoji."""
     return _split(text, CLUSTER)
 
 

@@ -48,9 +48,10 @@ def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
 
 
 def tokens_per_second(learner: Learner, tokens: int, vocabulary: int) -> float:
-    """Return the speed of forward and backward pass on a random batch of `tokens` tokens; 0 where it does not fit.
+    """Return the speed of forward and backward pass on a random batch of `tokens` tokens, in tokens per second.
 
-    vocabulary: how many ids the sentences are drawn from. The weights stay as they are.
+    Return 0 where the batch does not fit: memory ran out, or more than ROOM of it is in use. vocabulary: how many ids
+    the sentences are drawn from. The weights stay as they are.
     """
     device = learner.group.device
     random = torch.Generator().manual_seed(tokens)

@@ -78,9 +78,10 @@ class Learner:
     def update(
         self, micro_batches: MicroBatches, tokens: int, rate: float, seeds: tuple[int, ...], stop: bool = False
     ) -> StepResult:
-        """Take one step of Adam with learning rate `rate`; the other arguments are those of `compute_gradient`.
+        """Take one step of Adam with learning rate `rate`; return what was measured.
 
-        The weights stay as they are where loss or gradient is not finite, or memory runs out, on any process.
+        The other arguments are those of `compute_gradient`. The weights stay as they are, and the result says why in
+        `skipped`, where loss or gradient is not finite, or memory runs out, on any process.
         """
         result = self.compute_gradient(micro_batches, tokens, seeds, stop)
         if not result.skipped:
@@ -93,10 +94,11 @@ class Learner:
     def compute_gradient(
         self, micro_batches: MicroBatches, tokens: int, seeds: tuple[int, ...], stop: bool = False
     ) -> StepResult:
-        """Compute the gradient of the mean loss over the `tokens` target tokens of a batch, on all processes.
+        """Compute the gradient of a batch's mean loss on all processes; return the loss and what else was measured.
 
-        A process works through the micro-batches whose number modulo the number of processes is its rank. `seeds` and
-        that number decide dropout. `stop`: this process was asked to stop.
+        The gradient, not yet scaled and clipped, is left in the parameters for `apply_gradient`. tokens: the batch's
+        target tokens. A process works through the micro-batches whose number modulo the number of processes is its
+        rank. `seeds` and that number decide dropout. `stop`: this process was asked to stop.
         """
         self.objective.train()
         scale = self.loss_scale.value / tokens
@@ -146,7 +148,10 @@ class Learner:
                 yield number, next(other for other in micro_batches if other is not None), False
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of a batch on this process's device, in nats, summed over its target tokens."""
+        """Return the label-smoothed loss of a batch in nats, summed over its target tokens: a scalar with gradients.
+
+        The batch must be on this process's device. Matmuls are in the dtype of `precision`.
+        """
         with torch.autocast(self.group.device.type, self.dtype, enabled=self.dtype is not None):
             return self.objective(batch)
 

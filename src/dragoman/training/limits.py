@@ -20,7 +20,7 @@ def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: P
 
 
 def patience_reason(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return 'no improvement in 10 validations' where so many as `settings.patience` allows brought none; else ''."""
+    """Return 'no improvement in 10 validations' where the last `settings.patience` ones were no better; else ''."""
     if settings.patience and progress.worse >= settings.patience:
         return f"no improvement in {progress.worse} validations"
     return ""

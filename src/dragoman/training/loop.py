@@ -28,10 +28,10 @@ MAX_SKIPPED = 10  # batches in a row
 
 
 def train(config: RunConfig, journal: Journal) -> TrainingProgress:
-    """Train into the folder `config.out`; resume the run that is already there.
+    """Train into the folder `config.out`, resuming the run that is already there; return the progress at its end.
 
-    Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143,
-    is raised. Started by torchrun, all processes do this together, and the first one writes. Raise DragomanError for
+    Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143, is
+    raised. Started by torchrun, all processes do this together, and the first one writes. Raise DragomanError for
     corpora and folders that cannot be used, where training diverges, and where another process is gone.
     """
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:

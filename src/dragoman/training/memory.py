@@ -36,9 +36,9 @@ def peak_memory() -> int:
 
 
 def share_in_use(device: torch.device) -> float:
-    """Return the share of the memory in use, 0 to 1: of a GPU, by this process at its peak.
+    """Return the share of memory in use, from 0 to 1; 0 where it is unknown.
 
-    Else of the machine, now. 0 where that is unknown.
+    On a GPU it is this process's peak, else what all processes of the machine hold now.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory

@@ -26,9 +26,10 @@ def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
 
 
 def report_validation(run: Run, validation: Validation, before: list[str], seconds: float) -> None:
-    """Log and record a validation that took `seconds`; `before` are the sample translations of the previous one.
+    """Log and record a validation, with the samples and the best score so far, after `Loop.update_progress`.
 
-    Samples are written to a file, and the speed so far is recorded.
+    before: the sample translations of the previous validation, [] at the first; seconds: how long this one took. The
+    updates since the last entry are recorded first, and the samples go to a file of `samples/`.
     """
     progress, journal, settings = run.progress, run.journal, run.config.training
     bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
@@ -61,7 +62,7 @@ def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
 
 
 def describe_best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on."""
+    """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on; 'not validated yet' before that."""
     if not progress.best_step:
         return "not validated yet"
     name = {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[settings.stop_on]

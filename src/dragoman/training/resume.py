@@ -55,7 +55,10 @@ def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return {'a.b': 1} for {'a': {'b': 1}}."""
+    """Return nested dicts as one with dotted keys: {'a.b': 1} for {'a': {'b': 1}}.
+
+    prefix: what every key begins with.
+    """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}

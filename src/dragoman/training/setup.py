@@ -134,7 +134,10 @@ def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group
 
 
 def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
-    """Return one micro-batch for each process; if deterministic at least four, so that 1, 2 or 4 give the same bits."""
+    """Return how many micro-batches a batch is split into by default: one for each process.
+
+    If deterministic, at least four, so that 1, 2 or 4 processes give the same bits.
+    """
     return max(4, group.size) if settings.deterministic else group.size
 
 

@@ -37,7 +37,8 @@ def marian_decoder(threads: int, flags: list[str]) -> Decode:
 def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
     """Return the decoder of JoeyNMT with the settings of joeynmt.yaml and the weights of model.npz.
 
-    The search is told the minimum and the maximum length, both that of the source.
+    Both are read from the working directory; `flags` has no effect. The search is told the minimum and the maximum
+    length, both that of the source.
     """
     import numpy as np
     import torch

@@ -89,7 +89,10 @@ def marian_flags(task: TrainingTask, folder: Path) -> dict[str, Any]:
 
 
 def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
-    """Write the vocabulary for Marian; return the command that trains with it."""
+    """Write the vocabulary for Marian into `folder`; return the command that trains with it, without a path.
+
+    It must run in `folder`, where `TrainingTask.write` puts the sentences.
+    """
     flags = marian_flags(task, folder) | {
         "model": "model.npz",
         "train-sets": ["text.source", "text.target"],
@@ -116,9 +119,10 @@ def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
 
 
 def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
-    """Write the vocabulary and settings for JoeyNMT; return the command that trains with it.
+    """Write vocabulary and settings for JoeyNMT into `folder`; return the command that trains with it, without a path.
 
-    JoeyNMT does not sort by length: shuffled batches would be mostly padding, so it reads the groups in order.
+    It must run in `folder`, where `TrainingTask.write` puts the sentences. JoeyNMT does not sort by length: shuffled
+    batches would be mostly padding, so it reads the groups in order.
     """
     model = task.model
     words = ["<unk>", "<pad>", "<s>", "</s>", *task.vocabulary_words()]
@@ -178,7 +182,10 @@ def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
 
 
 def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
-    """Write the settings for Eole; return the command that trains with it."""
+    """Write the settings for Eole into `folder`; return the command that trains with it, without a path.
+
+    It must run in `folder`, where `TrainingTask.write` puts the sentences and the vocabulary.
+    """
     model = task.model
     settings = {
         "save_data": "data",
@@ -297,8 +304,8 @@ class TrainerProcess:
 def train_in_turns(name: str, task: TrainingTask, folder: Path) -> Iterator[Callable[[], int]]:
     """Yield a function that makes a program train on `task` once more and returns the target tokens of that pass.
 
-    The first pass, with which it starts, is over by then. Raise
-    DragomanError where the program is not installed or does not get through it.
+    The first pass, with which it starts, is over by then. Raise DragomanError where the program is not installed or
+    does not get through it.
     """
     program = PROGRAMS[name]
     task.write(folder)

@@ -121,5 +121,5 @@ def select_positions(count: int) -> Sequence[int]:
 
 
 def tick_distance(points: int) -> int:
-    """Return every how many points a curve of so many points gets a mark, so that it has about eight."""
+    """Return the distance, in points, between two marks of a curve of so many points: it gets about eight."""
     return points // 8 + 1  # at a few points

@@ -86,7 +86,7 @@ def read_metrics(run: Path) -> Metrics:
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
-    """Return the names of the folders; their paths as given where two have the same name."""
+    """Return the name of each folder; where any two have the same one, the paths of all as they were given."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 

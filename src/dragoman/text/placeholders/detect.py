@@ -88,9 +88,7 @@ def find(text: str, numbers: bool = False) -> list[Placeholder]:
 
 
 def _url_length(url: str) -> int:
-    """Return the length of a URL without the punctuation of the sentence, and without closing brackets that it does not
-    open.
-    """
+    """Return the length of a URL without the punctuation after it or closing brackets that it does not open."""
     counts, end = Counter(url), len(url)
     while url[end - 1] in URL_END or counts[url[end - 1]] > counts[BRACKETS.get(url[end - 1], url[end - 1])]:
         end -= 1
