@@ -22,6 +22,7 @@ from dragoman.data.tokenizer import EOS, Tokenizer
 from dragoman.files import new_folder
 from dragoman.model import build
 from dragoman.model_folder import verify_files, write_model
+from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
@@ -348,6 +349,35 @@ def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_pape
     counted = json.loads(dragoman("info", trained, "--json").out)
     assert counted["parameters"] == sum(p.numel() for p in Translator.load(trained).model.parameters())
     assert "On " in dragoman("info", trained).out  # the model card
+
+
+def test_info_tells_what_a_model_can(dragoman, trained: Path):
+    def rows(*arguments: object) -> dict[str, str]:
+        lines = dragoman("info", *arguments).out.splitlines()
+        return dict(re.split(r" {2,}", line, maxsplit=1) for line in lines if re.match(r"[a-z ]+ {2,}\S", line))
+
+    extent, tokenizer = SourceExtent.load(trained / "best"), Translator.load(trained).tokenizer
+    assert extent is not None
+    found = rows(trained)
+    assert (
+        found.items()
+        >= {
+            "model": "Transformer, layers 1 + 1, d_model 16, heads 2, d_ff 32, positions sinusoidal",
+            "vocabulary": f"{len(tokenizer):,} subwords",
+            "languages": "from Latin to Hangul script",
+            "reads at once": f"1 sentence, {extent.tokens} tokens: as 95 of 100 training sources had",
+            "engines": "native, ctranslate2",
+        }.items()
+    )
+    log = (trained / "train.log").read_text(encoding="utf-8")
+    assert "engines for this model: native, ctranslate2" in log
+    told = json.loads(dragoman("info", trained, "--json").out)
+    assert (told["config"]["d_model"], told["vocabulary"], told["extent"]["sentences"]) == (16, len(tokenizer), 1)
+    assert (told["scripts"], told["engines"], told["tags"]) == (["HANGUL"], ["native", "ctranslate2"], [])
+    small = rows("--preset", "small")
+    assert small["engines"].startswith("native; ctranslate2 lacks positions = 'rotary-across': train")
+    assert not {"languages", "reads at once"} & {*small}  # no training has recorded anything
+    assert rows("--preset", "lstm")["model"] == "LSTM, layers 2 + 2, d_model 384, attention dot"
 
 
 @pytest.mark.parametrize("text", ["costs $5 or $6", "$x$", "$\\frac$", "a\0b 100 % _ ^ \\ 日本 😀 &<>"])

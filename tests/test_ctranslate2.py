@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,16 @@ import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT, tiny_transformer
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig, presets
+from dragoman.commands import parse, train
+from dragoman.config import (
+    AttentionConfig,
+    FeedForwardConfig,
+    ModelConfig,
+    RunConfig,
+    SearchConfig,
+    TransformerConfig,
+    presets,
+)
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
@@ -21,11 +31,12 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.cache import CACHE, open_ctranslate2
-from dragoman.interop.ctranslate2.conversion import convert
+from dragoman.interop.ctranslate2.conversion import convert, describe_engines, unknown_settings
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
 from dragoman.model import Model, build
 from dragoman.model_folder import find_model, read_model, write_model
+from dragoman.translation.engines import open_engine
 
 pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
 
@@ -289,23 +300,46 @@ def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, t
 
 
 @pytest.mark.parametrize(
-    ("config", "name"),
+    ("config", "name", "flags"),
     [
-        (TINY_RECURRENT, "recurrent"),
-        (tiny_transformer(positions="relative"), "relative"),
-        (tiny_transformer(positions="rotary-across"), "rotary-across'.*or train with --model.positions rotary$"),
-        (tiny_transformer(attention=AttentionConfig(2, score="additive")), "additive"),
-        (tiny_transformer(attention=AttentionConfig(2, d_k=8, d_v=4)), "d_v = 4"),
-        (tiny_transformer(encoder_layers=0), "encoder_layers"),
-        (tiny_transformer(decoder_layers=0, positions="relative"), "relative.*decoder_layers"),
+        (TINY_RECURRENT, "recurrent layers", "--preset small --model.positions rotary"),
+        (tiny_transformer(positions="rotary-across"), "positions = 'rotary-across'", "--model.positions rotary"),
+        (
+            tiny_transformer(attention=AttentionConfig(2, score="additive")),
+            "attention.score = 'additive'",
+            "--model.attention.score dot",
+        ),
+        (
+            tiny_transformer(attention=AttentionConfig(2, d_k=8, d_v=4)),
+            "attention.d_v = 4 with d_k = 8",
+            "--model.attention.d-v 8",
+        ),
+        (tiny_transformer(encoder_layers=0), "encoder_layers = 0", "--model.encoder-layers 1"),
+        (
+            tiny_transformer(decoder_layers=0, positions="relative"),
+            "positions = 'relative' and decoder_layers = 0",
+            "--model.positions rotary --model.decoder-layers 1",
+        ),
     ],
 )
-def test_a_model_that_it_cannot_be_is_refused_by_name(
-    config: TransformerConfig, name: str, tokenizer: Tokenizer, tmp_path: Path
+def test_a_model_that_it_cannot_run_is_refused_by_name_with_what_to_do(
+    config: ModelConfig, name: str, flags: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(DragomanError, match=name):
+    advice = f"use the native engine, or train or distill with {flags}"
+    with pytest.raises(DragomanError, match=re.escape(f"does not support models with {name}: {advice}") + "$"):
         convert(build(config, len(tokenizer)), tokenizer.pieces, tmp_path)
     assert not list(tmp_path.iterdir())
+    assert describe_engines(config) == f"native; ctranslate2 lacks {name}: train or distill with {flags} for it"
+    start = train.defaults(flags.split())
+    start = start if "--preset" in flags else dataclasses.replace(start, run=RunConfig(model=config))
+    other = parse(train.Options, "train", flags.split(), start).run.model
+    assert unknown_settings(config)
+    assert not unknown_settings(other)  # the flags help
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(DragomanError, match="does not support models"):  # not: install the package
+        open_engine("ctranslate2", tmp_path, [build(config, len(tokenizer))], tokenizer)
+    with pytest.raises(DragomanError, match="needs a package"):  # the control
+        open_engine("ctranslate2", tmp_path, [build(TINY, len(tokenizer))], tokenizer)
 
 
 # Other numbers than float32

@@ -21,21 +21,25 @@ def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceE
 def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):
     one, three = "The dog sees it.", "The dog sees it. The man sees it. The dog."
     tokens = len(tokenizer.encode(one)), len(tokenizer.encode(three))
-    assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0])
-    assert extent_of([one] * 94 + [three] * 6, tokenizer, tmp_path) == SourceExtent(3, tokens[1])
+    assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0], False, ("LATIN",))
+    found = extent_of([one] * 94 + [three] * 5 + ["개가 봐요. " * 9], tokenizer, tmp_path)
+    assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"))
     assert extent_of(["1 2 3"] * 6 + [one] * 4, tokenizer, tmp_path).wordless
     assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path):
     assert SourceExtent.load(tmp_path) is None
-    (tmp_path / SourceExtent.RECORD).write_text(SourceExtent(2, 30, True).as_json(), encoding="utf-8")
-    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30, True)
+    (tmp_path / SourceExtent.RECORD).write_text(SourceExtent(2, 30, True, ("CJK",)).as_json(), encoding="utf-8")
+    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30, True, ("CJK",))
+    (tmp_path / SourceExtent.RECORD).write_text('{"sentences": 2, "tokens": 30}', encoding="utf-8")
+    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[1, 2]", '{"sentences": 1}', '{"sentences": 0, "tokens": 5}', '{"sentences": true, "tokens": 5}',
-             '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}', "[" * 100_000],
+             '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}',
+             '{"sentences": 1, "tokens": 5, "scripts": [1]}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
     (tmp_path / SourceExtent.RECORD).write_text(text, encoding="utf-8")

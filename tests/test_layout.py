@@ -105,6 +105,7 @@ def test_the_public_names_are_imported_when_they_are_used():
     import dragoman
 
     assert all(getattr(dragoman, name).__name__ == name for name in dragoman.__all__)
+    assert {*dir(dragoman)} == {*dragoman.__all__, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = dragoman.nothing
 

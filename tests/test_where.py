@@ -203,7 +203,7 @@ results["drawn"] = (folder / "lab" / "figures" / "my-claim-doubles.svg").read_te
 view = dragoman("inspect", "-m", run, "red dog", "--view", "positions", "--out", folder / "no.svg", expected=2)
 from dragoman.interop.ctranslate2.conversion import unknown_settings
 
-results["refused"] = [view, *unknown_settings(model)]
+results["refused"] = [view, *unknown_settings(model.config)]
 results["score"] = dragoman("score", "-m", run, dev, "--thanks")
 
 import torch

@@ -1,31 +1,78 @@
 """dragoman: train a Transformer on your own sentence pairs, look inside it, and put it to work."""
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
-# Public names, each imported when it is first used, so that the command line starts at once.
-_WHERE = {
-    "AttentionConfig": "config",
-    "DragomanError": "errors",
-    "Inspection": "inspection.inspection",
-    "RecurrentConfig": "config",
-    "RunConfig": "config",
-    "SearchConfig": "config",
-    "Tokenizer": "data.tokenizer",
-    "Transformer": "model",
-    "TransformerConfig": "config",
-    "Translation": "translation.translator",
-    "Translator": "translation.translator",
-    "evaluate": "evaluation.metrics",
-    "inspect": "inspection.inspection",
-}
+__all__ = [
+    "AttentionConfig",
+    "DragomanError",
+    "FeedForwardConfig",
+    "Glossary",
+    "Inspection",
+    "RecurrentConfig",
+    "RunConfig",
+    "Safeguards",
+    "SearchConfig",
+    "Tokenizer",
+    "TrainingConfig",
+    "Transformer",
+    "TransformerConfig",
+    "Translation",
+    "Translator",
+    "UsageError",
+    "evaluate",
+    "inspect",
+]
 
-__all__ = sorted(_WHERE)
+if TYPE_CHECKING:  # what editors and type checkers read
+    from dragoman.config import (
+        AttentionConfig,
+        FeedForwardConfig,
+        RecurrentConfig,
+        RunConfig,
+        SearchConfig,
+        TrainingConfig,
+        TransformerConfig,
+    )
+    from dragoman.data.tokenizer import Tokenizer
+    from dragoman.errors import DragomanError, UsageError
+    from dragoman.evaluation.metrics import evaluate
+    from dragoman.inspection.inspection import Inspection, inspect
+    from dragoman.model.transformer import Transformer
+    from dragoman.text.glossary import Glossary
+    from dragoman.translation.safeguards import Safeguards
+    from dragoman.translation.translator import Translation, Translator
+else:  # what happens: each name is imported when it is first used, so that the command line starts at once
+    _MODULES = {
+        "AttentionConfig": "config",
+        "DragomanError": "errors",
+        "FeedForwardConfig": "config",
+        "Glossary": "text.glossary",
+        "Inspection": "inspection.inspection",
+        "RecurrentConfig": "config",
+        "RunConfig": "config",
+        "Safeguards": "translation.safeguards",
+        "SearchConfig": "config",
+        "Tokenizer": "data.tokenizer",
+        "TrainingConfig": "config",
+        "Transformer": "model.transformer",
+        "TransformerConfig": "config",
+        "Translation": "translation.translator",
+        "Translator": "translation.translator",
+        "UsageError": "errors",
+        "evaluate": "evaluation.metrics",
+        "inspect": "inspection.inspection",
+    }
 
+    def __getattr__(name):
+        """Import a public name and return it. Raise AttributeError for any other."""
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'dragoman' has no attribute '{name}'")
-    return getattr(import_module(f"dragoman.{_WHERE[name]}"), name)
+        if name not in _MODULES:
+            raise AttributeError(f"module 'dragoman' has no attribute '{name}'")
+        return getattr(import_module(f"dragoman.{_MODULES[name]}"), name)
+
+    def __dir__():
+        """Return the public names, which completion shows."""
+        return [*__all__, "__version__"]

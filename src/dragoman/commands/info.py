@@ -16,7 +16,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Show what a model consists of and what it costs: parameters, operations per token, memory.
+    """Show what a model is and what it can (layers, vocabulary, languages, engines), and what it costs.
 
     $ dragoman info runs/en-ko
     $ dragoman info --preset base --vocabulary 37000
@@ -44,6 +44,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.inspection.cost import cost
     from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.plots.architecture import architecture_figure
+    from dragoman.inspection.summary import Summary
     from dragoman.model import outline
 
     if options.diagram:
@@ -52,7 +53,8 @@ def main(arguments: list[str]) -> None:
         preset = PRESETS[options.preset]
         if options.vocabulary is not None and not 1 <= options.vocabulary <= MAX_SIZE:
             raise UsageError(f"vocabulary must be from 1 to {MAX_SIZE:,}, not {options.vocabulary}")
-        model = outline(preset.model, options.vocabulary or preset.vocabulary)
+        summary = Summary(preset.model, options.vocabulary or preset.vocabulary)
+        model = outline(summary.config, summary.vocabulary)
     else:
         from dragoman.model_folder import find_model, read_model
 
@@ -61,11 +63,12 @@ def main(arguments: list[str]) -> None:
         if options.model in PRESETS and not Path(options.model).exists():
             raise UsageError(f"{options.model} is a preset: dragoman info --preset {options.model}")
         folder = find_model(Path(str(options.model)))
-        model, _ = read_model(folder)
+        model, tokenizer = read_model(folder)
+        summary = Summary.read(folder, model.config, tokenizer)
         if not options.json:
             print((folder / "card.md").read_text(encoding="utf-8"))
     costs = cost(model)
-    print(json.dumps(asdict(costs)) if options.json else costs)
+    print(json.dumps({**asdict(costs), **summary.as_dict()}) if options.json else f"{summary}\n\n{costs}")
     if options.diagram:
         name = options.preset or Path(str(options.model)).resolve().name
         save(architecture_figure(model, name), options.diagram)

@@ -94,6 +94,12 @@ class TransformerConfig:
         if self.positions.startswith("rotary") and d_k % 2:
             raise UsageError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
 
+    def __str__(self) -> str:
+        return (
+            f"Transformer, layers {self.encoder_layers} + {self.decoder_layers}, d_model {self.d_model}, "
+            f"heads {self.attention.heads}, d_ff {self.feed_forward.d_ff}, positions {self.positions}"
+        )
+
     @property
     def max_positions(self) -> int | None:
         """The most tokens that source or target may have, BOS and EOS included; None: any number."""
@@ -127,6 +133,10 @@ class RecurrentConfig:
         check_fields(self)
         if self.bidirectional and self.d_model % 2:
             raise UsageError(f"d_model {self.d_model} must be even, to be split between two directions")
+
+    def __str__(self) -> str:
+        layers = f"{self.layers} + {self.layers}"
+        return f"{self.cell.upper()}, layers {layers}, d_model {self.d_model}, attention {self.attention}"
 
 
 ModelConfig = TransformerConfig | RecurrentConfig

@@ -4,6 +4,7 @@ import numpy as np
 
 from dragoman.data.dataset import SOURCE, Pairs
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.translation.extent import SourceExtent
 
@@ -18,7 +19,12 @@ def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
     sentences = [len(split_sentences(text)) for text in texts]
     tokens = pairs.lengths[:, SOURCE] - 1
     without_letters = sum(not any(map(str.isalpha, text)) for text in texts)
-    return SourceExtent(max(1, percentile(sentences)), max(1, percentile(tokens)), without_letters > len(texts) / 2)
+    return SourceExtent(
+        sentences=max(1, percentile(sentences)),
+        tokens=max(1, percentile(tokens)),
+        wordless=without_letters > len(texts) / 2,
+        scripts=tuple(usual_scripts(texts)),
+    )
 
 
 def percentile(values: list[int] | np.ndarray) -> int:

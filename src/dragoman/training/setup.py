@@ -17,6 +17,7 @@ from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import fingerprint, replace_file, replace_link
+from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, parameter_count
 from dragoman.model_folder import find_model, read_model
 from dragoman.training.batch_size import batch_tokens_that_fit
@@ -75,6 +76,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
             f"{describe_pairs(config, pairs)}, {len(tokenizer):,} subwords, {parameter_count(learner.model):,} "
             f"parameters, {config.training.precision}, {describe_hardware(group)}"
         )
+        journal.log(f"engines for this model: {describe_engines(config.model)}")
     return run
 
 

@@ -44,7 +44,9 @@ def open_engine(
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")
     from dragoman.interop.ctranslate2.cache import open_ctranslate2
+    from dragoman.interop.ctranslate2.conversion import check_model
 
+    check_model(models[0].config)  # before a package is asked for that would not help
     engine = open_ctranslate2(folder, compute_type, threads or torch.get_num_threads())
     engine.check([], search, [])
     return engine

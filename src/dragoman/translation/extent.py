@@ -1,4 +1,4 @@
-"""Record how much text the sources of a training held: what its model has learned to read at once.
+"""Record what the sources of a training were like: how much of what its model has learned to read at once.
 
 A model that was trained on single sentences translates two of them badly, one that was trained on paragraphs does not.
 """
@@ -20,6 +20,7 @@ class SourceExtent:
     sentences: int
     tokens: int
     wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
+    scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -35,11 +36,12 @@ class SourceExtent:
         if not file.is_file():
             return None
         try:
-            extent = cls(**json.loads(file.read_text(encoding="utf-8")))
+            record = json.loads(file.read_text(encoding="utf-8"))
+            extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
-            if type(extent.wordless) is not bool:
+            if type(extent.wordless) is not bool or any(type(script) is not str for script in extent.scripts):
                 raise ValueError
             return extent
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             raise DragomanError(f"{file}: not a record of sentences and tokens") from None

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dragoman.config import ModelConfig, RecurrentConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model import Model
@@ -36,13 +37,10 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     EOS to a source, so a program that uses the folder without this engine has to. Raise DragomanError naming the
     settings of the model that CTranslate2 does not know.
     """
-    if not isinstance(model, Transformer):
-        raise DragomanError("CTranslate2 does not support recurrent models: use the native engine")
-    if unknown := unknown_settings(model):
-        other = ", or train with --model.positions rotary" if model.config.positions == "rotary-across" else ""
-        raise DragomanError(
-            f"CTranslate2 does not support models with {' and '.join(unknown)}: use the native engine{other}"
-        )
+    check_model(model.config)
+    assert isinstance(model, Transformer)  # it refuses all others
+    if model.source_embedding.num_embeddings != model.target_embedding.num_embeddings:
+        raise DragomanError("CTranslate2 does not support models with two vocabularies: use the native engine")
     import_ctranslate2()
     spec = specification(model)
     spec.register_source_vocabulary(list(pieces))
@@ -58,21 +56,38 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     spec.save(str(folder))
 
 
-def unknown_settings(model: Transformer) -> list[str]:
-    """Return, in words, the settings of a model that CTranslate2 does not have."""
-    config, attention = model.config, model.config.attention
+def check_model(config: ModelConfig) -> None:
+    """Raise DragomanError for a model that CTranslate2 cannot run, naming its settings and what to do."""
+    if unknown := unknown_settings(config):
+        raise DragomanError(
+            f"CTranslate2 does not support models with {' and '.join(unknown)}: use the native engine, "
+            f"or train or distill with {' '.join(unknown.values())}"
+        )
+
+
+def describe_engines(config: ModelConfig) -> str:
+    """Return which engines can run a model; where CTranslate2 cannot, also why, and the flags for one that it can."""
+    if unknown := unknown_settings(config):
+        reason, remedy = " and ".join(unknown), " ".join(unknown.values())
+        return f"native; ctranslate2 lacks {reason}: train or distill with {remedy} for it"
+    return "native, ctranslate2"
+
+
+def unknown_settings(config: ModelConfig) -> dict[str, str]:
+    """Return the settings of a model that CTranslate2 does not have, each with the flags of one that it has."""
+    if isinstance(config, RecurrentConfig):
+        return {"recurrent layers": "--preset small --model.positions rotary"}
+    attention = config.attention
     d_k, d_v = attention.head_sizes(config.d_model)
-    vocabularies = {matrix.num_embeddings for matrix in (model.source_embedding, model.target_embedding)}
-    reasons = {
-        f"positions = '{config.positions}'": config.positions not in POSITION_SCHEMES,
-        f"attention.score = '{attention.score}'": attention.score != "dot",
-        f"attention.d_v = {d_v} with d_k = {d_k}": d_v != d_k,
-        f"attention.heads = {attention.heads}": attention.heads > MAX_HEADS,
-        "encoder_layers = 0": config.encoder_layers == 0,
-        "decoder_layers = 0": config.decoder_layers == 0,
-        "two vocabularies": len(vocabularies) > 1,
-    }
-    return [reason for reason, applies in reasons.items() if applies]
+    settings = [
+        (config.positions not in POSITION_SCHEMES, f"positions = '{config.positions}'", "--model.positions rotary"),
+        (attention.score != "dot", f"attention.score = '{attention.score}'", "--model.attention.score dot"),
+        (d_v != d_k, f"attention.d_v = {d_v} with d_k = {d_k}", f"--model.attention.d-v {d_k}"),
+        (attention.heads > MAX_HEADS, f"attention.heads = {attention.heads}", "--model.attention.heads 8"),
+        (config.encoder_layers == 0, "encoder_layers = 0", "--model.encoder-layers 1"),
+        (config.decoder_layers == 0, "decoder_layers = 0", "--model.decoder-layers 1"),
+    ]
+    return {setting: remedy for applies, setting, remedy in settings if applies}
 
 
 def specification(model: Transformer) -> Any:

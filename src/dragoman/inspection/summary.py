@@ -1,0 +1,66 @@
+"""Say in a few lines what a model is and what it can: shape, languages, how much it reads at once, engines."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import ModelConfig, as_dict
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
+from dragoman.text.scripts import read_scripts
+from dragoman.translation.extent import SourceExtent
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a model is and what it can. A preset is a model that no training has recorded anything of."""
+
+    config: ModelConfig
+    vocabulary: int  # subwords, special tokens included
+    tags: tuple[str, ...] = ()  # that may stand in front of a source
+    scripts: tuple[str, ...] = ()  # of the target language
+    extent: SourceExtent | None = None  # what the sources of the training were like
+
+    @classmethod
+    def read(cls, folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> "Summary":
+        """Return the summary of the model in `folder`, whose description and tokenizer were read before.
+
+        Raise DragomanError where a record of its training is damaged.
+        """
+        extent = SourceExtent.load(folder)
+        return cls(config, len(tokenizer), tuple(tokenizer.tags), read_scripts(folder), extent)
+
+    def __str__(self) -> str:
+        rows = {"model": str(self.config)}
+        if self.config.max_positions:
+            rows["longest text"] = f"{self.config.max_positions:,} tokens on each side"
+        rows["vocabulary"] = f"{self.vocabulary:,} subwords"
+        if self.tags:
+            rows["tags"] = ", ".join(self.tags)
+        if self.scripts and self.extent and self.extent.scripts:
+            rows["languages"] = f"from {name_scripts(self.extent.scripts)} to {name_scripts(self.scripts)} script"
+        elif self.scripts:
+            rows["languages"] = f"to {name_scripts(self.scripts)} script"
+        if self.extent:
+            sentences = "1 sentence" if self.extent.sentences == 1 else f"{self.extent.sentences} sentences"
+            rows["reads at once"] = f"{sentences}, {self.extent.tokens:,} tokens: as 95 of 100 training sources had"
+        rows["engines"] = describe_engines(self.config)
+        return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as an object of JSON."""
+        return {
+            "config": as_dict(self.config),
+            "vocabulary": self.vocabulary,
+            "tags": self.tags,
+            "scripts": self.scripts,
+            "extent": asdict(self.extent) if self.extent else None,
+            "engines": ["native"] if unknown_settings(self.config) else ["native", "ctranslate2"],
+        }
+
+
+def name_scripts(scripts: Sequence[str]) -> str:
+    """Return scripts as a reader knows them: 'Hangul and Latin'."""
+    *others, last = (script if script == "CJK" else script.capitalize() for script in scripts)
+    return f"{', '.join(others)} and {last}" if others else last
