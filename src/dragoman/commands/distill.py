@@ -156,7 +156,8 @@ def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: 
 def student_run(options: Options, jobs: list["Job"], specs: tuple["CorpusSpec", ...]) -> RunConfig:
     """Return the training of the student: on the teacher's translations, and on the original pairs if wanted.
 
-    jobs and specs: the translations and the corpora that they are of, in the same order.
+    It starts from the model folder `start` in --out, which `prepare_student` writes. jobs and specs: the translations
+    and the corpora that they are of, in the same order.
     """
     corpora = [replace(spec, files=(str(job.out),), columns=None) for job, spec in zip(jobs, specs, strict=True)]
     if options.originals:

@@ -120,7 +120,8 @@ def head_table_of_pairs(
 ) -> "Figure":
     """Return the table of head statistics over the first SAMPLED pairs that are short enough for the model.
 
-    sample: the words that name the corpora; kind: whose heads; name: the model's, for the caption.
+    sample: the words that name the corpora; kind: whose heads; name: the model's, for the caption. Raise DragomanError
+    where no pair is short enough.
     """
     from dragoman import __version__
     from dragoman.data.corpus import read_corpus

@@ -84,7 +84,7 @@ class Document:
         return self.encoding.encode(self._rewrite(Span(0, len(self.original)), changes))
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
-        """Return a span of the original after the changes in it, which are given in their order."""
+        """Return the text of a span of the original with the changes made that lie inside it; they are in order."""
         pieces: list[str] = []
         position = span.start
         index = 0

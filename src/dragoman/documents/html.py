@@ -167,7 +167,10 @@ def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
 
 
 def attribute_renderer(quote: str) -> Callable[[Sequence[str]], Content]:
-    """Return a function that writes a translation as the value of an attribute in these quotes."""
+    """Return a function that writes a translation as the value of an attribute, escaped.
+
+    quote: the quotation mark around the value in the original, which stays; '' for none: then double ones are added.
+    """
 
     def render(translations: Sequence[str]) -> Content:
         value = escape(translations[0], quote=False)
@@ -241,13 +244,13 @@ def trim(original: str, start: int, end: int) -> tuple[int, int]:
     while start < end:
         if original[end - 1].isspace():
             end -= 1
-        elif (at := original.rfind("&", max(start, end - 13), end)) >= 0 and is_space(original[at:end]):
+        elif (at := original.rfind("&", max(start, end - 13), end)) >= 0 and is_space_reference(original[at:end]):
             end = at
         else:
             break
     return start, end
 
 
-def is_space(text: str) -> bool:
+def is_space_reference(text: str) -> bool:
     """Return whether a text is a reference to white space, such as &nbsp;."""
     return bool(REFERENCE.fullmatch(text)) and unescape(text).isspace()

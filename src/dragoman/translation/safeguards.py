@@ -70,9 +70,11 @@ class SegmentResult:
 def judge(
     segment: Segment, text: str, hypothesis: Hypothesis, safeguards: Safeguards, scripts: tuple[str, ...]
 ) -> Candidate:
-    """Return a candidate with this text and a flag for each safeguard that it breaks.
+    """Return `text` as a candidate translation of the segment, with a flag in words for each thing wrong with it.
 
-    hypothesis: what the text was decoded from; scripts: those of the target language, see `find_faults`.
+    It is checked for what the safeguards say, for the segment's terms, and for its prefix. hypothesis: what the text
+    was made from: it says whether the search reached EOS, and has the prefix; scripts: those of the target language,
+    see `find_faults`.
     """
     flags: list[str] = []
     lost: list[str] = []

@@ -74,7 +74,7 @@ class Segmenter:
         )
 
     def _as_in_training(self, sentences: int, tokens: int) -> bool:
-        """Return whether the sources of the training had so many sentences and tokens, or more."""
+        """Return whether training sources had as many tokens and, but with the split "long", as many sentences."""
         return (self.split == "long" or sentences <= self.extent.sentences) and tokens <= self.extent.tokens
 
     def _cut_long(self, texts: Iterable[str], max_tokens: int) -> list[str]:
@@ -104,5 +104,5 @@ def split_marker(text: str) -> list[str]:
 
 
 def narrow(text: str) -> str:
-    """Return the text without white space that no model has learned to read."""
+    """Return the text with each run of three or more spaces as one, or as two line feeds if it has any."""
     return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)

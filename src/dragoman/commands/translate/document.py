@@ -14,9 +14,11 @@ SHOWN = 60  # characters of a text in a log line
 
 
 def translate_document(translator: Translator, options: Options, progress: LineProgress) -> None:
-    """Read the input, translate its texts, and write the whole when all are translated; report what is remarkable.
+    """Translate the document in --input, and write it to --output, or standard output, once all is translated.
 
-    Raise DragomanError where the document's encoding cannot write a translation.
+    Parts that are left untranslated, and translations that are flagged, are logged. Raise DragomanError where the
+    document's encoding cannot write a translation, OSError, before anything is translated, where --output cannot be
+    written.
     """
     assert options.input is not None
     document = read_document(options.input.read_bytes(), options.suffix, options.translate_key)

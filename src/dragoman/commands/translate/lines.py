@@ -44,9 +44,9 @@ class Line:
 
 
 def translate_lines(translator: Translator, options: Options, progress: LineProgress, interactive: bool) -> None:
-    """Translate the texts of the command line or the lines of the input, block by block.
+    """Translate the texts of the command line or the lines of the input, and write them block by block.
 
-    Raise DragomanError at the end where lines could not be read.
+    They go to --output, or standard output. Raise DragomanError at the end where lines could not be read.
     """
     report = TranslationReport(progress, translator)
     errors = 0

@@ -28,8 +28,8 @@ def open_ctranslate2(
     """Return the engine for a model folder or run folder, which is converted the first time.
 
     compute_type: data type of the matmuls, such as float32 or int8; sample: sources with which `verify_copy` compares a
-    new copy with the model. Raise UsageError where this processor cannot compute in that
-    type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
+    new copy with the model. Raise UsageError where this processor cannot compute in that type, DragomanError where the
+    folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type not in supported:

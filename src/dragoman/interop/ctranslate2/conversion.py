@@ -173,5 +173,5 @@ def position_table(positions: Positions, d_model: int) -> Tensor | None:
 
 
 def float32_copy(tensor: Tensor) -> Tensor:
-    """Return a copy, since CTranslate2 rounds weights in place."""
+    """Return a copy in float32 on the CPU: CTranslate2 rounds the weights that it is given in place."""
     return tensor.detach().to("cpu", torch.float32, copy=True)

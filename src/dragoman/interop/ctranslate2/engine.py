@@ -165,13 +165,13 @@ class CTranslate2Engine:
         return [self.pieces[id] for id in ids]
 
     def _hypothesis(self, pieces: list[str], score: float) -> Hypothesis:
-        """Return pieces that CTranslate2 found as a hypothesis."""
+        """Return the hypothesis that pieces spell, without EOS; finished if they end with EOS, or if there are none."""
         ids = [self.ids[piece] for piece in pieces]
         return Hypothesis([id for id in ids if id != EOS], score, ids[-1:] in ([], [EOS]))
 
 
 def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:
-    """Group the sources, by index, into those that may be searched for together.
+    """Return the indices of the sources, in groups that may be searched for together. constraints: one for each source.
 
     In a batch CTranslate2 forbids the same sequences everywhere, and a prefix changes how those without one are found.
     """
