@@ -146,6 +146,9 @@ def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Seque
 
 
 def quote(text: str, end: str) -> str:
-    """Return the text as strings of a PO file, one for each line, joined by the line end `end`."""
+    """Return the text as it stands in a PO file after its keyword: in quotes and escaped.
+
+    A text of several lines is an empty string and then a string for each line, joined by the line end `end`.
+    """
     strings = [f'"{polib.escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
     return strings[0] if len(strings) == 1 else end.join(['""', *strings])

@@ -28,7 +28,10 @@ def layer_name(model: Model, parameter: str) -> str:
 
 
 def parameters_by_layer(model: Model) -> dict[str, list[nn.Parameter]]:
-    """Return the parameters of each layer, by its name; a matrix that layers share is an entry with all their names."""
+    """Return the parameters of each layer, by its name, as `layer_name` gives it.
+
+    A matrix that layers share is an entry of its own, under all their names: 'source embedding = output'.
+    """
     layers: dict[str, list[nn.Parameter]] = {}
     for names, tensor in named_tensors(model):
         if isinstance(tensor, nn.Parameter):

@@ -121,7 +121,10 @@ def word_links(inspection: Inspection) -> dict[str, Any] | None:
 
 
 def encode_positions(positions: PositionalEncoding) -> dict[str, Any]:
-    """Return a table of vectors as one byte per number, in base64: 127 is 0, 254 the largest absolute value."""
+    """Return a table of vectors as a dict for the page: 'scheme', 'rows', 'columns', 'largest' and 'table'.
+
+    The table is one byte per number, in base64: 127 is 0, 254 is 'largest', the largest absolute value.
+    """
     largest = max(float(positions.table.abs().max()), 1e-6)
     levels = (positions.table / largest * 127).round() + 127
     rows, columns = levels.shape

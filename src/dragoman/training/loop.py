@@ -130,7 +130,7 @@ class Loop:
         return result
 
     def plan_epoch(self) -> None:
-        """Plan the batches of the epoch that the run is in; go on to the next epoch while one has none."""
+        """Set `batches` to those of the epoch that the run is in; go on to the next epoch while one has none."""
         pairs, settings, progress = self.run.pairs, self.settings, self.progress
         tokens = int(settings.batch_tokens)
         while not len(batches := plan_batches(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):

@@ -78,7 +78,7 @@ class Segmenter:
         return (self.split == "long" or sentences <= self.extent.sentences) and tokens <= self.extent.tokens
 
     def _cut_long(self, texts: Iterable[str], max_tokens: int) -> list[str]:
-        """Return the texts, those of more than `max_tokens` tokens in several pieces."""
+        """Return the texts in order, those of more than `max_tokens` tokens narrowed and in pieces that fit."""
 
         def fits(text: str) -> bool:
             return len(self.tokenizer.encode(text)) <= max_tokens

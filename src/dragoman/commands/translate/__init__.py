@@ -91,7 +91,10 @@ class Options:
 
     @property
     def is_document(self) -> bool:
-        """Return whether the input is translated as a whole, not line by line."""
+        """Return whether the input is translated as a whole, not line by line, by its suffix and the flags about lines.
+
+        It is for the suffix of a document other than .txt, without --as-lines and with both formats 'text'.
+        """
         lines = (self.line_format, self.output_format) != ("text", "text")
         if self.as_lines or lines or self.suffix in ("", ".txt"):
             return False

@@ -144,7 +144,11 @@ class CTranslate2Engine:
         ]
 
     def _rescore(self, sources: list[Ids], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Return the hypotheses with the log-probabilities of the model, before CTranslate2 redistributed any."""
+        """Return the same hypotheses, each with its log-probability under the model as its score, in nats.
+
+        It is summed over tokens, EOS included. That of a search is higher where CTranslate2 excluded tokens, because it
+        gives their probability to others.
+        """
         owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
         flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
         results = self.translator.score_batch(
