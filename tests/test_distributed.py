@@ -8,7 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -27,12 +30,14 @@ from processes import (
     VALIDATION,
     Command,
     Fault,
+    free_port,
     rank,
     signal_before,
     train,
     wait_for,
 )
 from safetensors.torch import load_file
+from torch.distributed import DistStoreError, HashStore, Store
 
 from dragoman.config import RunConfig, read_toml
 from dragoman.data.batches import Batch, plan_batches
@@ -40,6 +45,7 @@ from dragoman.data.dataset import Pairs
 from dragoman.training import loop
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.learner import Learner
+from dragoman.training.rendezvous import meet
 
 Corpus = tuple[str, str]
 Spoil = Callable[[torch.Tensor], torch.Tensor]
@@ -442,6 +448,36 @@ def workers_of(torchrun: int) -> dict[int, int]:
     return found
 
 
+def count_restarts_alone() -> None:
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = str(rank())
+
+
+def test_ranks_meet_whatever_their_agents_count(corpus: Corpus, tmp_path: Path):
+    """Each machine's agent counts restarts for itself."""
+    trained(config_of(corpus, tmp_path / "run", max_steps=2, rank_timeout=TIMEOUT / 60), 2, count_restarts_alone)
+
+
+def test_a_meeting_is_one_of_those_who_are_there(tmp_path: Path):
+    """Not of those who were there before and left their names in the store."""
+    store = HashStore()
+
+    def meetings(size: int) -> list[Store]:
+        with ThreadPoolExecutor(size) as pool:
+            return list(pool.map(lambda rank: meet(store, rank, size, timedelta(seconds=5)), range(size)))
+
+    def words(stores: list[Store]) -> list[bytes]:
+        stores[0].set("word", uuid.uuid4().hex)
+        return [store.get("word") for store in stores]
+
+    first, second = meetings(3), meetings(3)
+    before, after = words(first), words(second)
+    assert len(set(before)) == len(set(after)) == 1
+    assert before != after
+    assert {store.get("word") for store in first} == set(before)
+    with pytest.raises(DistStoreError, match="process 1 did not come"):  # its old name is no sign of life
+        meet(store, 0, 2, timedelta(seconds=0.2))
+
+
 @pytest.mark.parametrize("kills", [[4], pytest.param([6, 14], marks=pytest.mark.slow)], ids=str)
 def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
     corpus: Corpus, tmp_path: Path, kills: list[int]
@@ -463,5 +499,43 @@ def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
                 os.kill(process, signal.SIGKILL)
     assert under_way.returncode == 0, said
     assert said.count("resuming ") == len(kills)
+    assert state(out) == state(tmp_path / "whole")
+    assert progress(out) == progress(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("lost", ["worker", "agent"])
+def test_two_agents_go_on_after_a_loss_and_the_result_is_the_same(corpus: Corpus, tmp_path: Path, lost: str, seed: int):
+    """As on two machines: a worker is killed, or an agent with its worker, which a new agent replaces."""
+    out, often = tmp_path / "run", {"max_steps": 24, "save_every": 1, "validate_every": 24, "keep": 100}
+    trained(config_of(corpus, tmp_path / "whole", **often), 2)
+    file = settings_file(config_of(corpus, out, **often, rank_timeout=0.3))
+    where = ["--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_port()}", f"--rdzv_id={tmp_path.name}"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", "--max_restarts=3"]
+
+    def agent() -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # docs/clusters.md says why
+        return subprocess.Popen([*torchrun, *where, "-m", "dragoman", "train", file], env=environment)
+
+    agents = [agent()]
+    try:
+        time.sleep(2)  # the first one hosts the store, whose loss ends the run
+        agents.append(agent())
+        step = random.Random(seed).randint(1, 20)
+        wait_for((out / "checkpoints" / f"step-{step:08d}").exists)
+        (worker,) = workers_of(agents[1].pid).values()
+        if lost == "agent":
+            agents[1].kill()
+            agents[1].wait()
+        os.kill(worker, signal.SIGKILL)
+        if lost == "agent":
+            agents[1] = agent()
+        assert [one.wait(2 * PATIENCE) for one in agents] == [0, 0]
+    finally:
+        for one in agents:
+            for process in (*workers_of(one.pid).values(), one.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
     assert state(out) == state(tmp_path / "whole")
     assert progress(out) == progress(tmp_path / "whole")

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config import TrainingConfig
 from dragoman.device import device_of
 from dragoman.errors import DragomanError
+from dragoman.training.rendezvous import meet
 
 # For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
 # their memory: gigabytes. Batches have many shapes, but the layers of a model share one, so a few are enough.
@@ -83,9 +83,8 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
     timeout = datetime.timedelta(minutes=settings.rank_timeout)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        # After a restart torchrun keeps its store, and in it the addresses of processes that are gone.
         store, rank, size = next(rendezvous("env://", timeout=timeout))
-        store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        store = meet(store, rank, size, timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         object_group, barrier_group = (
             dist.new_group(backend="gloo", timeout=limit) for limit in (timeout, PREPARATION)
