@@ -39,6 +39,7 @@ SEARCH = """
 FLAGS = {
     "demo": "--to --out --minutes",
     "check": "--dev --test --write-clean --max-ratio --max-length --json",
+    "split": "--out --dev --test --by",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""

@@ -11,6 +11,7 @@ from dragoman.errors import DragomanError, UsageError
 COMMANDS = {
     "demo": "train a phrasebook translator in a few minutes, translate with it, draw its attention",
     "check": "find what is wrong with sentence pairs, and where",
+    "split": "split sentence pairs into train, dev and test without near duplicates between them",
     "train": "train a translator on your sentence pairs",
     "translate": "translate text or documents with a model",
     "plot": "draw the curves of training runs",

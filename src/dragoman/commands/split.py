@@ -1,0 +1,89 @@
+"""dragoman split"""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from dragoman.commands import parse
+from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.data.corpus import Pair
+
+
+@dataclass(frozen=True)
+class Options:
+    """Split sentence pairs into train.tsv, dev.tsv and test.tsv without near duplicates between them.
+
+    The same pairs are always split in the same way, whatever their order.
+
+    $ dragoman split pairs.tsv --out data/mine
+
+    $ dragoman split book.en book.ko news.tmx --by document --dev 500 --test 2000 --out data/mine
+    """
+
+    corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...")]
+    "files of pairs (TSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
+    "folder for train.tsv, dev.tsv and test.tsv"
+    dev: int = 1000
+    "number of pairs to validate on; 0: none"
+    test: int = 1000
+    "number of pairs to test with; 0: none"
+    by: Literal["pair", "document"] = "pair"
+    "choose single pairs, or whole documents, which blank lines and the ends of files separate"
+
+
+def main(arguments: list[str]) -> None:
+    """Run `dragoman split`: write the sets, and print the name and the number of pairs of each."""
+    options = parse(Options, "split", arguments)
+    if not options.corpora:
+        raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
+    if min(options.dev, options.test) < 0 or options.dev + options.test == 0:
+        raise UsageError("--dev and --test are numbers of pairs, one of them above 0")
+    from dragoman.data.spec import parse_corpora
+    from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
+
+    specs = parse_corpora(options.corpora)
+    if any(spec.tag or spec.weight != 1 for spec in specs):
+        raise UsageError("weight= and tag= are for dragoman train: TSV cannot hold them")
+    sizes = {"train": 1, "dev": options.dev, "test": options.test}
+    files = {name: options.out / f"{name}.tsv" for name in SETS if sizes[name]}
+    for file in files.values():
+        if file.exists():
+            raise UsageError(f"{file}: exists already; choose another --out")
+    pairs, documents, notes = read_documents(specs)
+    for note in notes:
+        print(note, file=sys.stderr)
+    if 2 * (held_out := options.dev + options.test) > len(pairs):
+        raise UsageError(f"{held_out:,} of {len(pairs):,} pairs are more than half: choose a smaller --dev and --test")
+    if options.by == "pair":
+        sets = split_by_pair(pairs, options.dev, options.test)
+    else:
+        sets = split_by_document(pairs, documents, options.dev, options.test)
+    write_sets(pairs, sets, files)
+    counts = Counter(sets)
+    if counts[""]:
+        print(f"left out: {counts['']:,} near duplicates of a pair in another set", file=sys.stderr)
+    for name, file in files.items():
+        print(f"{file}: {counts[name]:,} pairs")
+
+
+def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path]) -> None:
+    """Write each pair to the file of its set, all files or none; leave out the pairs of no set, ''."""
+    from dragoman.files import atomic_file
+
+    with ExitStack() as stack:
+        drafts = {name: stack.enter_context(atomic_file(file)) for name, file in files.items()}
+        opened = {
+            name: stack.enter_context(draft.open("w", encoding="utf-8", newline="")) for name, draft in drafts.items()
+        }
+        for pair, name in zip(pairs, sets, strict=True):
+            if name:  # only texts of other formats than TSV can have a tab
+                opened[name].write("\t".join(text.replace("\t", " ") for text in pair) + "\n")

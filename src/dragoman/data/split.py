@@ -1,0 +1,150 @@
+"""Split sentence pairs into training, dev and test sets, so that no set nearly repeats what another one has.
+
+Two texts are near duplicates if they have the same letters, or if more than half of the runs of three words in the one
+of dev or test are in the other; numbers count as equal. Characters are the words of scripts that put no spaces between words.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import regex
+
+from dragoman.data.corpus import REASONS, LeftOut, Pair, stream_rows
+from dragoman.data.spec import CorpusSpec
+from dragoman.errors import DragomanError
+
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+WORD = regex.compile(rf"(?V1)[{UNSPACED}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{UNSPACED}]]+")
+DIGITS = regex.compile(r"\p{Nd}+")
+RUN = 3  # words
+SETS = ("train", "dev", "test")
+
+
+class Located(NamedTuple):
+    """Sentence pairs in their order, the document that each belongs to, counted from 0, and notes for the user."""
+
+    pairs: list[Pair]
+    documents: list[int]
+    notes: list[str]
+
+
+def read_documents(specs: Sequence[CorpusSpec]) -> Located:
+    """Read all pairs with text on both sides. A document ends at a blank line and at the end of a file.
+
+    Raise DragomanError where a corpus cannot be read.
+    """
+    located, document = Located([], [], []), 0
+    for spec in specs:
+        left_out = LeftOut(spec)
+        for number, source, target in stream_rows(spec, left_out):
+            has_text = bool(source.strip()), bool(target.strip())
+            if all(has_text):
+                located.pairs.append((source, target))
+                located.documents.append(document)
+            elif any(has_text):
+                left_out.add(REASONS["empty"], number)
+            else:
+                document += 1
+        document += 1
+        located.notes.extend(left_out.notes())
+    return located
+
+
+def split_by_pair(pairs: Sequence[Pair], dev: int, test: int) -> list[str]:
+    """Return the set of each pair: `test` and `dev` pairs without a near duplicate in the corpus; the rest is "train".
+
+    Which ones is decided by hashes of the pairs, so that their order does not matter. Raise DragomanError where too few
+    pairs have no near duplicate.
+    """
+    order = sorted(range(len(pairs)), key=lambda row: rank([pairs[row]]))
+    tried, free = 2 * (dev + test), list[int]()
+    while len(free) < dev + test:
+        candidates = order[:tried]
+        repeated = {candidate for _, candidate in near_duplicates(pairs, candidates)}
+        free = [row for row in candidates if row not in repeated and all(map(words_of, pairs[row]))]
+        if tried >= len(pairs):
+            break
+        tried *= 4
+    if len(free) < dev + test:
+        raise DragomanError(
+            f"only {len(free):,} of {len(pairs):,} pairs have no near duplicate in the corpus, and {dev + test:,} are "
+            "needed: choose a smaller --dev and --test"
+        )
+    sets = ["train"] * len(pairs)
+    for place, row in enumerate(free[: dev + test]):
+        sets[row] = "test" if place < test else "dev"
+    return sets
+
+
+def split_by_document(pairs: Sequence[Pair], documents: Sequence[int], dev: int, test: int) -> list[str]:
+    """Return the set of each pair: whole documents, at most `test` and `dev` pairs of them; the rest is "train".
+
+    '' stands for a pair that is left out: a near duplicate in dev of a pair in test, or in train of either. Hashes
+    decide which documents are chosen. Raise DragomanError where none is small enough.
+    """
+    members: dict[int, list[int]] = defaultdict(list)
+    for row, document in enumerate(documents):
+        members[document].append(row)
+    order = sorted(members, key=lambda document: rank([pairs[row] for row in members[document]]))
+    sets, chosen = ["train"] * len(pairs), list[int]()
+    for name, wanted in (("test", test), ("dev", dev)):
+        left = wanted
+        for document in order:
+            rows = members[document]
+            if len(rows) <= left and sets[rows[0]] == "train":
+                left -= len(rows)
+                chosen += rows
+                for row in rows:
+                    sets[row] = name
+        if left == wanted > 0:
+            raise DragomanError(
+                f"none of the {len(members):,} documents left has at most {wanted:,} pairs, so {name} would be empty: "
+                f"choose a larger --{name}, or --by pair. Blank lines and ends of files separate documents"
+            )
+    assigned = list(sets)
+    for row, candidate in near_duplicates(pairs, chosen):
+        if SETS.index(assigned[row]) < SETS.index(assigned[candidate]):
+            sets[row] = ""
+    return sets
+
+
+def rank(pairs: Sequence[Pair]) -> bytes:
+    """Return a hash of the pairs, the same on every machine, to sort them in an order that has no meaning."""
+    return blake2b("\n".join(map("\t".join, pairs)).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield (row, candidate) where the pair `row` and another one, `candidate`, are near duplicates on either side.
+
+    Of the runs of three words, those of the candidate count: more than half of them are in the other text.
+    """
+    for side in (0, 1):
+        same: dict[str, list[int]] = defaultdict(list)
+        having: dict[int, list[int]] = defaultdict(list)
+        total: dict[int, int] = {}
+        for candidate in candidates:
+            words = words_of(pairs[candidate][side])
+            runs = runs_of(words)
+            total[candidate] = len(runs)
+            same["".join(words)].append(candidate)
+            for run in runs:
+                having[run].append(candidate)
+        same.pop("", None)  # texts without words have nothing in common
+        for row, pair in enumerate(pairs):
+            words = words_of(pair[side])
+            shared = Counter(candidate for run in runs_of(words) for candidate in having.get(run, ()))
+            near = {candidate for candidate, count in shared.items() if 2 * count > total[candidate]}
+            yield from ((row, candidate) for candidate in near.union(same.get("".join(words), ())) if candidate != row)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case, with 0 for each number."""
+    return WORD.findall(DIGITS.sub("0", unicodedata.normalize("NFKC", text).casefold()))
+
+
+def runs_of(words: list[str]) -> set[int]:
+    """Return hashes of the runs of three words, which differ from process to process."""
+    return {hash(tuple(words[start : start + RUN])) for start in range(len(words) - RUN + 1)}

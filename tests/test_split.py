@@ -1,0 +1,113 @@
+"""`dragoman split`: train, dev and test without near duplicates between them, whatever the order of the pairs."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from conftest import write_tsv
+
+from dragoman.data.corpus import Pair, read_corpus
+from dragoman.data.split import near_duplicates
+
+WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "tu", "re") for b in ("bin", "dor", "fel", "gast", "hup", "jom")]
+
+
+def sentences(count: int, seed: int = 1) -> list[Pair]:
+    """Pairs of twelve random words each: no two of them are near duplicates."""
+    draw = random.Random(seed)
+    return [(" ".join(draw.choices(WORDS, k=12)), " ".join(draw.choices(WORDS, k=12))) for _ in range(count)]
+
+
+def near(pair: Pair) -> list[Pair]:
+    """Near duplicates of a pair, each on one side."""
+    source, target = pair
+    changed = source.split()
+    changed[5] = "other"
+    return [(f"{source.upper()}!", "a b c"), (" ".join(changed), "d e f"), ("g h i", f"And so: {target}, he said.")]
+
+
+def read(folder: Path) -> dict[str, list[Pair]]:
+    return {name: read_corpus([str(folder / f"{name}.tsv")]).pairs for name in ("train", "dev", "test")}
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [
+        ("Chapter 1, verse 12.", "chapter 9, Verse 3", True),
+        ("a b c d e f g h i j", "a b c d e X g h i j", True),
+        ("a b c d e f g h", "a b c X e f g h", False),
+        ("We met him in May.", "In May we met him there.", False),
+        ("私は昨日東京へ行った。", "私は昨日大阪へ行った。", False),
+        ("私は昨日東京の友達の家へ行った。", "私は昨日東京の友達の店へ行った。", True),
+        ("...", "!!!", False),
+    ],
+)
+def test_what_near_duplicates_are(text: str, other: str, expected: bool):
+    for pairs in ([(text, "x"), (other, "y")], [("x", text), ("y", other)]):
+        assert bool([*near_duplicates(pairs, [0])]) is expected
+
+
+def test_near_duplicates_stay_in_train_and_nothing_is_lost(dragoman, tmp_path: Path):
+    plain = sentences(300)
+    repeated = [pair for base in sentences(60, seed=2) for pair in (base, *near(base))]
+    everything = [*plain, *repeated, plain[0]]
+    assert len({row for row, _ in near_duplicates(everything, range(len(everything)))}) >= len(repeated)
+    orders = [everything, random.Random(3).sample(everything, len(everything))]
+    for number, pairs in enumerate(orders):
+        ran = dragoman(
+            "split", write_tsv(tmp_path / f"{number}.tsv", pairs), "--out", f"s{number}", "--dev", 40, "--test", 50
+        )
+        assert ran.out == f"s{number}/train.tsv: 451 pairs\ns{number}/dev.tsv: 40 pairs\ns{number}/test.tsv: 50 pairs\n"
+    first, second = (read(tmp_path / f"s{number}") for number in range(2))
+    assert {name: sorted(pairs) for name, pairs in first.items()} == {
+        name: sorted(pairs) for name, pairs in second.items()
+    }
+    assert sorted(pair for pairs in first.values() for pair in pairs) == sorted(everything)
+    assert not set(first["dev"] + first["test"]) & {*repeated, plain[0]}
+    check = ("check", "s0/train.tsv", "--dev", "s0/dev.tsv", "--test", "s0/test.tsv", "--json")
+    assert "overlap" not in {finding["id"] for finding in json.loads(dragoman(*check).out)["findings"]}
+
+
+def test_documents_stay_whole(dragoman, tmp_path: Path):
+    chapters = [sentences(10, seed) for seed in range(20)]
+    files = [write_tsv(tmp_path / f"book{n}.tsv", []) for n in range(2)]
+    for file, some in zip(files, (chapters[:10], chapters[10:]), strict=True):
+        Path(file).write_text("\n".join("".join(f"{s}\t{t}\n" for s, t in chapter) for chapter in some))
+    size = ("--dev", 25, "--test", 30, "--out")
+    assert dragoman("split", *files, "--by", "document", *size, "plain").err == ""
+    found = read(tmp_path / "plain")
+    assert {name: len(pairs) for name, pairs in found.items()} == {"train": 150, "dev": 20, "test": 30}
+    held_out = [chapter for chapter in chapters if chapter[0] in found["test"] + found["dev"]]
+    assert all({*chapter} <= {*found["test"]} or {*chapter} <= {*found["dev"]} for chapter in held_out)
+    # A chapter that repeats one of test: it is chosen itself, or what it repeats is left out of its set.
+    (tested, *_) = (chapter for chapter in chapters if chapter[0] in found["test"])
+    files.append(write_tsv(tmp_path / "again.tsv", [pair for base in tested for pair in near(base)]))
+    assert (
+        "near duplicates of a pair in another set" in dragoman("split", *files, "--by", "document", *size, "again").err
+    )
+    parts = read(tmp_path / "again")
+    rows = [(pair, name) for name, pairs in parts.items() for pair in pairs]
+    everything = [pair for pair, _ in rows]
+    assert all(rows[a][1] == rows[b][1] for a, b in near_duplicates(everything, range(len(everything))))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("", "2,000 of 120 pairs are more than half"),
+        ("--dev 0 --test 0", "one of them above 0"),
+        ("--dev 40 --test 20", "only 20 of 120 pairs have no near duplicate"),
+        ("--by document --dev 10 --test 10", "none of the 1 documents"),
+        ("weight=2 --dev 1", "weight= and tag= are for dragoman train"),
+        ("--dev 5 --test 0 --out there", "there/dev.tsv: exists already"),
+    ],
+)
+def test_what_cannot_be_split(dragoman, tmp_path: Path, flags: str, message: str):
+    pairs = write_tsv(tmp_path / "pairs.tsv", [*sentences(20), *sentences(50, 2), *sentences(50, 2)])
+    (tmp_path / "there").mkdir()
+    write_tsv(tmp_path / "there" / "dev.tsv", [])
+    ran = dragoman("split", pairs, *flags.split(), *([] if "--out" in flags else ["--out", "new"]))
+    assert ran.code in (1, 2)
+    assert message in " ".join(ran.err.split())
+    assert not (tmp_path / "new").exists()
