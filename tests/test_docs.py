@@ -8,6 +8,7 @@ from test_flags import FLAGS
 
 from dragoman import __version__
 from dragoman.cli import COMMANDS
+from dragoman.demo.phrasebook import templates
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dragoman"
@@ -103,3 +104,15 @@ def test_the_speeds_in_the_readme_are_those_of_the_benchmarks():
 def test_the_changelog_begins_with_this_version():
     first = next(line for line in read("CHANGELOG.md").split("\n") if line.startswith("## "))
     assert first.split()[1] == __version__
+
+
+def test_the_sentences_to_try_are_of_patterns_that_the_demo_knows():
+    """The words "A sentence." stand for one of the reader's own."""
+    pages = [*map(read, names(PAGES)), *(file.read_text(encoding="utf-8") for file in PACKAGE.glob("commands/**/*.py"))]
+    example = r"""(?:dragoman (?:translate|inspect) -m |Translator\.load\(")([^\s"]+)(?:"\),)? "([^"]+)\""""
+    tried = re.findall(example, "\n".join(pages))
+    assert {model for model, _ in tried} >= {"runs/mine", "runs/demo-en-ko"}
+    patterns = [re.sub(r"\\\{.*?\\\}", ".+", re.escape(template["en"])) for template in templates()]
+    for model, sentence in tried:
+        known = any(re.fullmatch(pattern, sentence) for pattern in patterns)
+        assert known or sentence == "A sentence." or model == "runs/try", (model, sentence)

@@ -34,8 +34,8 @@ VIEWS = {
 class Options:
     """Show which source words the model attended to for each word of its translation, how the search went, and more.
 
-    $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --out attention.svg
-    $ dragoman inspect -m runs/en-ko "The train leaves on Monday." --html page.html
+    $ dragoman inspect -m runs/demo-en-ko "We need 27 seats next to each other, if possible." --out attention.svg
+    $ dragoman inspect -m runs/demo-en-ko "We need 27 seats next to each other, if possible." --html page.html
     """
 
     model: Model

@@ -1,5 +1,8 @@
 """Run the demonstration: corpus, training, scores, translations, pictures."""
 
+import os
+import shutil
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -73,8 +76,14 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
         picture = out / f"attention{suffix}"
         draw_cross_attention(translator, DRAWN, picture)
         print(f"   {picture}")
-    print(f'\nNow yours: dragoman translate -m {out} "{TYPED[0]}"')
-    print("Your own sentence pairs: dragoman train --train pairs.tsv --dev dev.tsv")
+    print(f"\nIt knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples.")
+    print(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"')
+    print(f"Your own sentence pairs: {command()} split pairs.tsv --out data")
+
+
+def command() -> str:
+    """Return how to call this program from the shell: 'dragoman' if it is on the path, else its file."""
+    return "dragoman" if shutil.which("dragoman") else os.path.relpath(sys.argv[0])
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:

@@ -22,7 +22,7 @@ OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
 class Options:
     """Translate text: exactly one output line for each input line, in the same order.
 
-    $ dragoman translate -m runs/en-ko "See you on Monday."
+    $ dragoman translate -m runs/demo-en-ko "We need 27 seats next to each other, if possible."
     $ dragoman translate -m runs/en-ko < source.txt > translation.txt
     $ dragoman translate -m runs/en-ko --input-format jsonl --output-format jsonl < posts.jsonl
     $ dragoman translate -m runs/en-ko -i page.html -o page.ko.html
