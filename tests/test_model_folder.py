@@ -3,8 +3,10 @@
 import contextlib
 import json
 import math
+import os
 import random
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, new_folder
+from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
 from dragoman.model_folder import FILES, read_model, verify_files, write_model
 
@@ -120,10 +122,10 @@ def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
 
 
 def test_something_added_and_a_file_of_another_model_are_noticed(folder: Path, tmp_path: Path, tokenizer: Tokenizer):
-    with (folder / "card.md").open("ab") as file:
+    with (folder / "state.json").open("ab") as file:
         file.write(b"\n")
-    assert "card.md" in refused(folder)
-    (folder / "card.md").write_bytes((folder / "card.md").read_bytes()[:-1])
+    assert "state.json" in refused(folder)
+    (folder / "state.json").write_bytes((folder / "state.json").read_bytes()[:-1])
     verify_files(folder)
     other = write(tmp_path / "other", build(TINY, len(tokenizer)), tokenizer)
     shutil.copy(other / "model.safetensors", folder)
@@ -164,8 +166,32 @@ ELSEWHERE = ["../model/card.md", "/etc/passwd", "sub/card.md", "..", ".", "", "x
 @pytest.mark.parametrize("name", ELSEWHERE, ids=range(len(ELSEWHERE)))
 def test_a_manifest_leads_nowhere_else(folder: Path, name: str):
     manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**manifest, name: manifest["card.md"]}))
+    (folder / MANIFEST).write_text(json.dumps({**manifest, name: manifest["config.json"]}))
     assert str(folder) in refused(folder)
+
+
+def test_the_card_is_for_people_to_edit_also_where_an_older_manifest_lists_it(folder: Path):
+    card = folder / "card.md"
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert card.exists()
+    assert card.name not in manifest
+    for listed in ({}, {card.name: fingerprint(card)}):
+        (folder / MANIFEST).write_text(json.dumps({**manifest, **listed}))
+        card.write_text("# Mine\n")
+        verify_files(folder)
+    card.unlink()
+    verify_files(folder)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path, tokenizer: Tokenizer, umask: int, mode: int):
+    before = os.umask(umask)
+    try:
+        folder = write(tmp_path / "model", build(TINY, len(tokenizer)), tokenizer)
+        replace_file(tmp_path / "file", "text")
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in [*folder.iterdir(), tmp_path / "file"]} == {mode}
 
 
 # Descriptions from strangers, correctly signed. Wrong types and values out of range: see also test_config.py.

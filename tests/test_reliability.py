@@ -338,7 +338,7 @@ def cut(file: Path) -> None:
 
 DAMAGE: list[Callable[[Path], None]] = [flipped, cut, Path.unlink]
 FILES = (
-    *("config.json", "model.safetensors", "tokenizer.json", "card.md"),
+    *("config.json", "model.safetensors", "tokenizer.json"),
     *("state.safetensors", "state.json", MANIFEST),
 )
 

@@ -381,12 +381,12 @@ def test_another_job_does_not_resume_this_one(
 
 @pytest.fixture(scope="session")
 def same_weights(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same model with another card, and so another manifest."""
+    """The same model with one more file, and so another manifest."""
     folder = tmp_path_factory.mktemp("model") / "same"
     shutil.copytree((trained / "best").resolve(), folder)
-    (folder / "card.md").write_text("# another\n")
+    (folder / "notes.json").write_text("{}\n")
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["card.md"] = fingerprint(folder / "card.md")
+    manifest["notes.json"] = fingerprint(folder / "notes.json")
     (folder / "manifest.json").write_text(json.dumps(manifest))
     verify_files(folder)
     return folder

@@ -19,11 +19,12 @@ from safetensors import SafetensorError
 from dragoman.errors import DragomanError
 
 MANIFEST = "manifest.json"
+CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
 
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder to fill; it becomes `path`, with a manifest of its files, when the block ends.
+    """Yield an empty folder to fill; it becomes `path`, with a manifest of its files but the card, when the block ends.
 
     `path` must not exist. Raise DragomanError where the disk is full; after that or any other exception, `path` is as
     it was.
@@ -33,9 +34,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     draft.mkdir(parents=True)
     try:
         yield draft
-        manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir())}
+        manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir()) if file.name != CARD}
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for file in draft.iterdir():
+            file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; safetensors writes for the owner alone
             sync(file)
         sync(draft)
         draft.rename(path)

@@ -17,10 +17,10 @@ from torch import Tensor
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint
+from dragoman.files import CARD, MANIFEST, fingerprint
 from dragoman.model import Model, build, outline
 
-FILES = ("config.json", "model.safetensors", "tokenizer.json", "card.md")
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
 MAX_CONFIG_SIZE = 1_000_000  # bytes
 MAX_NAME_LENGTH = 100  # characters
 
@@ -28,7 +28,10 @@ Named = TypeVar("Named")
 
 
 def verify_files(folder: Path) -> None:
-    """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed."""
+    """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed.
+
+    The card, which older manifests list, may be missing or changed.
+    """
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
     try:
@@ -45,6 +48,8 @@ def verify_files(folder: Path) -> None:
         file = folder / name
         if Path(name).name != name or len(name) > MAX_NAME_LENGTH:
             raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is not a file name")
+        if name == CARD:
+            continue
         if not file.is_file():
             raise DragomanError(f"{file}: missing from the model folder")
         if file.stat().st_size != size or fingerprint(file)["sha256"] != digest:
@@ -61,7 +66,7 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
     tokenizer.save(folder / "tokenizer.json")
-    (folder / "card.md").write_text(card, encoding="utf-8")
+    (folder / CARD).write_text(card, encoding="utf-8")
 
 
 def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:

@@ -57,6 +57,7 @@ def main(arguments: list[str]) -> None:
         model = outline(summary.config, summary.vocabulary)
     else:
         from dragoman.model_folder import find_model, read_model
+        from dragoman.training.card import read_card
 
         if options.vocabulary is not None:
             raise UsageError("--vocabulary is for --preset; a model has its own")
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> None:
         model, tokenizer = read_model(folder)
         summary = Summary.read(folder, model.config, tokenizer)
         if not options.json:
-            print((folder / "card.md").read_text(encoding="utf-8"))
+            print(read_card(folder))
     costs = cost(model)
     print(json.dumps({**asdict(costs), **summary.as_dict()}) if options.json else f"{summary}\n\n{costs}")
     if options.diagram:

@@ -9,6 +9,7 @@ from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
+from dragoman.files import CARD
 from dragoman.training.checkpoint import TrainingProgress
 
 
@@ -32,7 +33,7 @@ def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, ali
 
 def card_of_average(name: str, folders: Sequence[Path]) -> str:
     """Return the card of a mean of models: which `folders` they are, and the card of the last of them."""
-    last = (folders[-1] / "card.md").read_text(encoding="utf-8").splitlines()
+    last = read_card(folders[-1]).splitlines()
     return model_card(
         name,
         f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today()}.",
@@ -45,6 +46,12 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
 def card_of_student(weights: int, inherited: int) -> str:
     """Return the card of a student before its training: how many of its weights are the teacher's."""
     return model_card("start", f"Of {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.")
+
+
+def read_card(folder: Path) -> str:
+    """Return the card in a model folder, in Markdown; '' where it was deleted."""
+    file = folder / CARD
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
