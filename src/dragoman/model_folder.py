@@ -70,14 +70,14 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
 
 
 def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
-    """Copy what training recorded in a model folder besides the model, those files of `names` that it has."""
+    """Copy those files of `names` that the model folder `folder` has into the folder `draft`."""
     for name in names:
         if (record := folder / name).is_file():
             shutil.copyfile(record, draft / name)
 
 
 def find_model(path: Path) -> Path:
-    """Return `path` if it is a model folder, and the best model if it is a run folder."""
+    """Return the best model of `path` if it is a run folder; else `path`, which is then taken for a model folder."""
     best = path / "best"
     return best.resolve() if best.is_dir() else path  # training may move the link while we read
 
@@ -162,7 +162,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
 
 
 def load_weights(model: Model, file: Path) -> None:
-    """Load weights from a file that is known to have the shapes of the model."""
+    """Load the weights in a file into the model, in place; the file is known to have the model's shapes."""
     model.load_state_dict(current_names(load_file(file)), strict=False)
 
 

@@ -33,7 +33,8 @@ COLUMNS = [OURS, UNGUARDED, IDS, RAW, *(f"{name} / raw" for name in (OURS, UNGUA
 def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
     """Return a table in Markdown: sentences per second, a row for each search and compute type.
 
-    Raise DragomanError where the model, the sentences or the engine cannot be used.
+    model: model folder or run folder; test: a file of pairs. Sets PyTorch's threads. Raise DragomanError where the
+    model, the sentences or the engine cannot be used.
     """
     torch.set_num_threads(threads)
     corpus = read_corpus([test])

@@ -163,7 +163,7 @@ def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[
 
 
 def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
-    """Write the rows with True in `keep` (n,) to `clean` as TSV."""
+    """Write the rows with True in `keep` (n,) to `clean` as TSV; a tab inside a text becomes a space."""
     sources, targets = (column.texts for column in block.columns)
     for row in np.flatnonzero(keep):
         # Only texts of other formats can have a tab.
@@ -195,6 +195,6 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
 
 
 def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits) -> CheckReport:
-    """Check the corpora as `check` does, and write the clean pairs to the file `draft`."""
+    """Check the corpora as `check` does, and write the clean pairs to the file `draft`; return the report."""
     with draft.open("w", encoding="utf-8", newline="") as clean:
         return check(sets, limits, clean)

@@ -41,7 +41,10 @@ class Profile:
         return (middle + 0.5) / BINS * 2 * WIDEST - WIDEST
 
     def main_script(self, column: TextColumn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (n,) of each text: the script of most of its letters, the share of these, the number of letters."""
+        """Return (n,) of each text: the script of most of its letters, the share of these, the number of letters.
+
+        The script is an index in `alphabet.names`; of a text without letters it means nothing, and its share is 0.
+        """
         scripts = self.alphabet.scripts[column.codes]
         present = np.flatnonzero(np.bincount(scripts, minlength=256)[1:]) + 1
         if not len(present):

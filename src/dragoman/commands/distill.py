@@ -119,7 +119,11 @@ def main(arguments: list[str]) -> None:
 
 
 def defaults(arguments: list[str]) -> Options:
-    """Return the options before flags change them: a faster form of the teacher's model, and the preset's training."""
+    """Return the options before flags change them: a faster form of the teacher's model, and the preset's training.
+
+    Both are named by flags in `arguments`; without a teacher, or with a recurrent one, the model is that of the preset
+    small. Raise UsageError for an unknown preset, DragomanError for a damaged teacher.
+    """
     name = flag_value(arguments, "--preset") or "small"
     if name not in PRESETS:
         raise UsageError(f"no preset '{name}'; choose from {', '.join(PRESETS)}")

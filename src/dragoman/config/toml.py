@@ -101,9 +101,10 @@ def select_config(current: Any, data: Any, where: str) -> Any:
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """Return a TOML or JSON value as a field of type `hint` holds it: strings as a tuple, a whole number as a float.
+    """Return a TOML or JSON value as a field of type `hint` holds it, or as it is where it needs no conversion.
 
-    A value that fits none of the field's types stays as it is, for `check_fields` to refuse.
+    For a tuple, a list is made a tuple, and text a tuple of one; for a float, a whole number is made a float. A value
+    that fits none of the field's types stays as it is, for `check_fields` to refuse.
     """
     kinds = {typing.get_origin(kind) or kind for kind in (hint, *typing.get_args(hint))}
     if tuple in kinds and isinstance(value, list | str):

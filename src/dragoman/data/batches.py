@@ -41,7 +41,7 @@ class Plan:
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
     def largest_batch(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the pairs of the batch with the most tokens, source and target together.
+        """Return the indices of the pairs in the batch with the most tokens, source and target together.
 
         lengths (n, 2): as for `plan_batches`.
         """

@@ -288,7 +288,10 @@ class LeftOut:
             self.first.setdefault(reason, []).append(number)
 
     def add_problem(self, problem: Problem) -> None:
-        """Count a row that a problem leaves out. Raise DragomanError for a problem that stops training."""
+        """Count a row that a problem leaves out; ignore a problem that was repaired.
+
+        Raise DragomanError for a problem that stops training.
+        """
         raise_unreadable(problem)
         if problem.kind in REASONS:
             self.add(REASONS[problem.kind], problem.number)

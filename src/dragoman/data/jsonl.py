@@ -9,7 +9,11 @@ from dragoman.data.spec import DEFAULT_COLUMNS
 
 
 def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield a row for each line, an empty one for a blank line; report a line that is not a record with both texts."""
+    """Yield a row for each line, an empty one for a blank line.
+
+    columns: the keys of source and target, None for DEFAULT_COLUMNS. A line that is not a record with both texts is
+    left out, and `on_problem` called for it.
+    """
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line is None:
             continue

@@ -250,7 +250,10 @@ def train_bpe(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Return all texts, or SAMPLE of them with equal chances and the same ones each time; normalised and cut."""
+    """Return all texts, or SAMPLE of them with equal chances and the same ones each time.
+
+    They are normalised and cut to SAMPLE_LENGTH characters.
+    """
     random, texts = Random(0), iter(texts)
     reservoir = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]
     for number, text in enumerate(texts, start=SAMPLE + 1):
@@ -261,7 +264,10 @@ def sample_texts(texts: Iterable[str]) -> list[str]:
 
 
 def characters_by_frequency(texts: Sequence[str], least: int = 1) -> list[str]:
-    """Return the characters that occur at least so often in `texts`, from the most frequent to the rarest."""
+    """Return the characters that occur at least so often in `texts`, from the most frequent to the rarest.
+
+    For each text a space counts once more: the one that the tokenizer puts in front of it.
+    """
     characters = Counter(chain.from_iterable(texts))
     characters[" "] += len(texts)  # the pipeline puts one in front of each text
     ordered = sorted(characters.items(), key=lambda item: (-item[1], item[0]))

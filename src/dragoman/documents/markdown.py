@@ -77,7 +77,7 @@ def parse_markdown(data: bytes) -> Document:
 
 
 def body_start(original: str) -> int:
-    """Return the offset at which the text begins, after the front matter."""
+    """Return the offset at which the text begins: after the front matter, 0 without any."""
     front = FRONT.match(original)
     if not front:
         return 0
@@ -302,8 +302,9 @@ def renderer(
 ) -> Callable[[Sequence[str]], Content]:
     """Return a function that writes a translation as Markdown.
 
-    `around` is the source before and after the text on its lines. If the translation between these would be parsed as
-    other words or other markup, the function leaves the original text in place.
+    span: the text in the original; source: the same without marks of quotations; around: the source before and after it
+    on its lines; words: its fragments; row: whether it is a cell of a table; references: the targets of links. If the
+    translation between `around` would be parsed as other words or other markup, the function leaves the original.
     """
     inlines = [word for word in words if isinstance(word, Inline)]
 

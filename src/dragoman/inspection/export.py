@@ -8,7 +8,11 @@ from dragoman.inspection.inspection import Inspection, Sentence
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
-    """Return the inspection without its attention weights, as JSON types."""
+    """Return the inspection without its attention weights, as JSON types: what `dragoman inspect --json` prints of it.
+
+    Its keys are the fields of `Inspection`, without the weights, 'decoder_input', and 'heads', the statistics of all
+    heads.
+    """
     tree, alignment = inspection.tree, inspection.alignment
     return {
         "model": inspection.model,
@@ -24,7 +28,10 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
 
 
 def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
-    """Return a sentence as JSON types; the tokens of a word are given by first and last + 1."""
+    """Return a sentence as JSON types: 'text', 'tokens' (labels), 'words', 'special' and 'punctuation'.
+
+    A word has a 'label' and 'tokens': its first token and the one after its last. The last two are positions of tokens.
+    """
     return {
         "text": sentence.text,
         "tokens": [token.label for token in sentence.tokens],

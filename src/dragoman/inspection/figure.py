@@ -104,7 +104,10 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def wrap_caption(caption: str, width: float) -> str:
-    """Return the caption in lines of about `width` inches; a letter of Hangul or Chinese is as wide as two others."""
+    """Return the caption in lines of about `width` inches, without characters that a figure cannot have.
+
+    A letter of Hangul or Chinese is as wide as two others.
+    """
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in caption)
     letters = LETTERS_PER_INCH * width * len(caption) / (len(caption) + wide)
     return textwrap.fill(NOT_IN_SVG.sub("�", caption), max(20, int(letters)))

@@ -57,7 +57,7 @@ class HeadStatistics:
 
 
 def head_statistics(inspections: Iterable[Inspection]) -> list[HeadStatistics]:
-    """Return the statistics of every head, means over all queries of all inspected sentences.
+    """Return the statistics of every head, by kind, layer and head: means over all queries of all inspected sentences.
 
     The inspections are used one after the other, so a generator needs memory for one of them alone.
     """

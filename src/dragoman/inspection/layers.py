@@ -33,7 +33,7 @@ class LayerOutputs:
 
 @contextmanager
 def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
-    """Collect the outputs of all encoder and decoder layers while the model runs inside the block.
+    """Yield an object that collects the outputs of all encoder and decoder layers while the model runs in the block.
 
     Gradients flow through them. The model's weights and outputs stay as they are.
     """

@@ -72,9 +72,10 @@ def content_hash(text: str) -> str:
 
 
 def page_data(inspection: Inspection, losses: Occlusion | None, positions: PositionalEncoding | None) -> dict[str, Any]:
-    """Return the data of the page, as JSON types.
+    """Return the data of the page, as JSON types: that of `export.as_dict`, and four more.
 
-    losses, positions: the occlusion and the positional encoding, None for a page without them.
+    They are 'kinds' (see `encode_maps`), 'links' (see `word_links`), 'occlusion' and 'positional_encoding'. losses,
+    positions: what the last two are made of, None for a page without them.
     """
     return as_dict(inspection) | {
         "kinds": [encode_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
@@ -91,7 +92,11 @@ def page_data(inspection: Inspection, losses: Occlusion | None, positions: Posit
 
 
 def encode_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
-    """Return the weights [layer][head][query][key] and rollouts [layer][query][key] of a kind, as bytes in base64."""
+    """Return a dict of one kind of attention for the page, with its weights and rollouts as bytes in base64.
+
+    Its keys: 'name', 'rows' and 'columns' (fields of `Inspection`), 'layers', 'heads', 'weights'
+    [layer][head][query][key], and 'rollout' [layer][query][key], None for a recurrent model.
+    """
     weights = inspection.maps(kind)
     layers, heads = weights.shape[:2]
     rollouts = None
@@ -111,7 +116,11 @@ def encode_weights(weights: Tensor) -> str:
 
 
 def word_links(inspection: Inspection) -> dict[str, Any] | None:
-    """Return the weights between words of the alignment head, for the links of the page; None without such a head."""
+    """Return the weights between words of the alignment head, for the links of the page; None without such a head.
+
+    The keys of the dict: 'target' and 'source', the labels of the words without EOS, and 'weights' [target, source],
+    flat.
+    """
     head = inspection.alignment
     if head is None:
         return None

@@ -61,6 +61,6 @@ class Summary:
 
 
 def name_scripts(scripts: Sequence[str]) -> str:
-    """Return scripts as a reader knows them: 'Hangul and Latin'."""
+    """Return one or more scripts as a reader knows them: 'Hangul and Latin', 'CJK, Hiragana and Katakana'."""
     *others, last = (script if script == "CJK" else script.capitalize() for script in scripts)
     return f"{', '.join(others)} and {last}" if others else last

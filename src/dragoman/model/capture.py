@@ -76,7 +76,7 @@ class AttentionCapture:
         return self.model.vectors(target, state, real)
 
     def _recorded_kernel(self, kernel: Kernel, kind: AttentionKind, index: int) -> Kernel:
-        """Return a kernel that does what `kernel` does and also stores its weights."""
+        """Return a kernel that does what `kernel` does, and stores its weights in `weights[kind][index]`."""
 
         def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
             with torch.no_grad():

@@ -144,7 +144,10 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
 
 
 def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, list[str]]], pairs: int) -> list[str]:
-    """Return a sentence for each reason why texts were left out, and a warning of a teacher that mostly fails."""
+    """Return a sentence for each reason why texts were left out, and a warning of a teacher that mostly fails.
+
+    left_out: by reason, how many texts, and the locations of the first; pairs: how many are left.
+    """
     names = " and ".join(started["files"])
     notes = [
         f"{names}: skipped {reason}: {count:,} ({first_few(locations)})"
@@ -159,7 +162,8 @@ def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, lis
 def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
     """Return the line of JSON at the head of a block, parsed, and the TSV after it.
 
-    Delete the block and raise DragomanError where it is damaged or from another job.
+    provenance: the hash of the job's provenance. Delete the block and raise DragomanError where it is damaged or from
+    another job.
     """
     first, _, body = file.read_bytes().partition(b"\n")
     try:

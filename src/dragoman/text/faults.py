@@ -85,7 +85,7 @@ def _loops(source: str, output: str) -> bool:
 
 
 def _max_repeats(unit: str) -> float:
-    """Return how many times in a row `unit` may stand in a good output: the longer it is, the fewer.
+    """Return how many times in a row `unit` may stand before that is a loop: the longer it is, the fewer.
 
     For a unit without letters and digits, such as "-", it is the number that fits into MAX_RULE characters. It may be a
     fraction, as the counts of `_repetitions` are.
@@ -96,11 +96,12 @@ def _max_repeats(unit: str) -> float:
 
 
 def _repetitions(text: str) -> list[tuple[str, float]]:
-    """Return (unit, times) for the units that the text repeats in a row: "hahaha" has ("ha", 3.0).
+    """Return (unit, times) for the longest runs of a repeated unit: ("ha", 5.0) for "Hahahahaha".
 
     A run may end inside a unit, so `times` may be a fraction. Units are in folded case, and white space counts as one
-    space. One unit is returned for each of the DISTANCES_TRIED likeliest lengths. It takes linear time: in a loop, the
-    distance from an n-gram of characters back to the same n-gram is constant.
+    space. A run is noticed if GRAM characters come twice in it, and one run is returned for each of the DISTANCES_TRIED
+    likeliest lengths of a unit. It takes linear time: in a loop, the distance from an n-gram of characters back to the
+    same n-gram is constant.
     """
     text = " ".join(text.casefold().split())
     last: dict[str, int] = {}
@@ -114,7 +115,10 @@ def _repetitions(text: str) -> list[tuple[str, float]]:
 
 
 def _longest_run(text: str, length: int) -> tuple[str, float]:
-    """Return the unit of `length` characters that is repeated most often in a row, and how often: ("ba", 2.5)."""
+    """Return the unit of `length` characters that is repeated most often in a row, and how often.
+
+    For "ababa" and 2 that is ("ba", 2.5).
+    """
     best = end = run = 0
     for index in range(length, len(text)):
         run = run + 1 if text[index] == text[index - length] else 0
@@ -146,7 +150,10 @@ def _is_copied(source: str, output: str) -> bool:
 
 
 def _is_foreign(source: str, output: str, scripts: Collection[str]) -> bool:
-    """Return whether too many letters of words that were not copied from the source are in other scripts."""
+    """Return whether a share of more than FOREIGN_SHARE of the output's letters is in scripts other than these.
+
+    Words copied from the source do not count, nor do fewer than FEW_LETTERS such letters.
+    """
     copied = set(WORD.findall(source))
     letters = scripts_of(" ".join(word for word in WORD.findall(output) if word not in copied))
     foreign = sum(times for name, times in letters.items() if name not in scripts)

@@ -242,7 +242,7 @@ def parse_entry(line: str, number: int) -> Entry:
 
 
 def normalise_atom(text: str) -> str:
-    """Return text in Unicode NFC, and white space of any kind and length as one space."""
+    """Return text in Unicode NFC; ' ' where it is nothing but white space, of any kind and length."""
     if text.isspace():
         return " "
     return normalise(text)

@@ -111,7 +111,8 @@ def checkpoints(run: Path) -> list[Path]:
 def restore_best(run: Path, progress: TrainingProgress) -> None:
     """Link `best` to the best checkpoint that `progress` knows; a kill while saving may have left it elsewhere.
 
-    The link stays as it is where that checkpoint is gone or damaged.
+    Before the first validation that is the checkpoint of its step. The link stays as it is where the checkpoint is gone
+    or damaged.
     """
     for folder in checkpoints(run):
         if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):

@@ -140,7 +140,7 @@ class Loop:
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
-        seeds: of BPE-dropout.
+        In lockstep every process gets the first one as well. seeds: of BPE-dropout.
         """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout

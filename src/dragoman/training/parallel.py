@@ -47,7 +47,7 @@ class GradientSync(Protocol):
         """Do what follows the backward pass of a micro-batch."""
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
-        """Sum gradients and statistics of all processes, for a batch of so many micro-batches."""
+        """Sum gradients and statistics of all processes, for a batch of so many micro-batches; return the latter."""
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient."""

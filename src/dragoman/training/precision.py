@@ -30,12 +30,12 @@ class LossScale:
         self.steps = 0  # since the value last changed
 
     def after_overflow(self) -> None:
-        """Halve the scale."""
+        """Halve the scale; do nothing where it is not active."""
         if self.active:
             self.value, self.steps = self.value / 2, 0
 
     def after_step(self) -> None:
-        """Count a step without overflow; double the scale after `double_after` of them."""
+        """Count a step without overflow; where the scale is active, double it after `double_after` of them."""
         self.steps += 1
         if self.active and self.steps >= self.double_after:
             self.value, self.steps = min(2 * self.value, self.largest), 0

@@ -55,7 +55,7 @@ class Run:
         return measure_extent(self.pairs, self.tokenizer)
 
     def save(self) -> None:
-        """Write a checkpoint. All processes must call this; the first one writes."""
+        """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes."""
         model, state = self.learner.full_model(), self.learner.state()
         if self.group.first:
             # Measured for the best model alone, because that is the one that will be used.

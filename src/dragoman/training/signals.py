@@ -22,7 +22,7 @@ class GracefulStop:
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Handle a signal: remember the first, raise at a second request."""
+        """Handle the signal `number`: remember the first; at a second request raise what `exit_for` returns."""
         if not self:
             self.number, self.since = number, time.monotonic()
         elif time.monotonic() - self.since > self.same_request:

@@ -143,7 +143,10 @@ def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list
 
 
 def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -> list[tuple[str, float]]:
-    """Return the word scores of a text from those of its segments; EOS has the sum of all."""
+    """Return the word scores of a text from those of its segments; EOS has the sum of all.
+
+    Return [] where a segment has none.
+    """
     if not all(scores):
         return []
     joined: dict[int, tuple[str, float]] = {}
@@ -155,7 +158,7 @@ def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -
 
 
 def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> str:
-    """Return the word links of a text from those of its segments."""
+    """Return the word links of a text as '0-0 1-2', from those of its segments."""
     sources, outputs = (word_offsets([segment[side] for segment in segments]) for side in (0, 1))
     joined = {
         (source + first, target + second)

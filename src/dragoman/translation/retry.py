@@ -20,7 +20,10 @@ CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 
 
 def careful_search(search: SearchConfig) -> SearchConfig:
-    """Return the settings of the second search: a plain beam search that repeats no n-gram."""
+    """Return the settings of the second search: a plain beam search for one translation that repeats no n-gram.
+
+    It has at least CAREFUL_BEAM beams; what else `search` sets stays.
+    """
     return replace(
         search,
         beam=max(search.beam, CAREFUL_BEAM),

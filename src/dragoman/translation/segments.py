@@ -104,5 +104,8 @@ def split_marker(text: str) -> list[str]:
 
 
 def narrow(text: str) -> str:
-    """Return the text with each run of three or more spaces as one, or as two line feeds if it has any."""
+    """Return the text with each run of three or more white-space characters as two line feeds, or as one space.
+
+    It is two line feeds where there is one in the run.
+    """
     return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)

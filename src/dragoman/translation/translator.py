@@ -216,7 +216,7 @@ class Translator:
         return any(len(self.tokenizer.encode(sentence)) > self.max_source_tokens for sentence in sentences)
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
-        """Return the candidates for each segment, of a second search as well where the best of the first has a flag."""
+        """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
         search = [segment.has_words or self.extent.wordless for segment in segments]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
@@ -256,7 +256,10 @@ class Translator:
         return judge(segment, text, hypothesis, self.safeguards, self.scripts)
 
     def _search_segments(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words."""
+        """Return the hypotheses for each segment, best first, from a search that is given what they must contain.
+
+        That is the prefix and the terms of the segment; forbidden words are excluded.
+        """
         sources = [segment.tag_ids + segment.ids for segment in segments]
         constraints = [
             Constraints(

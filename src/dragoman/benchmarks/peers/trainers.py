@@ -271,7 +271,7 @@ class TrainerProcess:
         )
 
     def advance(self, tokens: int) -> int:
-        """Let it run until it has trained on `tokens` more target tokens; return how many it trained on.
+        """Let it train on `tokens` more target tokens or a few more, then suspend it; return how many they were.
 
         Raise DragomanError where it ends, or takes longer than LIMIT.
         """

@@ -84,7 +84,7 @@ def shown_steps(steps: int) -> dict[int, int]:
 
 
 def node_text(node: Node) -> str:
-    """Return the text of a node: token, log-probability and score."""
+    """Return the lines of text of a node: token, log-probability and score, and fate; of the root the token alone."""
     token = shorten_label(node.token, 14)
     if node.parent is None:
         return token

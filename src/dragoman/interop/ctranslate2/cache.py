@@ -41,7 +41,8 @@ def open_ctranslate2(
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
     """Return the folder of a model's copy for CTranslate2; convert and verify the model if there is no copy yet.
 
-    folder: the model's; sample: as for `open_ctranslate2`.
+    folder: the model's; sample: as for `open_ctranslate2`. Raise DragomanError where the model is damaged, cannot be
+    converted, or there is no place to write a copy.
     """
     try:
         manifest = (folder / MANIFEST).read_bytes()

@@ -115,7 +115,10 @@ class CTranslate2Engine:
     def _collect(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], limit: int
     ) -> list[list[Hypothesis]]:
-        """Return all hypotheses that CTranslate2 finds within its patience, with their log-probabilities as scores."""
+        """Return all hypotheses that CTranslate2 finds within its patience, with their log-probabilities as scores.
+
+        limit: the most tokens of an output, EOS included.
+        """
         patience = 1.0 if config.beam == 1 else config.patience or PATIENCE
         count = math.ceil(patience * config.beam)
         prefixes = [self.spell(own.prefix) for own in constraints]
