@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from dragoman.errors import UsageError
 from dragoman.training.optimizer import adam, learning_rate, paper_rate
 
 HIGHEST, WARMUP, STEPS = 0.002, 100, 1000
-SCHEDULES = ("inverse-sqrt", "cosine", "linear", "constant")
+SCHEDULES = [name for name in get_args(get_type_hints(TrainingConfig)["schedule"]) if name != "paper"]
 
 
 def rate(schedule: str, step: int) -> float:
@@ -73,7 +74,7 @@ def test_after_the_warmup_each_goes_its_own_way(schedule: str, shares: dict[int,
         assert rate(schedule, step) == pytest.approx(HIGHEST * share, rel=1e-9, abs=1e-15)
 
 
-@given(st.sampled_from(SCHEDULES), st.integers(WARMUP, 3 * STEPS))
+@given(st.sampled_from(["inverse-sqrt", "cosine", "linear", "constant"]), st.integers(WARMUP, 3 * STEPS))
 def test_after_the_warmup_no_rate_rises_again_or_falls_below_zero(schedule: str, step: int):
     """Nor where a finished run is given more steps."""
     now, then = rate(schedule, step), rate(schedule, step + 1)

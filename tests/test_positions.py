@@ -97,8 +97,8 @@ def test_a_grown_table_keeps_the_type_of_the_old_one(name):
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_only_what_learns_is_saved(name):
-    learns = name in ("learned", "relative")
-    assert len(list(scheme(name).parameters())) == len(scheme(name).state_dict()) == learns
+    """Tables are computed again."""
+    assert set(scheme(name).state_dict()) == {parameter for parameter, _ in scheme(name).named_parameters()}
 
 
 @pytest.mark.parametrize("name", POSITIONS)
@@ -108,7 +108,8 @@ def test_the_end_of_a_sentence_gets_what_it_gets_in_the_whole(name):
     bias = positions.bias(0, 8, 8)
     assert gap(positions.embed(x[:, 5:], 5), positions.embed(x, 0)[:, 5:]) <= 1e-12
     assert gap(positions.rotate(heads[:, :, 5:], 5), positions.rotate(heads, 0)[:, :, 5:]) <= 1e-12
-    assert bias is None or gap(positions.bias(5, 3, 8), bias[:, 5:]) <= 1e-12
+    if bias is not None:
+        torch.testing.assert_close(positions.bias(5, 3, 8), bias[:, 5:], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", [name for name in POSITIONS if name != "none"])
@@ -124,7 +125,7 @@ def test_another_place_gets_something_else(name):
 
 
 def test_an_unknown_scheme_is_refused_with_the_names_that_there_are():
-    with pytest.raises(UsageError, match=r"^no position scheme .slope.*choose from none, sinus.*relative$"):
+    with pytest.raises(UsageError, match=r"^no position scheme .slope.*choose from none, sinusoidal, "):
         build_positions("slope", D_MODEL, HEADS, D_K, PLACES)
 
 

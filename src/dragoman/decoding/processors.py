@@ -17,7 +17,8 @@ class Processor(Protocol):
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         """Return log_p (R, V) of the next token after tokens (R, L), with -inf for each token that may not follow.
 
-        sentence (R,): which sentence of the batch each row translates. May write into log_p.
+        sentence (R,): which sentence of the batch each row translates. May write into log_p. Hypotheses that have
+        ended may be among the rows; what is returned for them is ignored.
         """
         ...
 
