@@ -47,7 +47,7 @@ def cost(model: Model) -> Cost:
             seen.add(id(parameter))
     total = sum(parts.values())
     # Keys and values of the memory are computed once per source token, everything else of the decoder once per target
-    # token; look-ups are free.
+    # token; lookups are free.
     once_per_source_token = {*model.encoder.modules()}
     for layer in attention_layers(model)["cross"]:
         once_per_source_token |= {layer.key, *([layer.value] if isinstance(layer, MultiHeadAttention) else [])}

@@ -71,27 +71,26 @@ def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
     lost, steepness = 1 - float(edge.tanh()), float(slope("tanh", edge))
     bound = max(course.largest for (name, _), course in courses.items() if name == "tanh")
     return {
-        f"tanh({blurred}) is {float(edge.tanh()):.4f}, with a slope of {steepness:.4f}: all larger inputs [share the "
-        f"last {lost:.4f} below 1|can still be told apart].": lost < 0.02 and steepness < 0.03,
-        f"The largest number in any state of tanh is {bound:.4f}, [never beyond 1, with any gain tried|beyond "
-        "1].": bound <= 1,
+        f"tanh({blurred}) is {float(edge.tanh()):.4f}, with a slope of {steepness:.4f}: all larger inputs [fall into "
+        f"the last {lost:.4f} below 1|can still be told apart].": lost < 0.02 and steepness < 0.03,
+        f"The largest number in any tanh state is {bound:.4f}: [never above 1, at any gain tried|above 1].": bound <= 1,
         f"With a recurrent gain of 2 the state has grown to {ends[2.0]['relu']:.1e} (ReLU) and {ends[2.0]['gelu']:.1e} "
-        "(GELU) at the last step[: it diverges|, which is no divergence].": min(ends[2.0].values()) > DIVERGES,
-        f"ReLU and GELU diverge at {len(GAINS) - len(calm)} of 5 gains[.|, and do not at gain {', '.join(calm)}: it "
+        "(GELU) at the last step[: it diverges|, which is not divergence].": min(ends[2.0].values()) > DIVERGES,
+        f"ReLU and GELU diverge at {len(GAINS) - len(calm)} of 5 gains[.|, but not at gain {', '.join(calm)}: it "
         "depends on the gain.]": not calm,
-        f"Of the last input's gradient the first one keeps {told['relu']} with ReLU: [the vanishing is removed|it is "
-        "the gain, not the activation alone, that removes the "
-        "vanishing].": min(share for name in GROWING for share in kept[name].values()) > 1e-2,
-        f"With tanh it keeps {told['tanh']}: [it vanishes with every gain tried|the gradient does not vanish with "
-        "every gain, and with large ones it explodes].": max(kept["tanh"].values()) < 1e-2,
+        f"With ReLU, the gradient of the first input, as a share of that of the last, is {told['relu']}: [it no longer "
+        "vanishes|whether it vanishes depends on the "
+        "gain, not on the activation alone].": min(share for name in GROWING for share in kept[name].values()) > 1e-2,
+        f"With tanh it is {told['tanh']}: [it vanishes at every gain tried|it does not vanish at every gain, and "
+        "explodes at large ones].": max(kept["tanh"].values()) < 1e-2,
     }
 
 
 @experiment(
     "tanh, ReLU and GELU in a recurrent state",
     "common teaching",
-    "tanh squeezes inputs of 2.5 and more into about 1, so that they blur, and its slope makes gradients "
-    "vanish. ReLU or GELU remove the vanishing, but then the state diverges.",
+    "tanh maps all inputs from 2.5 on to about 1, so that they can no longer be told apart, and its slope makes "
+    "gradients vanish. With ReLU or GELU gradients do not vanish, but the state diverges.",
 )
 def run(effort: Effort) -> Findings:
     """Measure states and gradients of an untrained plain RNN for each activation and gain."""
@@ -102,9 +101,8 @@ def run(effort: Effort) -> Findings:
     labels = {"states": "norm of the state", "gradients": "gradient of the last state"}
     panels = [course_panel(courses, name, *norms) for norms in labels.items() for name in ACTIVATIONS]
     return Findings(
-        f"A plain RNN before any training, states of {SIZE} numbers, {STEPS} steps of random input; recurrent weights "
-        f"with a spread of gain / sqrt({SIZE}). Medians of {len(seeds)} draws of weights with {SENTENCES} sentences "
-        "each.",
+        f"An untrained plain RNN, states of {SIZE} numbers, {STEPS} steps of random input; recurrent weights with a "
+        f"spread of gain / sqrt({SIZE}). Medians of {len(seeds)} draws of weights with {SENTENCES} sentences each.",
         claims(courses, BLURRED),
         {
             "tanh": Table(
@@ -125,7 +123,8 @@ def run(effort: Effort) -> Findings:
                 lines(function_panel("value"), function_panel("slope"), sharey=True),
             ),
             "gain-sweep": Figure(
-                "Above: the norm of the state after each step. Below: the gradient of the last state by each input.",
+                "Above: the norm of the state after each step. Below: the gradient of the last state with respect to "
+                "each input.",
                 lines(*panels, rows=2, sharex=True, sharey="row", legend="above"),
                 (10.0, 6.0),
             ),

@@ -33,7 +33,7 @@ def stored_numbers(words: int, d_model: int) -> tuple[int, int]:
 
 
 def one_hot_gaps(words: int, tokens: int, seed: int) -> tuple[float, float]:
-    """Return the largest absolute differences between one-hot vectors times a matrix and a look-up of its rows: of the
+    """Return the largest absolute differences between one-hot vectors times a matrix and a lookup of its rows: of the
     vectors, and of the gradients of the matrix. words: of the vocabulary; tokens: random ids to look up.
     """
     random = torch.Generator().manual_seed(seed)
@@ -63,7 +63,7 @@ def fastest_milliseconds(work: Callable[[], object], times: int = 5) -> float:
 
 def measure_times(words: int, tokens: int) -> tuple[float, float]:
     """Return the milliseconds it takes to turn so many ids into vectors, fastest of five: by a product with one-hot
-    vectors, and by look-up. words: of the vocabulary.
+    vectors, and by lookup. words: of the vocabulary.
     """
     ids, matrix = torch.arange(tokens) % words, word_embedding(words, D_MODEL, PAD).weight.detach()
     return fastest_milliseconds(lambda: one_hot(ids, words) @ matrix), fastest_milliseconds(
@@ -109,7 +109,7 @@ def claims(
     forward, gradients = (max(side) for side in zip(*gaps, strict=True))
     hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
     return {
-        "One-hot vectors times a matrix and a look-up of its rows [are the same|differ], for as many words as tokens "
+        "One-hot vectors times a matrix and a lookup of its rows [are the same|differ], for as many words as tokens "
         f"and for more: results differ by at most {forward:.1g}, gradients by at most "
         f"{gradients:.1g}.": forward == 0 and gradients < 1e-5,
         f"An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: {hot:,} numbers "
@@ -124,13 +124,13 @@ def claims(
 
 
 @experiment(
-    "One-hot vectors or a look-up",
+    "One-hot vectors or a lookup",
     "section 3.4",
     "A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
     "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
 )
 def run(effort: Effort) -> Findings:
-    """Compare one-hot products with look-ups, and measure the factor in front of embeddings."""
+    """Compare one-hot products with lookups, and measure the factor in front of embeddings."""
     seed = effort.seeds[0]
     torch.manual_seed(seed)
     gaps = [one_hot_gaps(words, TOKENS, seed) for words in VOCABULARIES]
@@ -150,7 +150,7 @@ def run(effort: Effort) -> Findings:
         claims(gaps, *stored_numbers(WORDS, D_MODEL), *apart, scaled),
         {
             "The same vectors in two ways": Table(
-                "words | tokens | largest difference | of gradients | product (ms) | look-up (ms)",
+                "words | tokens | largest difference | of gradients | product (ms) | lookup (ms)",
                 [(words, TOKENS, *gap, *both) for words, gap, both in zip(VOCABULARIES, gaps, measured, strict=True)],
             ),
             "Numbers that stand for all words": Table(

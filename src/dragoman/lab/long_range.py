@@ -125,26 +125,26 @@ def claims(kept: dict[str, float], middle: dict[str, Sides]) -> Claims:
     """
     best = max((LSTM, OPEN, GRU), key=kept.__getitem__)
     return {
-        f"Over 49 words {kept[PLAIN]:.1e} of the gradient is left in a plain RNN: the first word [has practically no "
-        "say|can still be learned from].": kept[PLAIN] < 1e-6,
-        f"In self-attention {kept[ATTENTION]:.2g} of it is left: [any two words are one step apart, however far|it, "
-        "too, loses the far word].": kept[ATTENTION] > 1e-2,
+        f"Over 49 words a plain RNN keeps {kept[PLAIN]:.1e} of the gradient: the first word [has practically no "
+        "influence|can still be learned from].": kept[PLAIN] < 1e-6,
+        f"Self-attention keeps {kept[ATTENTION]:.2g} of it: [any two words are one step apart, however distant|it "
+        "loses the distant word, too].": kept[ATTENTION] > 1e-2,
         f"Of the gated cells, {best} keeps the most, {kept[best]:.1e}: [more than the plain RNN and less than "
-        "self-attention|not between these two]. As PyTorch initialises it, an LSTM forgets about half of its cell at "
-        f"each word and keeps {kept[LSTM]:.1e}.": kept[PLAIN] < kept[best] < kept[ATTENTION],
-        "Reading in one direction [leaves the word in the middle blind to all words after it; reading in both, it sees "
-        f"both sides, and still fades|and in both does not differ as claimed]: in both, {middle[BOTH].left:.1e} of the "
-        f"gradient is left at the first word and {middle[BOTH].right:.1e} at the "
-        "last.": (middle[PLAIN].right == 0) and 0 < middle[BOTH].left < 1e-2 and 0 < middle[BOTH].right < 1e-2,
+        "self-attention|not between the plain RNN and self-attention]. As PyTorch initialises it, an LSTM forgets "
+        f"about half of its cell at each word and keeps {kept[LSTM]:.1e}.": kept[PLAIN] < kept[best] < kept[ATTENTION],
+        "[With one direction, the middle word does not see the words after it; with both, it sees both sides, but the "
+        f"ends still fade|One direction and both do not differ as claimed]: with both, {middle[BOTH].left:.1e} of the "
+        f"gradient is left at the first word and {middle[BOTH].right:.1e} "
+        "at the last.": (middle[PLAIN].right == 0) and 0 < middle[BOTH].left < 1e-2 and 0 < middle[BOTH].right < 1e-2,
     }
 
 
 @experiment(
-    "A far word's gradient",
+    "The gradient of a distant word",
     "section 4",
-    "In an RNN a word reaches another one only through as many steps as lie between them, and its gradient "
-    "shrinks with each; LSTM and GRU relieve this, reading in both directions does not cure it. Self-attention joins "
-    "any two words in one step.",
+    "In an RNN a word influences another one only through all the steps between them, and its gradient shrinks at each "
+    "step. LSTM and GRU reduce the problem; reading in both directions does not cure it. Self-attention connects any "
+    "two words in one step.",
 )
 def run(effort: Effort) -> Findings:
     """Measure the gradient of one output by each word, for each kind of untrained layer."""
@@ -159,10 +159,10 @@ def run(effort: Effort) -> Findings:
     seen = {name: (sides[name] > 0, sides[name]) for name in (PLAIN, BOTH, ATTENTION)}
     reach = {name: (torch.arange(LENGTH)[where], curve[where]) for name, (where, curve) in seen.items()}
     return Findings(
-        f"Layers as they are before any training, vectors and states of {SIZE} numbers, sentences of {LENGTH} random "
-        "words. Measured: how much the output at one position, summed up, changes with each input; medians of "
+        f"Untrained layers, vectors and states of {SIZE} numbers, sentences of {LENGTH} random words. The experiment "
+        "measures how much the sum of the output at one position changes with each input: medians of "
         f"{len(last[PLAIN])} draws of weights with {SENTENCES} sentences each. Plain RNNs start with recurrent weights "
-        "that keep the size of a state (gain 1), LSTM and GRU as PyTorch initialises them.",
+        "that preserve the size of a state (gain 1), LSTM and GRU as PyTorch initialises them.",
         claims(kept, shares),
         {
             "Gradient of the last output by distance": Table(
@@ -176,7 +176,8 @@ def run(effort: Effort) -> Findings:
         },
         {
             "gradient-by-distance": Figure(
-                "How much the last output changes with each word before it: medians, and bands of 80 % of the draws.",
+                "How much the last output changes with each word before it: medians, and bands that hold 80 % of the "
+                "draws.",
                 lines(Panel(bands, "distance from the last word (words)", "norm of the gradient", log="y", band=True)),
             ),
             "gradient-from-the-middle": Figure(

@@ -82,24 +82,24 @@ def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]])
     power = {name: growth_exponent(of) for name, of in times.items()}
     return {
         f"From {first} to {last} words, the matrix products in a row go from {start[ATTENTION]} to {end[ATTENTION]} in "
-        f"self-attention and from {start[PLAIN]} to {end[PLAIN]} in a plain RNN: [no more in the one, one more for "
-        "each word in the other|not what the claim "
-        "says].": start[ATTENTION] == end[ATTENTION] and end[PLAIN] - start[PLAIN] == last - first,
+        f"self-attention and from {start[PLAIN]} to {end[PLAIN]} in a plain RNN: [constant in the first, one more for "
+        "each word in "
+        "the second|not as claimed].": start[ATTENTION] == end[ATTENTION] and end[PLAIN] - start[PLAIN] == last - first,
         "Self-attention is [faster at every length|not faster everywhere] than a recurrent layer of the same width: "
         f"the plain RNN takes {least[PLAIN]:.2g} to {most[PLAIN]:.2g} times as long, the LSTM {least[LSTM]:.2g} to "
         f"{most[LSTM]:.2g} times.": least[PLAIN] > 1,
-        f"That ratio [grows|does not grow here] with the length: it goes from {short:.2g} at {first} words to "
-        f"{long:.2g} at {last}. Time grows with the length to the power of {power[PLAIN]:.2f} (plain RNN), "
+        f"For the plain RNN that ratio [grows|does not grow here] with the length: it goes from {short:.2g} at {first} "
+        f"words to {long:.2g} at {last}. Time grows with the length to the power of {power[PLAIN]:.2f} (plain RNN), "
         f"{power[LSTM]:.2f} (LSTM) and {power[ATTENTION]:.2f} (self-attention), which compares every word with every "
         "other one.": long > short,
     }
 
 
 @experiment(
-    "One step for all words, or one a word",
+    "One step for all words, or one per word",
     "section 4 and Table 1",
-    "In matrix form attention answers all queries at once, while an RNN has to wait for each word: on parallel "
-    "hardware it is much faster, the more so the longer the sentence is.",
+    "In matrix form attention answers all queries at once, while an RNN has to wait for each word. On parallel "
+    "hardware attention is therefore much faster, and the longer the sentence, the larger its lead.",
 )
 def run(effort: Effort) -> Findings:
     """Count matrix products in a row, and time self-attention and recurrent layers, by length."""
@@ -119,8 +119,8 @@ def run(effort: Effort) -> Findings:
     counted = {name: (LENGTHS, list(of.values())) for name, of in steps.items()}
     return Findings(
         f"One layer of each kind, vectors of {SIZE} numbers, {SENTENCES} sentences at once, forward and backward on "
-        f"this machine ({where}): the shortest pass of {effort.part:g} s of passes. Products in a row are counted in "
-        "the graph of the computation; the LSTM runs in PyTorch's own kernel, which hides them.",
+        f"this machine ({where}): the fastest pass within {effort.part:g} s. Products in a row are counted in the "
+        "computation graph; the LSTM runs in PyTorch's own kernel, which hides them.",
         claims(steps, times),
         {
             "Time by length": timed,

@@ -66,16 +66,16 @@ def claims(shares: dict[str, list[float]]) -> Claims:
     told = ", ".join(f"{gain:+.0%} ({name})" for name, gain in gains.items())
     return {
         f"Over 30 words the Transformer recalls {far[TRANSFORMER]:.0%} and a plain RNN {far[PLAIN]:.0%} (chance: 10%): "
-        "[the one still knows the word, the other guesses|this is not the gap that is "
-        "claimed].": far[TRANSFORMER] >= 0.95 and far[PLAIN] <= CHANCE + 0.1,
-        f"Over 2 words the same kind of RNN recalls {near[PLAIN]:.0%}: distance is [what it fails at|not what "
-        "decides].": near[PLAIN] - far[PLAIN] >= 0.2,
-        "Gated cells [help, but only in part|are not between the plain RNN and the Transformer]: over all distances "
+        "[the first still knows the word, "
+        "the second guesses|this is not the claimed gap].": far[TRANSFORMER] >= 0.95 and far[PLAIN] <= CHANCE + 0.1,
+        "Over 2 words the same kind of "
+        f"RNN recalls {near[PLAIN]:.0%}: distance is [its problem|not its problem].": near[PLAIN] - far[PLAIN] >= 0.2,
+        "Gated cells [help, but only partly|do not fall between the plain RNN and the Transformer]: over all distances "
         f"and without attention, the better of them, the {gated}, recalls {overall[gated]:.0%}, the plain RNN "
         f"{overall[PLAIN]:.0%}, the Transformer "
         f"{overall[TRANSFORMER]:.0%}.": overall[PLAIN] + 0.05 <= overall[gated] <= overall[TRANSFORMER] - 0.05,
-        "A direct way to the far word [is what was missing|does not help all of them]: over 30 words, attention over "
-        f"the encoder's states adds {told}.": min(gains.values()) >= 0.2,
+        "Direct access to the distant word [is what was missing|does not help all of them]: over 30 words, attention "
+        f"over the encoder's states adds {told}.": min(gains.values()) >= 0.2,
         f"An LSTM that reads in both directions recalls {near[BOTH]:.0%} over 2 words and {far[BOTH]:.0%} over 30: it "
         "[suffers from distance, too|does not suffer from distance here, since the first word is the last one that its "
         "backward direction reads].": near[BOTH] - far[BOTH] >= 0.1,
@@ -83,10 +83,10 @@ def claims(shares: dict[str, list[float]]) -> Claims:
 
 
 @experiment(
-    "Recalling a far word",
+    "Recalling a distant word",
     "common teaching",
-    "Recurrent encoders lose the words that are far from the end, also with gates or in both directions; "
-    "attention has direct access to every word, so that distance does not matter.",
+    "Recurrent encoders lose words that are far from the end, even with gates or in both directions. Attention has "
+    "direct access to every word, so distance does not matter.",
 )
 def run(effort: Effort) -> Findings:
     """Train a model of each kind at each distance, and count what it recalls."""
@@ -106,9 +106,10 @@ def run(effort: Effort) -> Findings:
     attending = [*map(attending_name, CELLS), TRANSFORMER]
     panels = panel("without attention", list(CELLS)), panel("with attention", attending)
     return Findings(
-        f"The target is the first word of the source, one of {WORDS}; so many other words of noise follow. Models of "
-        f"d_model 32 with one layer on each side, a fresh one for each distance: {effort.of(STEPS)} steps of {BATCH} "
-        f"fresh sentences, Adam at {RATE:g}; judged on {effort.of(SENTENCES)} unseen sentences per distance; {effort}.",
+        f"The target is the first word of the source, one of {WORDS}; as many words of noise follow it as the distance "
+        f"says. A new model is trained for each distance, d_model 32 with one layer on each side: {effort.of(STEPS)} "
+        f"steps of {BATCH} fresh sentences, Adam at {RATE:g}; tested on {effort.of(SENTENCES)} unseen sentences per "
+        f"distance; {effort}.",
         claims({name: found.mean(0).tolist() for name, found in shares.items()}),
         {
             "Share of first words recalled, by distance": Table(
@@ -122,7 +123,8 @@ def run(effort: Effort) -> Findings:
         },
         {
             "recall-by-distance": Figure(
-                "How often the first word is recalled, by how many follow it; bars over all seeds. Dotted: chance.",
+                "How often the first word is recalled, by how many words follow it; bars span all seeds. Dotted: "
+                "chance.",
                 lines(*panels, sharey=True, legend="each"),
             )
         },

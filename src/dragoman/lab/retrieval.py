@@ -1,4 +1,4 @@
-"""Query, key and value as a soft look-up: in a dictionary, in a search engine, in a regression."""
+"""Query, key and value as a soft lookup: in a dictionary, in a search engine, in a regression."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ POINTS, NOISE = 40, 0.3  # of the regression
 KERNELS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0, 4096.0)
 DRAWN = (1.0, 64.0, 4096.0)
 
-Row = tuple[float, float, float, float]  # sharpness; means of the largest weight, entropy, distance from the look-up
+Row = tuple[float, float, float, float]  # sharpness; means of the largest weight, entropy, distance from the lookup
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, sharpness: float) -> Tensor:
@@ -41,7 +41,7 @@ def look_up(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def measure_sharpness(seed: int) -> list[Row]:
     """Return a row for each of SHARPNESS: that, and means over random queries of the largest weight, the entropy (nats)
-    and the absolute distance from the look-up.
+    and the absolute distance from the lookup.
     """
     random = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(n, SIZE, dtype=torch.float64, generator=random) for n in (QUERIES, ENTRIES))
@@ -182,32 +182,33 @@ def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dic
     best = min(errors, key=errors.__getitem__)
     even, sharpest = min(errors), max(errors)
     return {
-        f"With queries {rows[-1][0]:g} times as long attention is [a look-up|not yet a look-up]: the best key has "
-        f"{rows[-1][1]:.3f} of the weight and the answer is {rows[-1][3]:.1e} away from the look-up's, on average "
+        f"With queries {rows[-1][0]:g} times as long, attention is [a lookup|not yet a lookup]: on average the best "
+        f"key has {rows[-1][1]:.3f} of the weight, and the answer is {rows[-1][3]:.1e} away from that of the lookup "
         f"({rows[0][3]:.2f} with equal weights).": rows[-1][1] > 0.98 and rows[-1][3] < 0.05 * rows[0][3],
         "With keys of equal length, attention and kernel regression with a bell curve [are the same|are not the same]: "
-        f"they differ by {gap:.0e} at most.": gap < 1e-9,
-        "[Too even and too sharp are both worse than what is between|The best sharpness is at an end of what was "
-        f"tried]: the error is least, {errors[best]:.3f}, at sharpness {best:g}; it is {errors[even]:.3f} with equal "
-        f"weights and {errors[sharpest]:.3f} at sharpness {sharpest:g}.": best not in (even, sharpest),
-        "A better query [finds sooner|alone does not find much sooner]: of 100 posts, the wanted one has rank "
-        f"{ranks[UNTRAINED]:.1f} on average when search words and titles are compared as they are, and "
-        f"{ranks[QUERY]:.1f} when W_Q has learned.": ranks[QUERY] < 0.5 * ranks[UNTRAINED],
-        "Better titles [add to better queries|add little here, since only the product of W_Q and W_K^T counts, which "
-        f"W_Q alone can make any matrix]: with W_K learned, too, the rank is {ranks[BOTH]:.1f}; with W_Q alone, "
-        f"learned for as long, {ranks[LONGER]:.1f}.": ranks[BOTH] < 0.9 * ranks[LONGER],
+        f"they differ by at most {gap:.0e}.": gap < 1e-9,
+        "[Weights that are too even or too sharp are both worse than something in between|The best sharpness is at an "
+        f"end of the range tried]: the error is smallest, {errors[best]:.3f}, at sharpness {best:g}; it is "
+        f"{errors[even]:.3f} "
+        f"with equal weights and {errors[sharpest]:.3f} at sharpness {sharpest:g}.": best not in (even, sharpest),
+        "Better queries [find a post sooner|alone do not find a post much sooner]: among 100 posts, the wanted one has "
+        f"rank {ranks[UNTRAINED]:.1f} on average when search words and titles are compared as they are, and "
+        f"{ranks[QUERY]:.1f} once W_Q is trained.": ranks[QUERY] < 0.5 * ranks[UNTRAINED],
+        "Better titles [help further|add little here, because only the product of W_Q and W_K^T counts, and W_Q alone "
+        f"can turn it into any matrix]: with W_K trained as well, the rank is {ranks[BOTH]:.1f}; with W_Q alone, "
+        f"trained for as long, {ranks[LONGER]:.1f}.": ranks[BOTH] < 0.9 * ranks[LONGER],
     }
 
 
 @experiment(
     "A soft dictionary",
     "common teaching",
-    "Attention finds the value for a new query among known keys and values, as a search engine finds a post: "
-    "better queries (W_Q) and better titles (W_K) both shorten the search. It is a soft look-up in a dictionary, or a "
-    "kernel regression.",
+    "Attention finds the value for a new query among known keys and values, as a search engine finds a post: better "
+    "queries (W_Q) and better titles (W_K) both shorten the search. It is a soft lookup in a dictionary, or a kernel "
+    "regression.",
 )
 def run(effort: Effort) -> Findings:
-    """Compare attention with a look-up, train the matrices of a search, and compare attention with kernel
+    """Compare attention with a lookup, train the matrices of a search, and compare attention with kernel
     regression.
     """
     seed = effort.seeds[0]
@@ -222,13 +223,13 @@ def run(effort: Effort) -> Findings:
     drawn = {f"attention, sharpness {s:g}": (regression.angles, regression.answers[s][:, 0]) for s in DRAWN}
     return Findings(
         f"A dictionary of {ENTRIES} random entries with keys of {SIZE} numbers, asked {QUERIES} times. A search among "
-        f"{POSTS} posts whose titles and search words have {FEATURES} numbers each, for {TOPICS} topics, each in its "
-        f"own way and with noise; {effort.of(STEPS)} steps of learning, and as many again. A regression of {POINTS} "
-        f"noisy points on a circle. {effort}.",
+        f"{POSTS} posts, each a mixture of {TOPICS} topics: titles and search words are vectors of {FEATURES} numbers "
+        f"that encode the mixture, both in their own way and with noise; {effort.of(STEPS)} steps of training, and as "
+        f"many again. A regression of {POINTS} noisy points on a circle. {effort}.",
         claims(rows, ranks, regression.gap, regression.errors),
         {
-            "From equal weights to a look-up": Table(
-                "sharpness | largest weight | entropy (nats) | distance from the look-up", rows
+            "From equal weights to a lookup": Table(
+                "sharpness | largest weight | entropy (nats) | distance from the lookup", rows
             ),
             f"Mean place of the wanted post among {POSTS}": Table(
                 "learned | mean | lowest seed | highest seed",
@@ -237,11 +238,11 @@ def run(effort: Effort) -> Findings:
             "Error of the regression": Table("sharpness | mean error", [*regression.errors.items()]),
         },
         {
-            "soft-look-up": Figure(
+            "soft-lookup": Figure(
                 "As the query gets longer: weights (left), distance of the answer from the best key's value (right).",
                 lines(
                     Panel(weights, label, "mean of all queries", ticks=ticks),
-                    Panel({"": (positions, distances)}, label, "mean distance from the look-up", ticks=ticks),
+                    Panel({"": (positions, distances)}, label, "mean distance from the lookup", ticks=ticks),
                 ),
             ),
             "kernel-regression": Figure(

@@ -78,22 +78,22 @@ def claims(own: dict[str, float], even: float) -> Claims:
     what it is with equal shares.
     """
     return {
-        f"Without matrices a word of 64 numbers gives itself {own[RAW]:.3f} of its attention on average, [and keeps "
-        f"its own information only|and the others have a say] ({own[SCALED]:.3f} when scores are divided by the root "
-        "of the size).": own[RAW] > 0.99,
-        f"With a random W^Q and another random W^K it is {own[PROJECTED]:.3f}, [as for any other|not as for any other] "
-        "of the three words: [what to look at is then free to be learned|the matrices do not cure "
-        "it].": abs(own[PROJECTED] - even) < 0.05,
-        f"With one and the same matrix for queries and keys it is {own[ALIKE]:.3f}: [the cure is that the two "
-        "differ|one matrix would do].": own[ALIKE] > 2 * even,
+        f"Without matrices a word of 64 numbers gives itself {own[RAW]:.3f} of its attention on average "
+        f"({own[SCALED]:.3f} when scores are divided by the root of the size): [its output holds only its own "
+        "information|the other words contribute as well].": own[RAW] > 0.99,
+        f"With two different random matrices W^Q and W^K it gives itself {own[PROJECTED]:.3f}, [about as much as "
+        "each|not as much as each] of the other two words: [what to attend to can then be learned|the matrices do not "
+        "cure it].": abs(own[PROJECTED] - even) < 0.05,
+        f"With the same matrix for queries and keys it gives itself {own[ALIKE]:.3f}: [the cure is that the two "
+        "differ|one matrix would be enough].": own[ALIKE] > 2 * even,
     }
 
 
 @experiment(
-    "Looking at oneself",
+    "Words that attend to themselves",
     "common teaching",
-    "When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j: each word attends to "
-    "itself, and the output keeps only its own information. Separate matrices for query, key and value cure it.",
+    "When words are compared as they are, x_i . x_i is usually much larger than x_i . x_j, so each word attends to "
+    "itself, and the output keeps only its own information. Separate matrices for query, key and value cure this.",
 )
 def run(effort: Effort) -> Findings:
     """Measure how much of its attention a word of random sentences gives itself, with and without matrices."""
@@ -111,8 +111,8 @@ def run(effort: Effort) -> Findings:
         HeatMap(way(x, random)[0], name, SENTENCE, SENTENCE, ".2f", "key", "query", 1) for name, way in WAYS.items()
     ]
     return Findings(
-        f"Sentences of random words, {sentences} of them ({fewer} with vectors of {max(SIZES)} numbers), vectors of "
-        f"normally distributed numbers, matrices with a spread of 1/sqrt(d); first seed {seed}.",
+        f"{sentences} sentences of random words ({fewer} with vectors of {max(SIZES)} numbers). Vectors are normally "
+        f"distributed, and matrices too, with a standard deviation of 1/sqrt(d); first seed {seed}.",
         claims({name: own[name, len(SENTENCE), SHOWN] for name in WAYS}, 1 / len(SENTENCE)),
         {
             "A word's mean weight for itself": Table(

@@ -203,7 +203,8 @@ def claims(
     weights = max(abs(a - b) for told, computed in pairs for a, b in zip(told, computed, strict=True))
     dog = float((printed - true).abs().max())
     softmax = "; ".join(" ".join(f"{w:.4f}" for w in row) for row in true.tolist())
-    where = {(True, False): "as told alone", (False, True): "in the softmax alone"}.get((own[0], own[1]), "in neither")
+    places = {(True, False): "the printed weights only", (False, True): "the softmax only"}
+    where = places.get((own[0], own[1]), "neither the printed weights nor the softmax")
     one_number = sums.shape != z.shape
     vector = ", ".join(f"{x:g}" for x in z[0].tolist())
     return {
@@ -211,23 +212,23 @@ def claims(
         f"{kernel:.1e}).": kernel < 1e-10,
         "With vectors as columns attention is V softmax(Kᵀ Q), with a softmax down the columns, and [is|is not] the "
         f"transpose of what is shown here (off by at most {columns:.1e}).": columns < 1e-10,
-        "The weights told for the first query of the examples [come|do not come] out of the softmax, and sum to 1 (off "
+        "The weights given for the first query of each example [come|do not come] out of the softmax and sum to 1 (off "
         f"by at most {weights:.1e}).": weights < 1e-6,
-        'The weights told for "I am dog" [are the softmax of its scores|do not follow from its scores: they are an '
+        'The weights printed for "I am dog" [are the softmax of its scores|do not follow from its scores: they are an '
         f"illustration, up to {dog:.3f} away from the softmax] ({softmax}).": dog < 0.005,
-        f'In "I am dog" each word gives itself the most weight [in both|{where}]: the weights that are told, and the '
-        "softmax of the scores.": all(own),
-        f"z_n written as a sum over a row of V, too, is [the output|one number for each word, {sums.flatten()[0]:g} "
-        f"for the first], and the output is a vector for each word, ({vector}) for the first.": not one_number,
+        'In "I am dog" each word gives most weight to itself in [both the printed weights and the softmax of the '
+        f"scores|{where}].": all(own),
+        "The formula for z_n that also sums over a row of V gives [the output|one number for each word, "
+        f"{sums.flatten()[0]:g} "
+        f"for the first]; the output is a vector for each word, ({vector}) for the first.": not one_number,
     }
 
 
 @experiment(
     "The worked examples in five stages",
     "section 3.2.1",
-    "Attention is five steps: multiply queries with keys, scale, mask, softmax, multiply with values. Known "
-    "examples "
-    'are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
+    "Attention is five steps: multiply queries by keys, scale, mask, apply the softmax, multiply by values. Well-known "
+    'examples are "I go home", "Thinking Machines", "I am dog" and "i am a student".',
 )
 def run(effort: Effort) -> Findings:
     """Compute the five stages of each example. `effort` is not used: the examples are fixed."""
@@ -236,8 +237,8 @@ def run(effort: Effort) -> Findings:
     true, z = dog_example(False).trace, DOG_PRINTED @ DOG_VALUES
     variances = [stage.var(-1, correction=0).tolist() for stage in (true.scores, true.scaled)]
     return Findings(
-        "Vectors that an example does not give are ours: drawn at random, or chosen so that the weights come out as "
-        "told. The figures and tables round; the numbers are computed in 64 bits.",
+        "Where an example gives no vectors, ours are used: drawn at random, or chosen so that the weights come out as "
+        "given. Numbers are computed in 64 bits and rounded in figures and tables.",
         claims(
             max(float((e.of_the_model - t.output).abs().max()) for e, t in zip(shown, traces, strict=True)),
             max(map(off_in_columns, shown)),
