@@ -1,5 +1,6 @@
 """The command line: results on standard output, everything else on standard error, and no traceback for any input."""
 
+import gzip
 import json
 import os
 import re
@@ -14,10 +15,11 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TINY, Ran, write_tsv
+from hostile import CODECS, packed
 
 from dragoman.cli import COMMANDS
 from dragoman.config import SearchConfig
-from dragoman.data.corpus import Pair
+from dragoman.data.corpus import Pair, read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
 from dragoman.files import new_folder
 from dragoman.model import build
@@ -94,6 +96,21 @@ BAD = [
     ("translate -m {brief} --input folder.toml", 1, "folder.toml: "),
     ("translate -m {brief} --output no/such/folder x", 1, "no/such/folder: No such file"),
     ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
+    ("translate -m {brief} -i - x", 2, "give text or --input, not both"),
+    (
+        "translate -m {brief} -i a.docx",
+        2,
+        "a.docx: a word processor's file: save it as a web page (.html) to translate",
+    ),
+    ("translate -m {brief} -i a.TMX.gz", 2, "a.TMX.gz: has translations already"),
+    ("translate -m {brief} -i empty.tsv -o a.pdf", 2, "a.pdf: this format cannot be written; lines become .txt, .tsv"),
+    ("translate -m {brief} -i a.md -o a.jsonl", 2, "a.jsonl: a document keeps its format, .md; to translate its lines"),
+    ("translate -m {brief} -i a.md -o a.html", 2, "a.html: a document keeps its format, so --input must be .html, too"),
+    ("translate -m {brief} -o a.json x", 2, "a.json: a document keeps its format, so --input must be .json, too"),
+    ("translate -m {brief} -i cut.txt.gz", 1, "cut.txt.gz: damaged or truncated"),
+    ("translate -m {brief} -i cut.po.gz", 1, "cut.po.gz: damaged or truncated"),
+    ("check a.mo", 2, "a.mo: a compiled catalogue: turn it into .po with msgunfmt"),
+    ("score -m {brief} a.xlsx.gz", 2, "a.xlsx.gz: a spreadsheet: save it as .csv"),
     ("evaluate -m missing {dev}", 1, "missing: no such model folder"),
     ("evaluate -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
     ("evaluate -m {brief} three two", 1, "three has 3 lines, two has 2"),
@@ -142,6 +159,8 @@ def write_bad_files(folder: Path) -> None:
     (folder / "empty.tsv").touch()
     (folder / "one-column.tsv").write_text("only one\n")
     (folder / "latin1.tsv").write_bytes(b"one\teins\n\xe9t\xe9\tsommer\n")
+    for name in ("cut.txt.gz", "cut.po.gz"):
+        (folder / name).write_bytes(gzip.compress(b"a cat\n" * 9)[:-9])
     (folder / "three").write_text("a\nb\nc\n")
     (folder / "two").write_text("a\nb\n")
     (folder / "unknown.toml").write_text("[training]\nwarm_up = 5\n")
@@ -452,6 +471,56 @@ def test_the_name_of_the_input_says_what_a_line_is(dragoman, trained: Path, name
     assert dragoman("translate", "-m", trained, "-i", name).out == dragoman("translate", "-m", trained, "The dog").out
     forced = dragoman("translate", "-m", trained, "-i", name, "--input-format", "text").out
     assert forced == dragoman("translate", "-m", trained, line).out
+
+
+def test_the_name_of_the_output_says_how_lines_are_written_and_packed(dragoman, trained: Path):
+    """The words are those of the plain command; the control is that without a name, or against it, they stay plain."""
+    Path("in.txt").write_text("The dog sees 2 cats.\n\nThe bear.\n", encoding="utf-8")
+    for name in ("in.txt.gz", "in.txt.zst"):
+        Path(name).write_bytes(packed(Path("in.txt").read_bytes(), CODECS[name[6:]]))
+
+    def lines(*flags: str) -> list[str]:
+        ran = dragoman("translate", "-m", trained, "--quiet", *flags)
+        assert ran.code == 0
+        if flags[-1] == "-":
+            return ran.out.splitlines()
+        assert not ran.out
+        return [line for line in read_lines(flags[-1]) if line is not None]
+
+    plain = lines("-i", "in.txt", "-o", "-")
+    assert plain == [
+        found.text for found in Translator.load(trained).translate(["The dog sees 2 cats.", "", "The bear."])
+    ]
+    for name in ("in.txt.gz", "in.txt.zst"):
+        assert lines("-i", name, "-o", "-") == plain
+    for name in ("out", "out.txt.gz", "out.zst"):
+        assert lines("-i", "in.txt", "-o", name) == plain
+    for name in ("out.tsv", "out.TSV", "out.tsv.gz"):
+        assert [line.split("\t")[1] for line in lines("-i", "in.txt.gz", "-o", name)] == plain
+    for name in ("out.jsonl", "out.jsonl.zst"):
+        assert [json.loads(line)["translation"] for line in lines("-i", "in.txt", "-o", name)] == plain
+    assert lines("-i", "in.txt", "--output-format", "text", "-o", "forced.jsonl") == plain
+    assert Path("out.zst").read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
+    assert Path("out.tsv.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_a_packed_document_is_one_too(dragoman, trained: Path):
+    text = '{"title": "The dog", "id": 7}'
+    Path("a.json").write_text(text)
+    Path("a.json.gz").write_bytes(gzip.compress(text.encode()))
+    assert dragoman("translate", "-m", trained, "-i", "a.json.gz", "-o", "b.json.zst").code == 0
+    (line,) = read_lines("b.json.zst")
+    assert line == dragoman("translate", "-m", trained, "-i", "a.json").out
+    assert line != text
+
+
+def test_a_text_that_is_the_name_of_a_file_gets_a_hint(dragoman, trained: Path):
+    Path("notes.txt").touch()
+    ran = dragoman("translate", "-m", trained, "notes.txt")
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert "notes.txt is also a file here; to translate what is in it: --input notes.txt" in ran.err
+    for text in ("other.txt", "x" * 9_999, "a\0b"):
+        assert "--input" not in dragoman("translate", "-m", trained, text).err
 
 
 def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""Write files, folders and links whole or not at all, and fingerprint files.
+"""Write files, folders and links whole or not at all, and fingerprint files; compress output by its name.
 
 Whatever interrupts a write (an exception, a full disk, kill -9, a power cut), a reader finds the old state or the new
 one, never something in between: everything is written under a draft's name, synced to the disk, then renamed.
@@ -9,9 +9,10 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from safetensors import SafetensorError
@@ -20,6 +21,7 @@ from dragoman.errors import DragomanError
 
 MANIFEST = "manifest.json"
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
+CODECS = {".gz": "gzip", ".zst": "zstd"}  # by suffix
 
 
 @contextlib.contextmanager
@@ -78,6 +80,22 @@ def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> N
     """
     with atomic_file(path, shared=shared) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Yield a file to write to as it comes, compressed if its name ends in .gz or .zst; for None, standard output."""
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    with path.open("wb") as file:
+        if path.suffix not in CODECS:
+            yield file
+            return
+        import pyarrow
+
+        with pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), CODECS[path.suffix]) as compressed:
+            yield compressed
 
 
 def replace_link(link: Path, target: Path) -> None:

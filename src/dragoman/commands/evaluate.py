@@ -61,6 +61,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
+    from dragoman.files import open_output
     from dragoman.translation.translator import Translator
 
     check_outputs(options)
@@ -80,10 +81,12 @@ def main(arguments: list[str]) -> None:
     if other:
         theirs = [translation.text for translation in other.translate(sources, corpus.tags)]
     if options.output:
-        options.output.write_text("".join(text + "\n" for text in translations), encoding="utf-8")
+        with open_output(options.output) as file:
+            file.write("".join(text + "\n" for text in translations).encode())
     if options.sentences:
         table = sentence_table(corpus, translations, theirs, options.tokenize)
-        options.sentences.write_text(table, encoding="utf-8")
+        with open_output(options.sentences) as file:
+            file.write(table.encode())
 
     scores = evaluate(translations, references, options.tokenize)
     record, text = scores.as_dict(), [str(scores)]

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.data.spec import COMPRESSED, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError
+from dragoman.files import CODECS
 
 Pair = tuple[str, str]
 
@@ -23,7 +24,6 @@ LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # times its size, a file of zeros to 1,000 times.
 SPARE = 4 << 20
 RATIO = 200
-CODECS = {".gz": "gzip", ".zst": "zstd"}
 SHOWN = 3  # examples of a problem that a message names
 
 Kind = Literal[
@@ -120,7 +120,7 @@ def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[
     The last line may lack its line feed; an end of file after a line feed starts no new line.
     """
     number = 1
-    for chunk in _whole_lines(path):
+    for chunk in whole_lines(path):
         if number == 1 and chunk.startswith(b"\xef\xbb\xbf"):
             on_problem(Problem("byte-order-mark", path, 1))
             chunk = chunk[3:]
@@ -141,7 +141,7 @@ def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[
         number += len(texts)
 
 
-def _whole_lines(path: str) -> Iterator[bytes]:
+def whole_lines(path: str) -> Iterator[bytes]:
     """Yield the bytes of a file, decompressed, in blocks that end at the end of a line.
 
     Raise DragomanError for a line longer than LONGEST_LINE, and as `read_blocks` does.

@@ -10,11 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.files import CODECS
 
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = tuple(CODECS)
 OF_PAIRS = (".tsv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
 WITH_COLUMNS = (".jsonl", ".parquet", ".tmx")
 DEFAULT_COLUMNS = ("source", "target")  # of JSON lines and Parquet
+WORDS = "a word processor's file: save it as a web page (.html) to translate it, as plain text (.txt) to train on it"
+ARCHIVE = "an archive: unpack it first (only .gz and .zst are read as they are)"
+# Files that are not text, and what to do with them.
+NOT_TEXT = {
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORDS),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet: save it as .csv"),
+    **dict.fromkeys((".pptx", ".ppt", ".odp"), "slides: save their text as .txt"),
+    **dict.fromkeys((".mo", ".gmo"), "a compiled catalogue: turn it into .po with msgunfmt"),
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz"), ARCHIVE),
+    ".pdf": "a PDF has letters and their places, but no sentences: get its text with pdftotext",
+    ".epub": "a book is an archive of web pages: unpack it and translate those",
+}
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
@@ -32,6 +45,8 @@ class CorpusSpec:
     "keys of JSON lines (dotted: translation.en), columns of Parquet, languages of TMX (en is also en-US)"
 
     def __post_init__(self) -> None:
+        for file in self.files:
+            refuse_unreadable(file)
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UsageError(f"{self.name}: weight must be a number above 0, not {self.weight}")
         if self.tag and not TAG.fullmatch(self.tag):
@@ -82,6 +97,12 @@ def check_present(files: Iterable[str]) -> None:
     for file in files:
         if not Path(file).is_file():
             raise DragomanError(f"{display_path(file)}: no such file")
+
+
+def refuse_unreadable(file: str) -> None:
+    """Raise UsageError for a file that is not text by its name, saying what to do with it."""
+    if way_out := NOT_TEXT.get(suffix_of(file).lower()):
+        raise UsageError(f"{display_path(file)}: {way_out}")
 
 
 def suffix_of(file: str) -> str:

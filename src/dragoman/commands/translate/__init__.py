@@ -9,6 +9,7 @@ import tyro
 
 from dragoman.commands import Model, Search, check_compute, parse
 from dragoman.config import Device, SearchConfig
+from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 InputFormat = Literal["text", "tsv", "jsonl"]
 OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
+BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}  # what a line is; in other files it is text
+OF_PAIRS = (".parquet", ".tmx")  # which have translations already
+STANDARD = Path("-")  # standard input or output
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,14 @@ class Options:
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
     "text to translate; without it, or with -, read lines from the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
-    "file to read; default: standard input"
+    "file to read, also .gz or .zst; its suffix decides how; default, and -: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
-    "file to write; default: standard output"
+    "file to write; its suffix decides how, .gz and .zst compress; default, and -: standard output"
     input_format: InputFormat | None = None
     "text; tsv: the first column is translated; jsonl: the field --text-key is translated; default: by suffix"
-    output_format: OutputFormat = "text"
-    "text: only translations; tsv: also source, score, other columns; jsonl: objects; nbest: --n-best, as in Moses"
+    output_format: OutputFormat | None = None
+    "text: only translations; tsv: also source, score, other columns; jsonl: objects; nbest: --n-best, as in Moses; "
+    "default: by suffix"
     word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -80,34 +85,52 @@ class Options:
 
     @property
     def suffix(self) -> str:
-        """Return the suffix of the input file in lower case; '' without one."""
-        return self.input.suffix.lower() if self.input else ""
+        """Return the suffix of the input file, see `format_of`."""
+        return format_of(self.input)
 
     @property
     def line_format(self) -> InputFormat:
         """Return how the lines of the input are read: as --input-format says, else by the suffix of the input file."""
-        by_suffix: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}
-        return self.input_format or by_suffix.get(self.suffix, "text")
+        return self.input_format or BY_SUFFIX.get(self.suffix, "text")
+
+    @property
+    def row_format(self) -> OutputFormat:
+        """Return how lines are written: as --output-format says, else by the suffix of the output file."""
+        return self.output_format or BY_SUFFIX.get(format_of(self.output), "text")
 
     @property
     def is_document(self) -> bool:
-        """Return whether the input is translated as a whole, not line by line, by its suffix and the flags about lines.
+        """Return whether the input is translated as a whole, not line by line."""
+        as_text = self.line_format == "text" and self.output_format in (None, "text")
+        return as_text and not self.as_lines and is_document(self.suffix)
 
-        It is for the suffix of a document other than .txt, without --as-lines and with both formats 'text'.
-        """
-        lines = (self.line_format, self.output_format) != ("text", "text")
-        if self.as_lines or lines or self.suffix in ("", ".txt"):
-            return False
-        from dragoman.documents import SUFFIXES
 
-        return self.suffix in SUFFIXES
+def format_of(file: Path | None) -> str:
+    """Return the suffix of a file in lower case, without that of a compression; '' for no file or no suffix."""
+    return suffix_of(str(file)).lower() if file else ""
+
+
+def is_document(suffix: str) -> bool:
+    """Return whether files with this suffix are documents, which are translated as a whole."""
+    if suffix in ("", ".txt", *BY_SUFFIX):  # lines need none of what documents load
+        return False
+    from dragoman.documents import SUFFIXES
+
+    return suffix in SUFFIXES
 
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman translate`: translate a document as a whole, or lines of text one by one."""
     options = parse(Options, "translate", arguments)
-    if options.text == ("-",):
-        options = replace(options, text=())
+    if options.text and options.input:
+        raise UsageError("give text or --input, not both")
+    options = replace(
+        options,
+        text=() if options.text == ("-",) else options.text,
+        input=None if options.input == STANDARD else options.input,
+        output=None if options.output == STANDARD else options.output,
+    )
+    check_files(options)
     check_options(options)
     from dragoman.console import LineProgress
 
@@ -124,17 +147,35 @@ def main(arguments: list[str]) -> None:
             translate_lines(translator, options, progress, interactive)
 
 
-def check_options(options: Options) -> None:
-    """Raise UsageError for flags that do not go together."""
-    if options.text and options.input:
-        raise UsageError("give text or --input, not both")
-    if not options.text and options.input is None and sys.stdin is None:
-        raise UsageError("there is no standard input: give text or --input")
+def check_files(options: Options) -> None:
+    """Raise UsageError for an input that cannot be read, an output that cannot be written, or the two together."""
+    read, written = options.suffix, format_of(options.output)
+    if options.input:
+        refuse_unreadable(str(options.input))
+        if read in OF_PAIRS:
+            raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
     if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
         raise UsageError(f"{options.output}: input and output are the same file")
-    if options.search.n_best > 1 and options.output_format in ("text", "tsv"):
+    if written in NOT_TEXT or written in OF_PAIRS:
+        raise UsageError(f"{options.output}: this format cannot be written; lines become .txt, .tsv or .jsonl")
+    if options.output_format or written == read:
+        return
+    if options.is_document and written in BY_SUFFIX:
+        raise UsageError(f"{options.output}: a document keeps its format, {read}; to translate its lines: --as-lines")
+    if is_document(written):
+        from dragoman.documents import PARSERS
+
+        if not options.is_document or PARSERS.get(read) is not PARSERS.get(written):
+            raise UsageError(f"{options.output}: a document keeps its format, so --input must be {written}, too")
+
+
+def check_options(options: Options) -> None:
+    """Raise UsageError for flags that do not go together."""
+    if not options.text and options.input is None and sys.stdin is None:
+        raise UsageError("there is no standard input: give text or --input")
+    if options.search.n_best > 1 and options.row_format in ("text", "tsv"):
         raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
-    if (options.word_scores or options.alignment) and options.output_format != "jsonl":
+    if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
     if options.threads is not None and options.threads < 1:
         raise UsageError(f"--threads must be at least 1, not {options.threads}")

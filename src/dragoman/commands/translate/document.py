@@ -1,12 +1,11 @@
 """Translate a file as a whole document: only its texts change."""
 
-import sys
-from contextlib import nullcontext
-
 from dragoman.commands.translate import Options
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
+from dragoman.data.corpus import read_blocks
 from dragoman.documents import read_document
+from dragoman.files import open_output
 from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # texts translated together
@@ -21,7 +20,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     written.
     """
     assert options.input is not None
-    document = read_document(options.input.read_bytes(), options.suffix, options.translate_key)
+    document = read_document(b"".join(read_blocks(str(options.input))), options.suffix, options.translate_key)
     if options.output:
         options.output.open("ab").close()  # fail now, not after the work, where nothing can be written
     for line, reason in document.skipped:
@@ -37,7 +36,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         outputs += [translation.text for translation in translations]
         progress.advance(len(block), sum(map(len, block)))
     data = document.fill(outputs)
-    with options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target:
+    with open_output(options.output) as target:
         target.write(data)
         target.flush()
     report.summarise()

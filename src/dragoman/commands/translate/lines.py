@@ -1,25 +1,28 @@
 """Translate lines: one record out for each line in, in the same order, whatever is in them."""
 
+import contextlib
 import json
 import math
 import queue
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
 from os import fstat
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.commands.translate import InputFormat, Options, OutputFormat
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
+from dragoman.data.corpus import whole_lines
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError
+from dragoman.files import CODECS, open_output
 from dragoman.translation.translator import Translation, Translator
 
 BLOCK = 1024  # lines translated together
@@ -53,13 +56,16 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
     with (
         options.input.open("rb")
         if options.input
-        else nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
-        options.output.open("wb") if options.output else nullcontext(sys.stdout.buffer) as target,
+        else contextlib.nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
+        open_output(options.output) as target,
     ):
         if options.text:
             blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
+            hint_at_files(options.text, progress.log)
         else:
-            lines = parse_lines(source, options.line_format, options.text_key, progress.log)
+            compressed = options.input and options.input.suffix in CODECS
+            raw = decompressed_lines(str(options.input)) if compressed else source
+            lines = parse_lines(raw, options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
             texts, tags, prefixes = (
@@ -70,7 +76,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             translations = translator.translate(texts, tags, prefixes)
             annotations = annotate(translator, options, translations, tags)
             for line, translation, own in zip(block, translations, annotations, strict=True):
-                for row in output_rows(line, translation, options.output_format, options.text_key, own):
+                for row in output_rows(line, translation, options.row_format, options.text_key, own):
                     target.write(row.encode("utf-8", "replace") + b"\n")
                 if line.error:
                     errors += 1
@@ -102,7 +108,21 @@ def annotate(
 # Reading.
 
 
-def parse_lines(source: BinaryIO, form: InputFormat, text_key: str, log: Log) -> Iterator[Line]:
+def decompressed_lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a compressed file, with their ends. Raise DragomanError where it is damaged or a bomb."""
+    for chunk in whole_lines(path):
+        yield from BytesIO(chunk)
+
+
+def hint_at_files(texts: Sequence[str], log: Log) -> None:
+    """Tell how to translate a file where a text is the name of one."""
+    for text in texts:
+        with contextlib.suppress(OSError, ValueError):  # too long for a name, or NUL in it
+            if Path(text).is_file():
+                log(f"{text} is also a file here; to translate what is in it: --input {text}")
+
+
+def parse_lines(source: Iterable[bytes], form: InputFormat, text_key: str, log: Log) -> Iterator[Line]:
     """Yield the lines of an input. Of TSV the first column is the text, of JSONL the string under `text_key`.
 
     A line that cannot be read has an `error` instead of a text; `log` gets a message for bytes that are not UTF-8.
@@ -117,7 +137,7 @@ def parse_lines(source: BinaryIO, form: InputFormat, text_key: str, log: Log) ->
             yield parse_object(number, text, text_key)
 
 
-def decode_lines(source: BinaryIO, log: Log) -> Iterator[tuple[int, str]]:
+def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line of UTF-8; only LF, or CR LF, ends a line.
 
     Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of; a byte order mark is dropped.
