@@ -108,7 +108,10 @@ def replace_link(link: Path, target: Path) -> None:
 
 
 def draft_of(path: Path, unique: str = "") -> Path:
-    """Return the hidden name beside `path` under which it is written: '.model.draft' for 'model'."""
+    """Return the hidden name beside `path` under which it is written: '.model.draft' for 'model'.
+
+    unique: put into the name, '.model.UNIQUE.draft', so that several processes may write at the same time.
+    """
     return path.with_name(f".{path.name}{unique and '.'}{unique}.draft")
 
 

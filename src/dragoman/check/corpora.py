@@ -103,8 +103,8 @@ def letters_hash(text: str) -> int:
 def find_repeats(hashes: list[RowHashes], later: list[np.ndarray]) -> list[list[Hits]]:
     """Return, for each corpus of a set, the hits of the rules 'duplicate', 'several-targets' and 'overlap'.
 
-    A pair is a duplicate, or its source has several targets, if a row above it in the set has the same pair or source.
-    It overlaps if its key is in `later`, the keys of the sets that come after this one.
+    hashes: those of each corpus. A pair is a duplicate, or its source has several targets, if a row above it in the set
+    has the same pair or source. It overlaps if its key is in `later`, the keys of the sets that come after this one.
     """
     if not hashes:
         return []

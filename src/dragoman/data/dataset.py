@@ -198,8 +198,8 @@ def tokenised_chunks(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of a corpus as ids, chunk by chunk, each chunk followed by concatenations of its pairs.
 
-    max_length: the most tokens of a side, EOS included, None for any number; concatenate: the share of pairs. Pairs
-    that are left out are counted in `left_out`.
+    max_length: the most tokens of a side, EOS included, None for any number; schema: of the chunks; concatenate: the
+    share of pairs. Pairs that are left out are counted in `left_out`.
     """
     rows, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
     # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
@@ -266,7 +266,10 @@ def columns_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ..
 def add_to_fingerprint(
     digest: "hashlib._Hash", owner: int, sides: tuple[tuple[np.ndarray, np.ndarray], ...]
 ) -> np.ndarray:
-    """Add a chunk of corpus `owner` to the fingerprint. Return its lengths in ids, int32 (pairs, 2)."""
+    """Add a chunk of corpus `owner` to the fingerprint. Return its lengths in ids, int32 (pairs, 2).
+
+    sides: what `columns_of` returned.
+    """
     counts = np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
     for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides)):
         digest.update(data.data)

@@ -32,7 +32,11 @@ def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem
 
 
 def look_up(record: Any, column: str) -> str:
-    """Return the text under a key such as 'translation.en'; '' for null. Raise ValueError where there is none."""
+    """Return the text in a parsed record under a key such as 'translation.en'; '' for null.
+
+    column: the key; where the record does not have it, its parts between dots are the keys of nested objects. Raise
+    ValueError where there is no text.
+    """
     if not isinstance(record, dict):
         raise ValueError("not a JSON object with a source and a target")
     value = record

@@ -155,7 +155,11 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
 
 
 def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
-    """Return the field of CorpusSpec that an option sets, and its value. Raise UsageError for a wrong one."""
+    """Return the field of CorpusSpec that the option name=value sets, and what to set it to.
+
+    word: the option as it was given, for the message. Raise UsageError for an unknown option and for a value that is
+    not of its kind.
+    """
     if name == "weight":
         try:
             return name, float(value)

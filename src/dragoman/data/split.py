@@ -120,7 +120,8 @@ def rank(pairs: Sequence[Pair]) -> bytes:
 def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield (row, candidate) where the pair `row` and another one, `candidate`, are near duplicates on either side.
 
-    Of the runs of three words, those of the candidate count: more than half of them are in the other text.
+    candidates: rows of `pairs`. Near duplicates have the same letters, or more than half of the candidate's runs of
+    three words are in the other text too. A pair may come twice, once for each side.
     """
     for side in (0, 1):
         same: dict[str, list[int]] = defaultdict(list)
@@ -142,7 +143,7 @@ def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Itera
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, with 0 for each number."""
+    """Return the words of a text in lower case, with 0 for each number; in scripts without spaces, the characters."""
     return WORD.findall(DIGITS.sub("0", unicodedata.normalize("NFKC", text).casefold()))
 
 

@@ -145,7 +145,10 @@ def passages(original: str) -> Iterator[Passage]:
 
 
 def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: bool) -> bool:
-    """Return whether the text of an element is translated, by its name, its `translate` attribute or its parent."""
+    """Return whether the text of an element is translated, by its name, its `translate` attribute or its parent.
+
+    attributes: matches of ATTRIBUTES; inherited: whether the parent is translated.
+    """
     if name in LEFT_ALONE:
         return False
     for attribute in attributes:

@@ -96,7 +96,10 @@ def parser() -> MarkdownIt:
 
 
 def parse_bracket(state: StateInline, silent: bool) -> bool:
-    """Parse one of BRACKETS as a token of its own: a rule of markdown-it, which returns whether it applies."""
+    """Parse one of BRACKETS as a token of its own: a rule of markdown-it, which returns whether it applies.
+
+    It moves the position of `state` behind the brackets; with `silent` it adds no token.
+    """
     match = BRACKETS.match(state.src, state.pos, state.posMax)
     if match:
         if not silent:
@@ -334,7 +337,10 @@ def renderer(
 
 
 def parse_block(content: str, references: References) -> tuple[list[str], list[Token]]:
-    """Parse the content of a block: return the kinds of blocks, and the inline tokens in them."""
+    """Parse the content of a block: return the kinds of blocks, and the inline tokens in them.
+
+    references: the targets of the page's links.
+    """
     tokens = parser().parse(content, {"references": ChainMap({}, references)})
     return [token.type for token in tokens], [child for token in tokens for child in token.children or []]
 

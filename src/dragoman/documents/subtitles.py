@@ -80,7 +80,8 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
 def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator[Passage]:
     """Yield one passage for a cue, or one for each of its lines if all begin with a dash.
 
-    None where it has no words. original: the whole file; cue: the lines of the cue's text, as matches of LINE in it.
+    None where it has no words. original: the whole file; cue: the lines of the cue's text, as matches of LINE in it;
+    vtt: whether the file is WebVTT, not SubRip.
     """
     if len(cue) > 1 and all(DIALOGUE.match(line[1]) for line in cue):
         yield from (one for line in cue for one in passages(original, [line], vtt))
@@ -97,9 +98,9 @@ def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator
 
 
 def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[Fragment, int, int]]:
-    """Yield the words and tags of a cue, each with its start and end in `original`.
+    """Yield the words and tags of a cue, each with its start and end in `original`; the words as `as_words` gives them.
 
-    original: the whole file; start and end: of the cue's text in it.
+    original: the whole file; start and end: of the cue's text in it; vtt: whether the file is WebVTT, not SubRip.
     """
     at = start
     for tag in TAG.finditer(original, start, end):
@@ -126,8 +127,8 @@ def as_words(source: str, vtt: bool) -> str:
 def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Sequence[str]], Content]:
     """Return a function that writes a translation in as many lines as `source` has, or fewer if it has too few words.
 
-    source: the text of the cue as it is in the file; inlines: its tags. Where the translation lacks a tag, or they do
-    not nest as before, all of them follow its words.
+    source: the text of the cue as it is in the file; inlines: its tags; vtt: whether the file is WebVTT, in which &, <
+    and > are escaped. Where the translation lacks a tag, or they do not nest as before, all of them follow its words.
     """
     ends = [line[2] for line in LINE.finditer(source) if line[2]]
 

@@ -66,7 +66,10 @@ def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: f
 
 
 def relative_updates(before: Model, after: Model) -> LayerNumbers:
-    """Return the norm of the change of each layer's weights, as a share of the norm of the new weights."""
+    """Return by layer the norm of the change of its weights, as a share of the norm of the new weights.
+
+    before, after: two checkpoints of a model.
+    """
     updates = {}
     for (name, old), new in zip(parameters_by_layer(before).items(), parameters_by_layer(after).values(), strict=True):
         change = total_norm(b.detach() - a.detach() for a, b in zip(old, new, strict=True))

@@ -102,9 +102,10 @@ def read_history(
 ) -> History:
     """Return the history of a run: what its checkpoints, given by step, do with the first usable pairs.
 
-    sentence: number of the pair, from 1, whose cross-attention is kept, with its own target. Raise UsageError where
-    there is no such pair or it is too long, DragomanError for a damaged checkpoint and for a model without attention
-    over the source.
+    tags: of each pair, '' for none; sentence: number of the pair, from 1, whose cross-attention is kept, with its own
+    target; smoothing: of the labels, as in the training; by_subwords: keep it by subwords, not by words. Raise
+    UsageError where there is no such pair or it is too long, DragomanError for a damaged checkpoint and for a model
+    without attention over the source.
     """
     if not 1 <= sentence <= len(pairs):
         raise UsageError(f"sentence {sentence}: there are {len(pairs):,} pairs, counted from 1")

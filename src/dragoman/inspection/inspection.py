@@ -140,8 +140,8 @@ class Inspection:
     def select(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> Tensor:
         """Return the weights (L, H, queries, keys) of a layer and head, or of all of them; of a rollout (1, 1, ...).
 
-        layer and head count from 1, None for all. Raise UsageError for those that the model does not have, and for a
-        rollout of one head.
+        layer and head count from 1, None for all. Raise UsageError for those that the model does not have, for
+        attention of a kind that it does not have, and for a rollout of one head.
         """
         maps = self.maps(kind)
         if not len(maps):
@@ -165,8 +165,7 @@ class Inspection:
         """Return the weights (queries, keys) of tokens: (T, S) for cross-attention, else (S, S) or (T, T).
 
         layer and head count from 1; without them, the mean or the largest value of all, or their rollout (see
-        `aggregates`), which goes from the first layer up to `layer`. Raise UsageError for a layer or head that the
-        model does not have.
+        `aggregates`), which goes from the first layer up to `layer`. Raise UsageError for what `select` refuses.
         """
         return AGGREGATES[aggregate](self.select(kind, layer, head, aggregate))
 
@@ -182,8 +181,9 @@ class Inspection:
     ) -> AttentionMap:
         """Return the weights of words, or of subwords, with labels; "max" is the largest value among words.
 
-        What is hidden is left out of rows and columns, and each row is scaled to the sum it had: the caption says so.
-        Raise UsageError where nothing is left.
+        kind, layer, head, aggregate: as for `weights`; hide: kinds of tokens that are left out of rows and columns.
+        Each row is then scaled to the sum it had: the caption says so. Raise UsageError as `weights` does, and where
+        nothing is left.
         """
         maps, over = self.select(kind, layer, head, aggregate), AGGREGATES[aggregate]
         queries, keys = self.queries_and_keys(kind)

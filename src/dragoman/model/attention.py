@@ -29,8 +29,8 @@ def fused_attention(
 ) -> Tensor:
     """Compute equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
 
-    query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V).
-    Raise ValueError, naming both shapes, where they do not fit.
+    query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V). dropout:
+    the share of weights that is dropped. Raise ValueError, naming both shapes, where they do not fit.
     """
     if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
         return explicit_attention(
@@ -43,7 +43,7 @@ def fused_attention(
 def explicit_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute the same as `fused_attention` in the steps of the paper's equation 1; it keeps all scores in memory."""
+    """Compute what `fused_attention` does in the steps of the paper's equation 1; it keeps all scores in memory."""
     mask = check_attention_inputs(query, key, value, mask)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     return F.dropout(masked_softmax(scores, mask), dropout) @ value
@@ -52,7 +52,10 @@ def explicit_attention(
 def unscaled_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax(Q K^T) V, equation 1 without the division by sqrt(d_k), for comparison."""
+    """Compute softmax(Q K^T) V, equation 1 without the division by sqrt(d_k), for comparison.
+
+    Arguments and shapes are those of `fused_attention`.
+    """
     return fused_attention(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
 
 

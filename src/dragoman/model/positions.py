@@ -32,7 +32,10 @@ class Positions(nn.Module):
         return x
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
-        """Return x rotated for attention over the source: queries of target tokens or keys of source tokens."""
+        """Return x rotated for attention over the source: queries of target tokens or keys of source tokens.
+
+        The first of them is at position `start`.
+        """
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:

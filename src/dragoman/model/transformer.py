@@ -239,7 +239,10 @@ class Transformer(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
-        """Return the vectors (N, M) of the ids (B, T), positions included (sections 3.4 and 3.5)."""
+        """Return the vectors (N, M) of the ids (B, T), positions included (sections 3.4 and 3.5).
+
+        words: the embedding; start: the position of the first token.
+        """
         x = words(tokens)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)

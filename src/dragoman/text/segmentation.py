@@ -122,7 +122,10 @@ def _ends_sentence(match: regex.Match[str]) -> bool:
 
 
 def _pack(text: str, splitters: tuple[Callable[[str], list[str]], ...], fits: Callable[[str], bool]) -> Iterator[str]:
-    """Yield pieces that fit: as many units of the first splitter as go together, finer units where one is too long."""
+    """Yield pieces of the text, as many units of the first splitter in each as fit together.
+
+    A unit that does not fit by itself is packed by the next splitter; by the last one it is yielded as it is.
+    """
     split, *finer = splitters
     ends = [0, *accumulate(map(len, split(text)))]
     first = 0

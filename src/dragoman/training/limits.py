@@ -6,7 +6,10 @@ from dragoman.training.distributed import ProcessGroup
 
 
 def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Return why the run is over, such as 'all 5 epochs done'; '' while there is more to do."""
+    """Return why the run is over, such as 'all 5 epochs done'; '' while there is more to do.
+
+    All processes must call this: the first one's clock decides for all.
+    """
     time_is_over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
     if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
         time_is_over = group.gather(time_is_over)[0]

@@ -14,7 +14,10 @@ PAIRS_NAMED = 3  # of a skipped batch
 
 
 def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
-    """Log and record a skipped batch, the pairs at `indices`, and where its longest pairs are."""
+    """Log and record the batch that was just skipped: why, as `result` says, and where its longest pairs are.
+
+    indices: of its pairs.
+    """
     progress, pairs = run.progress, run.pairs
     longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
     locations = ", ".join(pairs.location(int(index)) for index in longest)

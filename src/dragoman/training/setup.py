@@ -116,7 +116,8 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
 def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:
     """Return the settings with open ones decided: as in the earlier session, or as suits this machine.
 
-    `batch_tokens` stays 'auto' in a new run, because trying sizes needs the vocabulary.
+    previous: the earlier session's, None in a new run. `batch_tokens` then stays 'auto', because trying sizes needs the
+    vocabulary.
     """
     before = previous.training if previous else None
     precision = settings.precision
@@ -156,8 +157,8 @@ def tokenizer_of_run(
 ) -> Tokenizer:
     """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
 
-    A new tokenizer, with the tags of all corpora, is written to `file`. Raise UsageError where the vocabulary is too
-    small.
+    A new tokenizer, with the tags of all corpora, is written to `file`. dev: only its tags are used. Raise UsageError
+    where the vocabulary is too small.
     """
     if resumed and file.exists():
         return Tokenizer.load(file)
@@ -185,7 +186,8 @@ def cached_dataset(
 ) -> Pairs:
     """Return the pairs of the corpora, tokenised into `file`; log what was left out and why.
 
-    `file` is reused if it was made from the same texts with the same settings.
+    max_tokens, concatenate: as for `tokenise`. `file` is reused if it was made from the same texts with the same
+    settings.
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],

@@ -127,7 +127,8 @@ WRITERS = {"marian": write_marian, "joeynmt": write_joeynmt}
 def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
     """Yield a decoder that runs a toolkit with our model; the model must not have an output bias but `prevent_eos`'s.
 
-    Raise DragomanError where the toolkit is not installed, cannot run the model, or ends too early.
+    name: a key of WRITERS; folder: for its files. Raise DragomanError where the toolkit is not installed, cannot run
+    the model, or ends too early.
     """
     python = find_command(name, "python")
     flags = WRITERS[name](model, folder)

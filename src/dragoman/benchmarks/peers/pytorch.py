@@ -189,7 +189,10 @@ def float32_attention() -> str:
 
 
 def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return ways to train torch.nn.Transformer, by the name of the attention kernel; each has a model of its own."""
+    """Return steps that train torch.nn.Transformer, by the name of the attention kernel, 'flash' or 'math'.
+
+    Each has a model of its own. dtype: of autocast.
+    """
     return {
         kernel.name.split("_")[0].lower(): padded_step(TorchTransformer(config, vocabulary), dtype, kernel)
         for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
@@ -197,9 +200,10 @@ def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) 
 
 
 def marianmt_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return ways to train MarianMT, by the name of the attention; each has a model of its own.
+    """Return steps that train MarianMT, by the name of the attention: 'sdpa', 'eager' and 'sdpa in float32'.
 
-    Raise ImportError where transformers is missing.
+    Each has a model of its own; the last is for a `dtype` of autocast other than float32. Raise ImportError where the
+    transformers library is missing.
     """
     kinds = ["sdpa", "eager", *["sdpa in float32"] * (dtype != torch.float32)]
     return {kind: padded_step(MarianMT(config, vocabulary, kind), dtype) for kind in kinds}

@@ -304,8 +304,8 @@ class TrainerProcess:
 def train_in_turns(name: str, task: TrainingTask, folder: Path) -> Iterator[Callable[[], int]]:
     """Yield a function that makes a program train on `task` once more and returns the target tokens of that pass.
 
-    The first pass, with which it starts, is over by then. Raise DragomanError where the program is not installed or
-    does not get through it.
+    name: a key of PROGRAMS; folder: for its files. The first pass, with which it starts, is over by then. Raise
+    DragomanError where the program is not installed or does not get through it.
     """
     program = PROGRAMS[name]
     task.write(folder)

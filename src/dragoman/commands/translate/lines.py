@@ -92,7 +92,10 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
 def annotate(
     translator: Translator, options: Options, translations: Sequence[Translation], tags: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the word scores and alignments that were asked for, as fields of the output objects."""
+    """Return, for each translation, the word scores and alignments that the flags ask for, as fields of the output.
+
+    They are 'words' and 'alignment'; {} where none were asked for. tags: of each text.
+    """
     annotations: list[dict[str, Any]] = [{} for _ in translations]
     segments = [translation.segments for translation in translations]
     if options.word_scores:
@@ -188,8 +191,9 @@ def nesting_depth(value: Any) -> int:
 def line_blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, size: int) -> Iterator[list[Line]]:
     """Yield lines in the blocks that are translated together.
 
-    At a prompt a block is one line, of a file `size` lines, of a pipe the lines that have arrived by now: a pipe is
-    read in a thread of its own, so that a program that writes line by line gets each translation at once.
+    source: the file that `lines` are read from. At a prompt a block is one line, of a file `size` lines, of a pipe the
+    lines that have arrived by now: a pipe is read in a thread of its own, so that a program that writes line by line
+    gets each translation at once.
     """
     if interactive or stat.S_ISREG(fstat(source.fileno()).st_mode):
         while block := list(islice(lines, 1 if interactive else size)):
@@ -233,9 +237,9 @@ def output_rows(
 ) -> Iterator[str]:
     """Yield the output of one input line: one row, or for `nbest` one for each translation, in the format of Moses.
 
-    index ||| translation ||| F0= score ||| score
-
-    `annotations` are more fields of an object.
+    That is: index ||| translation ||| F0= score ||| score, the index counted from 0. An object has the fields of the
+    input, or the text under `text_key` where it had none, those of the translation, and `annotations`; for a line that
+    could not be read it has 'line' and 'error'.
     """
     if form == "text":
         yield translation.text

@@ -17,7 +17,7 @@ Rows = dict[str, list[float]]  # numbers by layer or head, at each snapshot
 
 
 def history_figure(history: History) -> Figure:
-    """Return gradients, updates, entropies and cross-attention in one figure."""
+    """Return a figure of a run's gradients, updates, entropies, and cross-attention at SHOWN snapshots at most."""
     snapshots = history.snapshots
     shown = select_snapshots(snapshots)
     steps = [f"{snapshot.step:,}" for snapshot in snapshots]
@@ -76,9 +76,10 @@ def log_shades(rows: Rows) -> Rows:
 
 
 def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str) -> None:
-    """Draw a map with a row for each layer or head and a column for each snapshot.
+    """Draw a map on `axes` with a row for each layer or head and a column for each snapshot.
 
-    `shades`, from 0 to 1, are the colours; the numbers of `rows` are written into the cells where they fit.
+    `shades`, from 0 to 1, are the colours; the numbers of `rows` are written into the cells where they fit. steps: the
+    labels of the columns.
     """
     draw_image(axes, torch.tensor(list(shades.values())), WEIGHTS)
     every = math.ceil(len(steps) / SHOWN)

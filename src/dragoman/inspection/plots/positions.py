@@ -62,7 +62,10 @@ def position_figure(model: Model, positions: int, about: str) -> Figure:
 
 
 def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
-    """Return a table (P, D) of one vector per position as a map, some columns as curves, and dot products of rows."""
+    """Return a figure of a table (P, D) of one vector per position: a map, a few columns as curves, and dot products.
+
+    The dot products are those of a few rows with all others.
+    """
     positions, dimensions = table.shape
     table = table.detach().float().cpu()
     chosen = sorted({0, dimensions // 8, dimensions // 4, dimensions // 2})  # short waves and long ones
@@ -97,7 +100,10 @@ def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
 
 
 def distance_figure(scores: Tensor, reach: int, title: str, caption: str) -> Figure:
-    """Return what is added to the scores of each head, (H, 2 * reach + 1), by key minus query, from -reach."""
+    """Return a figure of the scores (H, 2 * reach + 1) that each head adds by distance: a curve for each head.
+
+    The distance, from -reach to reach, is the position of the key minus that of the query.
+    """
     scores = scores.detach().float().cpu()
 
     def draw(figure: Any) -> None:

@@ -46,7 +46,10 @@ def verify_copy(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], 
 
 @torch.inference_mode()
 def is_tie(model: Model, source: Ids, one: Ids, other: Ids) -> bool:
-    """Return whether two outputs differ first in tokens of the same probability, between which rounding decides."""
+    """Return whether two different outputs differ first in tokens of the same probability.
+
+    Between these, rounding decides. one, other: their ids without EOS.
+    """
     pairs = zip([*one, EOS], [*other, EOS], strict=False)
     position, tokens = next((position, list(pair)) for position, pair in enumerate(pairs) if pair[0] != pair[1])
     device = next(model.parameters()).device

@@ -99,7 +99,7 @@ def _url_length(url: str) -> int:
 def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -> tuple[list[str], list[str]]:
     """Return the placeholders that the output lost and those that it invented, as often as each is missing or extra.
 
-    Those that the prefix of the output was asked to have are not invented.
+    Those that the prefix of the output was asked to have are not invented. numbers: as in `find`.
     """
     in_source, in_output, in_prefix = (
         Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output, prefix)

@@ -232,8 +232,8 @@ class _GapFinder:
     def gap(self, offset: int, goes_with_next_word: bool) -> int:
         """Return the gap for an offset of the plain text, the place of a placeholder that was removed.
 
-        It is before the translation of the next word, or after that of the word before. At the edges of the text,
-        unless there is an aligned word, it is `outer_gap`.
+        It is before the translation of the next word if the placeholder goes with that, else after that of the word
+        before. At the edges of the text, unless there is an aligned word, it is `outer_gap`.
         """
         index = bisect_left(self.aligned_offsets, offset)
         has_word = index < len(self.aligned_offsets) if goes_with_next_word else index > 0
