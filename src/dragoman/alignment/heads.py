@@ -79,7 +79,8 @@ def alignment_weights(
     """Return, for each pair, the attention (T+1, S+1) of the head from each target token to each source token.
 
     It is that of the step that predicted the token. The last row and column are EOS; each row sums to 1. The weights of
-    a pair do not depend on the other pairs. Raise UsageError for a layer or head that the model does not have.
+    a pair do not depend on the other pairs. Raise UsageError for a layer or head that the model does not have,
+    DragomanError for a model without attention over the source.
     """
     capture = cross_attention_capture(model)
     if not 1 <= head.layer <= len(capture.weights["cross"]):

@@ -183,7 +183,8 @@ class TimedBatches:
 def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
     """Return sources and targets of a corpus as ids, without pairs of more than MAX_TOKENS tokens, EOS included.
 
-    corpus: a file of pairs; vocabulary: subwords to learn from it, special tokens included; fewer if it is small.
+    corpus: a file of pairs; vocabulary: subwords to learn from it, special tokens included; fewer if it is small. Raise
+    DragomanError where the file cannot be read.
     """
     pairs = read_corpus([corpus]).pairs
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=vocabulary)

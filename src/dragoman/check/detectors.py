@@ -112,10 +112,10 @@ def copy_hits(block: RowBlock) -> Iterator[Hits]:
 
 
 def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield hits of the rules 'length-ratio' and 'slipped'.
+    """Yield the hits of the rules 'length-ratio' and 'slipped'.
 
-    A window of rows seems to have slipped if the lengths of its two sides correlate better when one side is moved by a
-    row.
+    A length ratio is a hit if it is more than `limits.ratio` times above or below what is usual. A window of WINDOW
+    rows has slipped if the lengths of its two sides correlate better, by SLIPPED, when one side is moved by a row.
     """
     beyond = np.abs(log_ratios(block) - profile.usual_log_ratio())
     yield Hits("length-ratio", beyond > np.log(limits.ratio))

@@ -1,5 +1,5 @@
-"""One file per command: its flags are the fields of a dataclass, and `main(arguments)` does the work. What several
-commands share is here and in `pairs`.
+"""One file per command: its flags are the fields of a dataclass, and `main(arguments)` does the work. It raises
+UsageError for wrong flags and DragomanError where the work fails. What several commands share is here and in `pairs`.
 
 torch takes seconds to load, and `--help` must be fast, so these files import what needs torch inside `main`.
 """

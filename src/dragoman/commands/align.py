@@ -94,7 +94,8 @@ def choose_head(
 ) -> "AlignmentHead":
     """Return the head to align with: measured now, chosen by flags, or measured by training.
 
-    Print it on standard error where it was measured now, and where there is no measurement to choose it by.
+    Print it on standard error where it was measured now, and where there is no measurement to choose it by. Raise
+    DragomanError for a model without attention over the source.
     """
     from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
 

@@ -34,7 +34,8 @@ def compute_by_pair(
     """Yield each pair with what `compute(sources, targets)` returns for it; None where a side is too long.
 
     compute: from ids of a block of pairs, the tags in front of sources, to one result for each. Pairs that are too long
-    are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out.
+    are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out. Raise
+    DragomanError for an unknown tag and for a corpus that cannot be read.
     """
     max_length = max_positions(model)
     for corpus in corpora:

@@ -72,7 +72,8 @@ def check_is_settings_file(name: str) -> None:
 def defaults(arguments: list[str]) -> Options:
     """Return the options before flags change them: those of the preset, changed by the TOML file.
 
-    Both have to be known before the flags are parsed, as they are the defaults that `--help` shows.
+    Both have to be known before the flags are parsed, as they are the defaults that `--help` shows. Raise UsageError
+    for an unknown preset, and for a file that cannot be read or has wrong settings.
     """
     config = None
     for argument, before in zip(arguments, ["", *arguments], strict=False):

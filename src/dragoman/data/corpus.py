@@ -117,7 +117,8 @@ def read_blocks(path: str) -> Iterator[bytes]:
 def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[str | None]:
     """Yield every line without its end, in constant memory; None for a line that is not UTF-8, after `on_problem`.
 
-    The last line may lack its line feed; an end of file after a line feed starts no new line.
+    The last line may lack its line feed; an end of file after a line feed starts no new line. By default `on_problem`
+    raises DragomanError. So does a file that cannot be read, or has a line longer than LONGEST_LINE.
     """
     number = 1
     for chunk in whole_lines(path):

@@ -65,7 +65,10 @@ def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None
 
 
 def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
-    """Yield the texts of a column such as 'translation.en': '' for null, None for bytes that are not UTF-8."""
+    """Yield the texts of a column such as 'translation.en': '' for null, None for bytes that are not UTF-8.
+
+    The column must have been read as a dictionary (`read_dictionary`).
+    """
     name, *inner = [column] if column in batch.schema.names else column.split(".")
     array = batch.column(name)
     for field in inner:

@@ -144,7 +144,7 @@ class Tokenizer:
                 yield "".join(symbols)
 
     def encode(self, text: str, tag: str = "") -> list[int]:
-        """Return the ids of one text without BOS and EOS, the tag in front; see `encode_all`."""
+        """Return the ids of one text without BOS and EOS, the tag in front. Raise DragomanError for an unknown tag."""
         return self.encode_all([text], tag)[0]
 
     def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:

@@ -25,7 +25,10 @@ class Encoding:
         return self.name.upper()
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes of a text. Raise DragomanError where a character cannot be written."""
+        """Return the bytes of a text after the byte order mark, if there is one.
+
+        Raise DragomanError where a character cannot be written.
+        """
         try:
             return self.mark + text.encode(self.name, self.errors)
         except UnicodeEncodeError as error:

@@ -40,7 +40,7 @@ class Message:
     left_alone: bool = False  # fuzzy, or unreadable
 
     def add(self, key: str, span: Span, string: str) -> None:
-        """Append a quoted string, which is at `span`, to the string of a keyword."""
+        """Append what is inside `string`, a quoted string at `span`, to the string of a keyword."""
         start = self.spans[key].start if key in self.spans else span.start
         self.spans[key] = Span(start, span.end)
         self.strings[key] = self.strings.get(key, "") + string[1:-1]

@@ -143,7 +143,8 @@ def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[
     """Return name, engine and bytes on disk of the model in CTranslate2, in float32 and in int8.
 
     folder: the model's; sources: the first one is searched for, so that settings which the engine refuses are reported
-    before anything is timed. The first time, the model is converted.
+    before anything is timed. The first time, the model is converted. Raise UsageError for such settings, and what
+    `open_ctranslate2` raises.
     """
     from dragoman.interop.ctranslate2.cache import open_ctranslate2
 

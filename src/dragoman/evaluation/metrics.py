@@ -69,7 +69,7 @@ def scores_by_sentence(
 ) -> list[tuple[float, float]]:
     """Return (BLEU, chrF), 0 to 100, of each sentence.
 
-    This BLEU leaves out n-grams that are longer than the sentence. tokenize: as for `evaluate`.
+    This BLEU leaves out n-grams that are longer than the sentence. tokenize and what is raised: as for `evaluate`.
     """
     bleu, chrf = BLEU(tokenize=tokenize, effective_order=True), CHRF()
     return [
@@ -98,7 +98,8 @@ def scores_by_length(
 ) -> list[LengthGroup]:
     """Return scores by characters of the source, from the shortest to the longest, in groups of about the same size.
 
-    Sources of one length are in one group, so there may be fewer than `groups`. tokenize: as for `evaluate`.
+    Sources of one length are in one group, so there may be fewer than `groups`. tokenize and what is raised: as for
+    `evaluate`.
     """
     lengths = [len(source) for source in sources]
     ordered = sorted(lengths)

@@ -32,7 +32,7 @@ class Occlusion:
 def occlusion(model: Model, inspection: Inspection, *, subwords: bool = False) -> Occlusion:
     """Return the probabilities of the inspected target without each source word, or each subword, in turn.
 
-    model: the one that was inspected; it is run once for each word.
+    model: the one that was inspected; it is run once for each word, and must be in eval mode.
     """
     source, target = inspection.source, inspection.target
     left_out = (source.tokens if subwords else source.words)[:-1]

@@ -54,7 +54,7 @@ def unscaled_attention(
 ) -> Tensor:
     """Compute softmax(Q K^T) V, equation 1 without the division by sqrt(d_k), for comparison.
 
-    Arguments and shapes are those of `fused_attention`.
+    Arguments, shapes and what is raised: as for `fused_attention`.
     """
     return fused_attention(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
 
@@ -75,7 +75,10 @@ class Additive(nn.Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
     ) -> Tensor:
-        """Return (B, H, T, V) for query (B, H, T, K), key (B, H, S, K) and value (B, H, S, V)."""
+        """Return (B, H, T, V) for query (B, H, T, K), key (B, H, S, K) and value (B, H, S, V).
+
+        mask, dropout and what is raised: as for `fused_attention`.
+        """
         mask = check_attention_inputs(query, key, value, mask)
         hidden = (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()  # B H T S K
         scores = (hidden * self.weight).sum(-1)

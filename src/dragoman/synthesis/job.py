@@ -98,7 +98,7 @@ class Job:
         """Yield every text in order, blank ones included, with its location.
 
         Where they are the sources of a corpus, `notes` gets a sentence for each reason why something in it was left
-        out.
+        out. Raise DragomanError for a file that cannot be read.
         """
         if isinstance(self.text, CorpusSpec):
             left_out = LeftOut(self.text)

@@ -18,7 +18,7 @@ def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
     """Return the learning rate of a step, counted from 1, on the schedule of the settings.
 
     All schedules but the paper's share the linear warm-up: their branches only see the steps after it. `d_model` only
-    matters to the paper's.
+    matters to the paper's. Raise ValueError for a schedule without a branch here.
     """
     highest, warmup = settings.learning_rate, settings.warmup
     if settings.schedule == "paper":

@@ -26,7 +26,10 @@ MAY_CHANGE_LOGGED = {"learning_rate", "warmup", "clip", "precision", "micro_batc
 
 
 def previous_config(folder: Path) -> RunConfig | None:
-    """Return the settings of the run in a folder; None where it has no checkpoint yet."""
+    """Return the settings of the run in a folder; None where it has no checkpoint yet.
+
+    Raise UsageError where its config.toml is damaged.
+    """
     file = folder / "config.toml"
     if not any((folder / "checkpoints").glob("step-*")) or not file.exists():
         return None

@@ -42,6 +42,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     """Prepare the data; build the model, or load the newest checkpoint of the run; return the run.
 
     The first process prepares everything in the run folder, and the others read it from there, so all need to see it.
+    Raise UsageError or DragomanError for settings, texts and folders that cannot be used, or are not those of the run.
     """
     folder = Path(config.out)
     checkpoint, notes = newest_checkpoint(folder)
@@ -186,8 +187,8 @@ def cached_dataset(
 ) -> Pairs:
     """Return the pairs of the corpora, tokenised into `file`; log what was left out and why.
 
-    max_tokens, concatenate: as for `tokenise`. `file` is reused if it was made from the same texts with the same
-    settings.
+    max_tokens, concatenate: as for `tokenise`, which also says what is raised. `file` is reused if it was made from the
+    same texts with the same settings.
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
@@ -216,7 +217,8 @@ def cached_dataset(
 def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Model:
     """Return the model before the first step: random, or that of `init_from`, with random vectors for new subwords.
 
-    With `resumed` it is random, as the checkpoint's weights replace it. Seeds PyTorch with the run's seed.
+    With `resumed` it is random, as the checkpoint's weights replace it. Seeds PyTorch with the run's seed. Raise
+    DragomanError where the model to start from is damaged or has other shapes.
     """
     torch.manual_seed(config.training.seed)
     model = build(config.model, len(tokenizer), pad=PAD)

@@ -49,9 +49,9 @@ def validate(
 
 
 def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulStop) -> float:
-    """Return the loss of the pairs in nats per target token, labels not smoothed.
+    """Return the loss of the pairs in nats per target token, labels not smoothed; the model must be in eval mode.
 
-    Meaningless where `stop` ends it early.
+    All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
     batches = plan_batches(pairs.lengths, LOSS_TOKENS, 0, 0)
@@ -67,7 +67,10 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
 def translate_all(
     model: Model, tokenizer: Tokenizer, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> list[str]:
-    """Return the greedy translations of all sources in their order; empty ones where `stop` ends it early."""
+    """Return the greedy translations of all sources in their order; empty ones where `stop` ends it early.
+
+    All processes must call this.
+    """
     translator = Translator(model, tokenizer, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))

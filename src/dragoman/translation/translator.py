@@ -186,7 +186,7 @@ class Translator:
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
         """Yield the translation of each text, in order, with one tag ('' for none).
 
-        `chunk` texts are in memory at a time.
+        `chunk` texts are in memory at a time. Raise DragomanError for an unknown tag.
         """
         texts = iter(texts)
         while block := list(islice(texts, chunk)):

@@ -84,7 +84,9 @@ def is_intact(folder: Path) -> bool:
 def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
     """Convert the model in `folder` into the new folder `path`, verify it, and return `path`.
 
-    Copies in the same `compute_type` beside it, damaged or of an earlier model, are deleted.
+    sample: as for `open_ctranslate2`. Copies in the same `compute_type` beside it, damaged or of an earlier model, are
+    deleted. Raise DragomanError where the model is damaged or cannot be converted, OSError where `path` cannot be
+    written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / ".lock").open("w") as lock:
