@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,6 +78,18 @@ def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch:
 
 
 # The formats' own ways.
+
+
+@pytest.mark.parametrize("line", [" " * 500_000 + '"' + "a" * 500_000, '"a"\n' * 200_000, f'"{"a" * 2_000_000}"'])
+def test_a_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str):
+    """polib needs quadratic time for the lines of a message."""
+    (tmp_path / "a.po").write_text(f'msgid "a"\nmsgstr "b"\n{line}\n')
+    began = time.process_time()
+    with pytest.raises(DragomanError, match=r"a\.po:\d+: (a message of more than|not a readable PO file: a quote)"):
+        read_corpus([str(tmp_path / "a.po")])
+    assert time.process_time() - began < 10
+    (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n' + '"b"\n' * 9_000)
+    assert read_corpus([str(tmp_path / "a.po")]).pairs == [("a", "b" * 9_000)]
 
 
 def test_columns_may_lie_inside_others(tmp_path: Path):

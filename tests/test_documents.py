@@ -636,6 +636,27 @@ DEEP = {
 }
 
 
+CUE = "00:01.000 --> 00:02.000\n"
+LONG = [  # suffix, what stands around, the unit that is repeated
+    (".srt", CUE + "a{}b\n", " "), (".srt", CUE + "a <{}\n", "b"), (".srt", CUE + "a {{\\{}\n", "b"),
+    (".srt", "{}\n", "1:"), (".vtt", CUE + "a{}b\n", " "), (".vtt", CUE + "a &#{};\n", "1"),
+    (".html", "<p>a &#{};</p>", "1"), (".html", "<p title='a &#{};'>b</p>", "1"), (".html", "<p {}", "a"),
+    (".html", "<p>a &{};</p>", "b"), (".md", "a &#{};\n", "1"), (".txt", "a{}b\n", " "),
+    (".po", 'msgid "a"\nmsgstr ""\n{}', '"b"\n'), (".po", 'msgid ""\n{}msgstr ""\n', '"b"\n'),
+    (".json", '["a{}"]', " "), (".json", '["a", 1{}]', "0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suffix", "frame", "unit"), LONG)
+def test_the_time_for_one_long_part_grows_with_its_length(suffix: str, frame: str, unit: str):
+    """Quadratic time would take hours."""
+    data, began = frame.format(unit * 200_000).encode(), time.process_time()
+    document = read_document(data, suffix)
+    assert document.fill(document.texts) == data
+    document.fill(["x"] * len(document.texts))
+    assert time.process_time() - began < 10
+
+
 @pytest.mark.parametrize(("suffix", "unit"), [(suffix, unit) for suffix, units in DEEP.items() for unit in units])
 def test_deep_and_long_documents_come_back(suffix: str, unit: str):
     """Neither a limit of recursion nor quadratic time, which would take minutes."""

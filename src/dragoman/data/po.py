@@ -11,7 +11,9 @@ from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
 LARGEST = 64 << 20  # characters: polib holds a whole catalogue, and the largest known ones have a tenth of this
-CLOSED = re.compile(r'\s*(#.*|[^"]*|[^"]*".*"\s*)', re.DOTALL)
+# Of one message. polib needs quadratic time for the lines of a message.
+MAX_LINES, MAX_CHARACTERS = 10_000, 1 << 20
+STRING = re.compile(r'\s*(?:#[|~]\s*)?(msg|")')
 
 
 class CatalogueText(str):
@@ -31,9 +33,15 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     too large.
     """
     whole = io.StringIO()
+    lines = characters = 0  # of the message so far
     for number, line in enumerate(read_lines(path, on_problem), start=1):
-        if line and not CLOSED.fullmatch(line):  # polib would cut off the last character
+        if line and not closes_quote(line):  # polib would cut off the last character
             raise DragomanError(f"{display_path(path)}:{number}: not a readable PO file: a quote is not closed")
+        if string := STRING.match(line or ""):
+            lines, characters = (1, 0) if string[1] == "msg" else (lines + 1, characters + len(line or ""))
+        if lines > MAX_LINES or characters > MAX_CHARACTERS:
+            limits = f"{MAX_LINES:,} lines or {MAX_CHARACTERS:,} characters"
+            raise DragomanError(f"{display_path(path)}:{number}: a message of more than {limits}")
         whole.write(f"{line or ''}\n")
         if whole.tell() > LARGEST:
             raise DragomanError(f"{display_path(path)}: a catalogue of more than {LARGEST >> 20} MiB; split it")
@@ -65,3 +73,9 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
             for source, target in pairs:
                 sides = (join_lines(text, path, number, on_problem) for text in (source, target))
                 yield Row(number, *sides)
+
+
+def closes_quote(line: str) -> bool:
+    """Return whether a line ends with the end of its quote, has no quote, or is a comment."""
+    line = line.strip()
+    return line.startswith("#") or '"' not in line or (line.count('"') > 1 and line.endswith('"'))

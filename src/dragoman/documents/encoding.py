@@ -3,11 +3,13 @@
 import codecs
 import re
 from dataclasses import dataclass
+from html import unescape
 
 from dragoman.errors import DragomanError
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # Those that a document may declare: supersets of ASCII in which a character's bytes do not depend on what is around it.
+ENDLESS = re.compile(r"&#\d{1000,};?")  # no character has such a number, and int() refuses to read it
 DECLARED = re.compile(
     r"ascii|iso8859-\d+|cp(125\d|874|932|949|950)|koi8-[rut]|shift_jis|euc_(jp|kr)|gb(2312|k|18030)|big5"
 )
@@ -67,3 +69,8 @@ def is_supported(declared: str) -> bool:
         return bool(DECLARED.fullmatch(codecs.lookup(declared).name))
     except (LookupError, ValueError):
         return False
+
+
+def resolve_references(text: str) -> str:
+    """Return the text with the characters that references stand for, such as & for &amp;."""
+    return unescape(ENDLESS.sub("\ufffd", text))

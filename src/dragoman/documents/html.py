@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from html import escape, unescape
+from html import escape
 from typing import NamedTuple
 
 from dragoman.documents.document import Content, Document, Passage, Span, has_letter
-from dragoman.documents.encoding import decode
+from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
     Fragment,
     Inline,
@@ -163,7 +163,7 @@ def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
         value = attribute[2] or ""
         quote = 1 if value[:1] in ('"', "'") else 0
         if attribute[1].lower() in TEXT_ATTRIBUTES and (not quote or value[1:].endswith(value[0])):
-            text = SPACE.sub(" ", unescape(value[quote : len(value) - quote])).strip()
+            text = SPACE.sub(" ", resolve_references(value[quote : len(value) - quote])).strip()
             if has_letter(text):
                 span = trim(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
                 yield Passage(*span, (text,), attribute_renderer(value[:quote]))
@@ -193,7 +193,7 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
         span = Span(token.start, token.end)
         shown = SPACE.sub(" ", original[token.start : token.end])
         if not token.name and translated:
-            fragments.append(SPACE.sub(" ", unescape(shown)))
+            fragments.append(SPACE.sub(" ", resolve_references(shown)))
         elif translated:
             opens = token.name if not token.closing and token.name not in VOID else ""
             fragments.append(Inline(shown, span, opens, token.name if token.closing else ""))
@@ -240,7 +240,7 @@ def trim(original: str, start: int, end: int) -> tuple[int, int]:
         reference = REFERENCE.match(original, start, end)
         if original[start].isspace():
             start += 1
-        elif reference and unescape(reference[0]).isspace():
+        elif reference and resolve_references(reference[0]).isspace():
             start = reference.end()
         else:
             break
@@ -256,4 +256,4 @@ def trim(original: str, start: int, end: int) -> tuple[int, int]:
 
 def is_space_reference(text: str) -> bool:
     """Return whether a text is a reference to white space, such as &nbsp;."""
-    return bool(REFERENCE.fullmatch(text)) and unescape(text).isspace()
+    return bool(REFERENCE.fullmatch(text)) and resolve_references(text).isspace()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from gettext import c2py
 from itertools import chain, islice
 
@@ -35,7 +35,7 @@ PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re
 class Message:
     """An entry of the catalogue: its strings by keyword, as they are written, and where the quotes begin and end."""
 
-    strings: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     left_alone: bool = False  # fuzzy, or unreadable
 
@@ -43,12 +43,17 @@ class Message:
         """Append what is inside `string`, a quoted string at `span`, to the string of a keyword."""
         start = self.spans[key].start if key in self.spans else span.start
         self.spans[key] = Span(start, span.end)
-        self.strings[key] = self.strings.get(key, "") + string[1:-1]
+        self.lines.setdefault(key, []).append(string[1:-1])
+
+    @cached_property
+    def strings(self) -> dict[str, str]:
+        """Return the whole strings by keyword; to be called when the entry has all its lines."""
+        return {key: "".join(lines) for key, lines in self.lines.items()}
 
     @property
     def complete(self) -> bool:
         """Return whether the entry has a translation, though it may be empty."""
-        return any(key.startswith("msgstr") for key in self.strings)
+        return any(key.startswith("msgstr") for key in self.lines)
 
 
 def parse_po(data: bytes) -> Document:
@@ -87,7 +92,7 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             if message.complete:
                 yield message
             message, key = Message(), ""
-        if not match or (comment is None and match["key"] in message.strings):
+        if not match or (comment is None and match["key"] in message.lines):
             bad_lines.append(number)
             message.left_alone = True
         elif comment is None:

@@ -6,11 +6,11 @@ Times, settings, notes and cues without words stay as they are.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from html import escape, unescape
+from html import escape
 from itertools import groupby
 
 from dragoman.documents.document import Content, Document, Passage
-from dragoman.documents.encoding import decode
+from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
     Fragment,
     Inline,
@@ -26,8 +26,8 @@ TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s|\Z)")
 NUMBER = re.compile(r"\s*\d+\s*")
 DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # each line has another speaker
-TAG = re.compile(r"<(/?)([a-zA-Z]\w*)?[^<>]*>|\{\\[^{}]*\}")
-LINE_END = re.compile(r"\s*[\r\n]\s*")
+TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}")
+LINE_ENDS = re.compile(r"[\r\n]+")
 CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
@@ -107,7 +107,7 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
         if at < tag.start():
             yield as_words(original[at : tag.start()], vtt), at, tag.start()
         name = (tag[2] or "").lower()
-        source = LINE_END.sub(" ", tag[0])
+        source = join_lines(tag[0])
         yield (
             Inline(source if name else "", source, "" if tag[1] else name, name if tag[1] else ""),
             tag.start(),
@@ -120,8 +120,18 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
 
 def as_words(source: str, vtt: bool) -> str:
     """Return a piece of a cue's text with spaces for line ends and, with `vtt`, characters for references (&amp;)."""
-    line = LINE_END.sub(" ", source)
-    return unescape(line) if vtt else line
+    line = join_lines(source)
+    return resolve_references(line) if vtt else line
+
+
+def join_lines(text: str) -> str:
+    """Return the text with a space for each line end and the white space around it."""
+    first, *others = LINE_ENDS.split(text)
+    if not others:
+        return text
+    *between, last = others
+    words = filter(None, map(str.strip, between))
+    return " ".join([first.rstrip(), *words, last.lstrip()])
 
 
 def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Sequence[str]], Content]:
