@@ -146,15 +146,16 @@ def claims(dot: Cost, additive: Cost, loss: dict[str, dict[int, float]]) -> Clai
     kept = {cost.kernel: cost.kept / 2**20 for cost in (dot, additive)}
     return {
         f"Additive attention [is slower|is not clearly slower]: {ms[ADDITIVE]:.3g} ms against {ms[DOT]:.3g} ms of CPU "
-        f"time for 128 words at d_k = 64, both as plain formulas ({ratio:.1f} times).": ratio > 1.5,
-        f"It [keeps|does not keep] more for the backward pass: {kept[ADDITIVE]:.1f} MiB against {kept[DOT]:.1f} MiB, a "
-        "hidden layer of d_k numbers for each pair of words beside the one weight.": kept[ADDITIVE] > 1.5 * kept[DOT],
+        f"time for 128 words at d_k = 64, both written as plain formulas ({ratio:.1f} times).": ratio > 1.5,
+        f"It [stores|does not store] more for the backward pass: {kept[ADDITIVE]:.1f} MiB against {kept[DOT]:.1f} MiB. "
+        "For each pair of words it has a hidden layer of d_k numbers in addition to the "
+        "weight.": kept[ADDITIVE] > 1.5 * kept[DOT],
         "At d_k = 256 additive attention [learns|does not learn] clearly better than the unscaled dot product: "
         f"{loss[ADDITIVE][256]:.3f} against {loss[UNSCALED][256]:.3f} nats per token (at d_k = 8: "
         f"{loss[ADDITIVE][8]:.3f} against "
         f"{loss[UNSCALED][8]:.3f}).": loss[ADDITIVE][LARGE] < loss[UNSCALED][LARGE] - CLEARLY,
-        "Against the scaled dot product additive attention [has no clear|still has an] advantage at d_k = 256, after "
-        f"these steps: {loss[ADDITIVE][256]:.3f} against {loss[SCALED][256]:.3f} nats per "
+        "Compared with the scaled dot product, additive attention [has no clear|still has an] advantage at d_k = 256 "
+        f"after these steps: {loss[ADDITIVE][256]:.3f} against {loss[SCALED][256]:.3f} nats per "
         "token.": loss[SCALED][LARGE] < loss[ADDITIVE][LARGE] + CLEARLY,
     }
 
@@ -190,10 +191,10 @@ def run(effort: Effort) -> Findings:
     learned = {s: mean_and_range(SIZES, list(zip(*of.values(), strict=True))) for s, of in losses.items()}
     return Findings(
         f"Kernels alone: {BATCH} sentences, {HEADS} heads, forward and backward, on {torch.get_num_threads()} "
-        f"thread(s), CPU time of the fastest of {repeats}; memory is what is kept for the backward pass, beside "
-        f"queries, keys and values. Learning: {TASK.name} 2 to {MAX_WORDS} words, one layer and one head on each side, "
-        "d_model 64, values of size 64, queries and keys that begin with variance 1, the same batches and learning "
-        f"rate for all ({RATE:g} after {WARMUP} steps of warm-up); {steps} steps of {PAIRS} pairs, {effort}.",
+        f"thread(s), CPU time of the fastest of {repeats}; memory is what is stored for the backward pass, not "
+        f"counting queries, keys and values. Learning: {TASK.name} 2 to {MAX_WORDS} words, one layer and one head on "
+        "each side, d_model 64, values of size 64, queries and keys that start with variance 1, the same batches and "
+        f"learning rate for all ({RATE:g} after {WARMUP} steps of warm-up); {steps} steps of {PAIRS} pairs, {effort}.",
         claims(largest[DOT], largest[ADDITIVE], {s: {d: fmean(of[d]) for d in of} for s, of in losses.items()}),
         {
             "Time and memory of one layer's kernel": timed,
@@ -203,12 +204,14 @@ def run(effort: Effort) -> Findings:
         },
         {
             "cost-of-additive-attention": Figure(
-                f"CPU time and memory, forward and backward, by words (d_k = {SIZE}) and by d_k ({LENGTH} words).",
+                f"CPU time and memory, forward and backward, by the number of words (d_k = {SIZE}) and by d_k "
+                f"({LENGTH} words).",
                 lines(*panels, rows=2, sharey="row"),
                 (9.0, 6.0),
             ),
             "additive-learning-by-size": Figure(
-                "Training loss at the end by the size of queries and keys: mean over seeds, from lowest to highest.",
+                "Training loss at the end by the size of queries and keys: mean over seeds; bars from lowest to "
+                "highest.",
                 lines(Panel(learned, "d_k", f"{LOSS} at the end", log="x", ticks=SIZES, ylim=(0, None))),
             ),
         },

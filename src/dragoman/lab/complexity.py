@@ -165,17 +165,17 @@ def claims(
     others = max(by for kind, by in steps.items() if kind is not RECURRENT)
     equal = all(size == n for size, n in crossings.items())
     told = ", ".join(f"{n} for d = {size}" for size, n in crossings.items())
-    later = f"more time than the recurrent layer from n = {slower_from} on"
+    later = f"longer than the recurrent layer from n = {slower_from} on"
     return {
-        "At several sizes n and d the counted operations are [always|not always] the same multiple of the formulas: "
+        "At several sizes n and d, the counted operations are [always|not always] the same multiple of the formula: "
         f"{multiples}.": constant,
-        f"Only the recurrent layer [has|does not alone have] to wait for each word: a further word adds {waits:g} "
-        f"steps in a row to it and {others:g} to any other.": waits > 0 == others,
-        "By the formulas self-attention has as many operations as recurrence [at n = d|not at n = d]: at n = "
+        "[Only the recurrent layer has|Not only the recurrent layer has] to wait for each word: one more word adds "
+        f"{waits:g} steps in a row to it, and {others:g} to any other layer.": waits > 0 == others,
+        "By the formulas, self-attention has as many operations as recurrence [at n = d|not at n = d]: at n = "
         f"{told}.": equal,
-        f"From n = 512 to 1024 the time of self-attention grows by a factor of {factor['self-attention']:.1f}, "
-        f"recurrent by {factor['recurrent']:.1f}, convolution by {factor['convolution']:.1f}, restricted "
-        f"self-attention by {factor['restricted self-attention']:.1f}: its square [shows|does not stand out at these "
+        f"From n = 512 to 1024 the time of self-attention grows by a factor of {factor['self-attention']:.1f}, that of "
+        f"the recurrent layer by {factor['recurrent']:.1f}, convolution by {factor['convolution']:.1f}, restricted "
+        f"self-attention by {factor['restricted self-attention']:.1f}: the square of n [shows|does not stand out at these "
         "lengths].": factor[SELF.name] > 1.25 * max(factor[kind.name] for kind in (RECURRENT, CONVOLUTION, RESTRICTED)),
         "At d = 64 the times [cross where the operations do|do not cross where the operations do]: self-attention "
         f"takes {later if slower_from else 'less time everywhere'}; the operations cross at n = "

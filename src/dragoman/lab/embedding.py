@@ -109,14 +109,15 @@ def claims(
     forward, gradients = (max(side) for side in zip(*gaps, strict=True))
     hot_range, row_range = ((float(x.min()), float(x.max())) for x in (one_hot_distances, embedded_distances))
     return {
-        "One-hot vectors times a matrix and a lookup of its rows [are the same|differ], for as many words as tokens "
-        f"and for more: results differ by at most {forward:.1g}, gradients by at most "
+        "One-hot vectors times a matrix and a lookup of its rows [are the same|differ], whether there are as many "
+        f"words as tokens or more: results differ by at most {forward:.1g}, gradients by at most "
         f"{gradients:.1g}.": forward == 0 and gradients < 1e-5,
-        f"An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: {hot:,} numbers "
-        f"stand for 10,000 words as one-hot vectors, {dense:,} as rows, {hot / dense:.1f} times fewer.": dense < hot,
+        "An embedding of size 512 [takes less space|does not take less space] than one-hot vectors: 10,000 words take "
+        f"{hot:,} numbers as one-hot vectors and {dense:,} as rows, {hot / dense:.1f} times fewer.": dense < hot,
         f"One-hot vectors of different words are [all|not all] equally far apart: {hot_range[0]:.4f} to "
-        f"{hot_range[1]:.4f}. Rows of an embedding, here as drawn at the start, lie {row_range[0]:.4f} to "
-        f"{row_range[1]:.4f} apart and can move.": hot_range[1] - hot_range[0] < 1e-6 < row_range[1] - row_range[0],
+        f"{hot_range[1]:.4f}. Rows of an embedding, here as drawn at the start, are {row_range[0]:.4f} to "
+        f"{row_range[1]:.4f} apart, and training can move "
+        "them.": hot_range[1] - hot_range[0] < 1e-6 < row_range[1] - row_range[0],
         f"The Transformer multiplies its embeddings by {scaling.factor:.3f}, which is [the root|not the root] of 512, "
         f"before it adds positions: a word has norm {scaling.word:.1f}, its position "
         f"{scaling.position:.1f}.": math.isclose(scaling.factor, math.sqrt(D_MODEL), rel_tol=1e-4),
@@ -126,8 +127,8 @@ def claims(
 @experiment(
     "One-hot vectors or a lookup",
     "section 3.4",
-    "A one-hot vector per word wastes space and says nothing of similarity. An embedding gives the same result "
-    "as a linear layer on one-hot vectors, without them; it is multiplied by the root of d_model.",
+    "A one-hot vector per word wastes space and says nothing about similarity. An embedding gives the same result as a "
+    "linear layer on one-hot vectors, but does not need them; it is multiplied by the root of d_model.",
 )
 def run(effort: Effort) -> Findings:
     """Compare one-hot products with lookups, and measure the factor in front of embeddings."""
@@ -146,7 +147,7 @@ def run(effort: Effort) -> Findings:
               f"embedding of size {D_MODEL}": (sizes, [stored_numbers(v, D_MODEL)[1] for v in sizes])}  # fmt: skip
     return Findings(
         f"{WORDS:,} words, d_model {D_MODEL}; {TOKENS} tokens are turned into vectors with the matrix that a "
-        f"Transformer begins with; seed {seed}. Times are the shortest of five on one machine.",
+        f"Transformer starts with; seed {seed}. Times are the shortest of five on one machine.",
         claims(gaps, *stored_numbers(WORDS, D_MODEL), *apart, scaled),
         {
             "The same vectors in two ways": Table(
@@ -168,7 +169,8 @@ def run(effort: Effort) -> Findings:
                 heat_maps(*product_maps([2, 5, 0, 2], matrix)),
             ),
             "numbers-stored": Figure(
-                f"Numbers for all words of a dictionary. Below {D_MODEL} words one-hot vectors would be shorter.",
+                f"Numbers needed for all words of a dictionary. Below {D_MODEL} words, one-hot vectors would be "
+                "shorter.",
                 lines(Panel(curves, "words in the dictionary", "numbers for all words", log="xy")),
             ),
         },

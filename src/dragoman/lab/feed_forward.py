@@ -99,27 +99,28 @@ def claims(trials: list[Trial], count: int, change: tuple[float, float], gap: fl
     expected = count_parameters(D_MODEL, D_FF)
     smoother = all(gelu < 0.95 * relu for gelu, relu in zip(rough["gelu"], rough["relu"], strict=True))
     return {
-        f"The network has {count:,} parameters (2 × 512 × 2048 + 2048 + 512 = {expected:,}); another input at one "
-        f"position changes [the output there alone|other outputs, too]: by {change[0]:.2g} there, by {change[1]:g} at "
-        "the others.": count == expected and change[0] > 0 == change[1],
-        f"As two convolutions of width one it [gives|does not give] the same, to within {gap:.1g}.": gap < 1e-4,
+        f"The network has {count:,} parameters (2 × 512 × 2048 + 2048 + 512 = {expected:,}); changing the input at one "
+        f"position changes [the output at that position only|other outputs, too]: by {change[0]:.2g} there, by "
+        f"{change[1]:g} elsewhere.": count == expected and change[0] > 0 == change[1],
+        f"Written as two convolutions of width one, it [gives|does not give] the same output, to within {gap:.1g}.": gap
+        < 1e-4,
         f"GELU(1) is {gelu(1):.4f}, ReLU(1) is 1; GELU [is|is not] x times the normal distribution function, to within "
         f"{gelu_gap:.1g}.": gelu_gap < 1e-6,
         f"At the paper's rate {low['relu']:.1%} of unseen words are right with ReLU, {low['gelu']:.1%} with GELU: "
-        "[both learn the task|not both learn the task in these steps].": min(low.values()) > 0.9,
+        "[both learn the task|at least one does not learn the task in these steps].": min(low.values()) > 0.9,
         f"At twice the rate {high['relu']:.1%} are right with ReLU and {high['gelu']:.1%} with GELU: the higher rate "
         "[costs GELU less|does not cost GELU less].": low["gelu"] - high["gelu"] < low["relu"] - high["relu"] - 0.02,
-        f"From step to step the loss changes by {rough['gelu'][0]:.1%} of itself with GELU and {rough['relu'][0]:.1%} "
-        f"with ReLU at the paper's rate, by {rough['gelu'][1]:.1%} and {rough['relu'][1]:.1%} at twice that: with GELU "
-        "it [jumps less|does not clearly jump less].": smoother,
+        f"From one step to the next, the loss changes by {rough['gelu'][0]:.1%} with GELU and {rough['relu'][0]:.1%} "
+        f"with ReLU at the paper's rate, and by {rough['gelu'][1]:.1%} and {rough['relu'][1]:.1%} at twice that rate: "
+        "with GELU it [jumps less|does not clearly jump less].": smoother,
     }
 
 
 @experiment(
     "The feed-forward network, ReLU and GELU",
     "section 3.3",
-    "Each position goes through the same two matrices, 512 to 2048 and back, on its own; this is the same as "
-    "two convolutions of width one. GELU in place of ReLU makes training more stable.",
+    "Each position goes through the same two matrices, 512 to 2048 and back, on its own; this is the same as two "
+    "convolutions of width one. GELU instead of ReLU makes training more stable.",
 )
 def run(effort: Effort) -> Findings:
     """Compare a network with convolutions, and train models with ReLU and with GELU at two learning rates."""

@@ -116,14 +116,15 @@ def claims(
     learned = "as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
     sizes, ends = (min(parameters.values()), max(parameters.values())), (distances[0], distances[-1])
     return {
-        f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads are "
-        "a split, not an addition.": sizes[0] == sizes[1],
+        f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads "
+        "divide a layer up and add nothing to it.": sizes[0] == sizes[1],
         f"Several heads [learn|do not learn] this task clearly better than one: {losses[best]:.3f} nats per token with "
         f"{best} heads, {losses[1]:.3f} with one, {losses[32]:.3f} with 32.": losses[best] < losses[1] - CLEARLY,
-        f"Heads [look|hardly look] at different positions: two of a layer put {after:.0%} of their weight on different "
-        f"keys after training, {learned} before, when matrices are random ({before:.0%}).": after > 0.25,
-        f"From the first layer to the last the mean distance of attention [falls|does not clearly fall]: {ends[0]:.2f} "
-        f"to {ends[1]:.2f} tokens. This is one small model on one task; it proves nothing about "
+        f"Heads [look|hardly look] at different positions: after training, two heads of a layer put {after:.0%} of "
+        f"their weight on different keys, {learned} before, when the matrices were random "
+        f"({before:.0%}).": after > 0.25,
+        "From the first layer to the last, the mean distance of attention [falls|does not clearly fall]: it goes from "
+        f"{ends[0]:.2f} to {ends[1]:.2f} tokens. This is one small model on one task; it proves nothing about "
         "others.": ends[0] > ends[1] + 0.1,
     }
 
@@ -131,8 +132,8 @@ def claims(
 @experiment(
     "One head or many",
     "section 3.2.2, Table 3 A",
-    "Several heads of smaller size cost as much as one large head and look at different places at once, as an "
-    "ensemble or many filters do; lower layers are sometimes said to look far, upper layers near.",
+    "Several small heads cost as much as one large head and look at different places at once, like an ensemble or like "
+    "many filters. Lower layers are sometimes said to look far, upper layers near.",
 )
 def run(effort: Effort) -> Findings:
     """Count parameters, train models with 1 to 32 heads, and look into the encoder of one of them."""
@@ -143,7 +144,7 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"Task: {TASK.name} 2 to {MAX_WORDS} words, where one source word decides each target word; {LAYERS} layers on "
         f"each side, d_model 64, heads of size 64 / heads; the same batches of {PAIRS} pairs and learning rate "
-        f"({RATE:g} after {WARMUP} steps of warm-up); {steps} steps, {effort}. Looked into: the encoder of the model "
+        f"({RATE:g} after {WARMUP} steps of warm-up); {steps} steps, {effort}. Inspected: the encoder of the model "
         f"with {INSIDE} heads, on {PAIRS} sentences of {MAX_WORDS} words and EOS.",
         claims(
             {heads: count_layer_parameters(512, AttentionConfig(heads=heads)) for heads in HEADS},
@@ -168,7 +169,8 @@ def run(effort: Effort) -> Findings:
                 lines(learning_panel({f"{h} head{'s' * (h > 1)}": same for h, same in learned.items()})),
             ),
             "heads-inside": Figure(
-                f"How far and how widely each head looks. Cross: equal weights for all {LENGTH} positions.",
+                f"How far each head looks, and how widely it spreads its weight. Cross: equal weights for all {LENGTH} "
+                "positions.",
                 lambda figure: draw_inside(figure, inside),
             ),
         },

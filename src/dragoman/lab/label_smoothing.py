@@ -142,13 +142,14 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
     least, (wanted, rest) = lowest_loss(WORDS, PAPER), smoothed_probabilities(WORDS, PAPER)
     off = max(abs(loss - least) * 100, abs(right - wanted), abs(other - rest))
     return {
-        f"Among 5 words the smoothed labels are {wanted:.2f} and {rest:.2f}; the gradient ends at {right:.4f} and "
-        f"{other:.4f} with a loss of {loss:.4f}, [the entropy of the labels: no model gets below {least:.4f}|not at "
-        f"{least:.4f}].": off < 1e-4,
-        f"The word that the model prefers has a probability of {smooth.highest:.3f} on average with smoothing 0.1 and "
-        f"{plain.highest:.3f} without: it learned to be [less|no less] sure.": smooth.highest < plain.highest,
+        f"With 5 words the smoothed labels are {wanted:.2f} for the right word and {rest:.2f} for the others. Gradient "
+        f"descent ends at {right:.4f} and {other:.4f} with a loss of {loss:.4f}, [the entropy of the labels: no model "
+        f"gets below {least:.4f}|not at their entropy of {least:.4f}].": off < 1e-4,
+        f"On average the model gives its preferred word a probability of {smooth.highest:.3f} with smoothing 0.1 and "
+        f"{plain.highest:.3f} without: with smoothing it learned to be [less|no less] "
+        "sure.": smooth.highest < plain.highest,
         f"Perplexity on unseen words is {smooth.perplexity:.3f} with smoothing and {plain.perplexity:.3f} without: "
-        "smoothing [hurts it|does not hurt it when the words to learn from are "
+        "smoothing [hurts it|does not hurt it when the training labels are "
         "noisy].": smooth.perplexity > plain.perplexity,
         f"Of the unseen words {smooth.accuracy:.2%} are right with smoothing and {plain.accuracy:.2%} without: "
         "smoothing [helps|does not help by more than a fifth of a percent].": smooth.accuracy > plain.accuracy + 0.002,
@@ -158,8 +159,8 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
 @experiment(
     "Label smoothing",
     "section 5.4 and Table 3, rows D",
-    "Smoothing the labels by 0.1 hurts perplexity, as the model learns to be less sure, but improves accuracy "
-    "and BLEU.",
+    "Label smoothing of 0.1 hurts perplexity, because the model learns to be less sure, but improves accuracy and "
+    "BLEU.",
 )
 def run(effort: Effort) -> Findings:
     """Find the best loss for each smoothing, and train models on noisy words with each."""
@@ -168,9 +169,9 @@ def run(effort: Effort) -> Findings:
     tests = {s: [test_model(train_on_noise(s, steps, seed), seed) for seed in effort.seeds] for s in SMOOTHINGS}
     trials = [Trial.of(smoothing, each) for smoothing, each in tests.items()]
     return Findings(
-        f"The worked example: {WORDS} words, smoothing {PAPER}. Then copying 3 to 10 of 27 words: {CORPUS} sentences, "
-        f"of which {NOISE:.0%} of the target words are wrong, {steps} steps of {BATCH} sentences, d_model "
-        f"{CONFIG.d_model}, one layer on each side, {effort}; tested on {UNSEEN} sentences that are new and right.",
+        f"The worked example: {WORDS} words, smoothing {PAPER}. Then copying 3 to 10 of 27 words: {CORPUS} sentences "
+        f"in which {NOISE:.0%} of the target words are wrong, {steps} steps of {BATCH} sentences, d_model "
+        f"{CONFIG.d_model}, one layer on each side, {effort}; tested on {UNSEEN} unseen sentences without errors.",
         claims(loss, right, other, *trials[:2]),
         {
             "The best loss that can be reached": Table(
@@ -195,7 +196,8 @@ def run(effort: Effort) -> Findings:
         },
         {
             "floor": Figure(
-                f"The loss by the probability of the right one of {WORDS} words, others alike. Dots: the minima.",
+                f"The loss by the probability of the right one of {WORDS} words; the others share the rest equally. "
+                "Dots: the minima.",
                 lines(floor_panel()),
             ),
             "sureness": Figure(

@@ -83,32 +83,32 @@ def claims(
     only_learned = [name for name, error in refused.items() if error] == ["learned"]
     errors = "; ".join(f"{name}: {error}" for name, error in refused.items() if error) or "none refuses"
     return {
-        f"Without positions {reached['none']:.1%} of the tokens are copied right, with them {least:.1%} or more: "
-        "[order has to be told|positions make no difference here].": reached["none"] < least - 0.05,
-        f"At the lengths of training, sinusoidal positions reach {reached['sinusoidal']:.1%} and learned ones "
+        f"Without positions the model copies {reached['none']:.1%} of the tokens correctly, with them {least:.1%} or "
+        "more: [it needs them to know the order|positions make no difference here].": reached["none"] < least - 0.05,
+        f"At the lengths seen in training, sinusoidal positions reach {reached['sinusoidal']:.1%} and learned ones "
         f"{reached['learned']:.1%}: [nearly the same|not the "
         "same].": abs(reached["sinusoidal"] - reached["learned"]) <= 0.02,
-        "Sinusoidal positions take input twice as long as in training, and accuracy [stays|does not stay]: "
+        "Sinusoidal positions accept input twice as long as in training, and accuracy [is kept|is not kept]: "
         f"{longer['sinusoidal'][8]:.1%} at 8 words, {longer['sinusoidal'][16]:.1%} at "
         "16.": longer["sinusoidal"][16] >= 0.9 * longer["sinusoidal"][8],
         f"At 16 words, sinusoidal positions reach {longer['sinusoidal'][16]:.1%} and learned ones, whose later rows "
         f"were never trained, {longer['learned'][16]:.1%}: the formula is [ahead|not ahead] by more than 5 points. "
-        f"{best} positions keep most: "
+        f"{best} positions keep the most: "
         f"{longer[best][LENGTHS[-1]]:.1%}.": longer["sinusoidal"][16] >= longer["learned"][16] + 0.05,
         f"What is added at a position [differs|does not differ] between two sequences: by {added['sinusoidal'][0]:.1g} "
         f"with the formula, {added['learned'][0]:.1g} with learned positions. Between two positions of one sequence it "
-        f"does, by up to {added['learned'][1]:.2g} for learned ones.": added["learned"][0] > 1e-9,
-        "[Only learned positions refuse|Not learned positions alone refuse] a sentence longer than their table "
-        f"({errors}).": only_learned,
+        f"always differs, by up to {added['learned'][1]:.2g} for learned ones.": added["learned"][0] > 1e-9,
+        "[Learned positions, and no others, refuse|It is not true that only learned positions refuse] a sentence "
+        f"longer than their table ({errors}).": only_learned,
     }
 
 
 @experiment(
     "Sinusoidal or learned positions",
     "section 3.5 and Table 3, row E",
-    "Learned positions do as well as sinusoids, which may work for longer input than any in training; without "
-    "positions order is lost. The formula is sometimes called static, the same for all sequences, and a learned table "
-    "not.",
+    "Learned positions do as well as sinusoids, which may also work for input longer than any in training; without "
+    "positions, order is lost. The formula is sometimes called static, that is, the same for all sequences, in "
+    "contrast to a learned table.",
 )
 def run(effort: Effort) -> Findings:
     """Train a model with each position scheme, and test it on longer sentences than it was trained on."""
@@ -128,8 +128,8 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"Copying 1 to {MAX_WORDS} words out of {WORDS - 3}, {CONFIG.encoder_layers} and {CONFIG.decoder_layers} "
         f"layers of d_model {CONFIG.d_model}, pre-norm, {effort.of(STEPS)} steps of {PAIRS} pairs, {effort}. Accuracy: "
-        f"tokens that are right given the ones before them. The learned table has {CONFIG.max_length} rows, of which "
-        f"training uses the first {MAX_WORDS + 1}.",
+        "the share of tokens that are right, given the correct tokens before them. The learned table has "
+        f"{CONFIG.max_length} rows, of which training uses the first {MAX_WORDS + 1}.",
         claims({scheme: row[0] for scheme, row in rows.items()}, by_length, static, refused),
         {
             "At the lengths of training": Table(

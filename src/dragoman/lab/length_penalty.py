@@ -131,24 +131,25 @@ def claims(
     greedy, widest = by_beams[0], by_beams[-1]
     nearest = min(by_alpha, key=lambda row: abs(row.length - reference)).alpha
     return {
-        f"Longer outputs are [divided by more|not divided by more]: ((5 + n) / 6)^0.6 is {penalty[0]:.4f} at 5 tokens, "
-        f"{penalty[1]:.4f} at 10 and {penalty[2]:.4f} at 20.": penalty[0] < penalty[1] < penalty[2],
+        "The scores of longer outputs are [divided by more|not divided by more]: ((5 + n) / 6)^0.6 is "
+        f"{penalty[0]:.4f} at 5 tokens, {penalty[1]:.4f} at 10 and {penalty[2]:.4f} at "
+        "20.": penalty[0] < penalty[1] < penalty[2],
         f"References have {reference:.2f} words on average; a beam of 4 gives {lengths[0]:.2f} without a penalty and "
-        f"{told}: [too short without, longer with it|alpha does not lengthen what is too short]; alpha {nearest:g} "
-        "comes nearest.": grows and lengths[0] < reference,
-        f"Without a penalty a beam of {widest.beams} finds outputs of log-probability {widest.log_p:.3f} and "
-        f"{widest.length:.2f} words, greedy search {greedy.log_p:.3f} and {greedy.length:.2f}: what is more probable "
-        "is [shorter|not shorter here].": widest.log_p > greedy.log_p and widest.length < greedy.length,
-        f"A beam as wide as there are outputs [always finds|does not always find] the best of them: in {agreed} of "
-        f"{tried} searches; scores differ by at most {gap:.1g}.": agreed == tried and gap < 1e-4,
+        f"{told}: [without it outputs are too short, with it they are longer|alpha does not lengthen outputs that are "
+        f"too short]; alpha {nearest:g} comes closest.": grows and lengths[0] < reference,
+        f"Without a penalty, a beam of {widest.beams} finds outputs with a mean log-probability of {widest.log_p:.3f} "
+        f"and {widest.length:.2f} words, greedy search {greedy.log_p:.3f} and {greedy.length:.2f}: more probable "
+        "outputs are [shorter|not shorter here].": widest.log_p > greedy.log_p and widest.length < greedy.length,
+        "A beam as wide as the number of possible outputs [always finds|does not always find] the best one: in "
+        f"{agreed} of {tried} searches; scores differ by at most {gap:.1g}.": agreed == tried and gap < 1e-4,
     }
 
 
 @experiment(
     "Beam search and the length penalty",
     "section 6.1; Wu et al. 2016, equation 14",
-    "Log-probabilities fall with every token, so that a search for the most probable output prefers short ones; "
-    "dividing by ((5 + n) / 6)^0.6 makes up for it. A beam of 4 is used; a beam that keeps everything is an exhaustive "
+    "Log-probabilities fall with every token, so a search for the most probable output prefers short ones; dividing by "
+    "((5 + n) / 6)^0.6 makes up for this. The paper uses a beam of 4; a beam that keeps everything is an exhaustive "
     "search.",
 )
 def run(effort: Effort) -> Findings:
@@ -170,10 +171,10 @@ def run(effort: Effort) -> Findings:
     lengths = range(1, 51)
     penalties = {f"alpha {alpha:g}": (lengths, [length_penalty(n, alpha) for n in lengths]) for alpha in ALPHAS}
     return Findings(
-        f"Copying 3 to 6 words, each followed by one of {len(FILLERS)} fillers in {OFTEN:.0%} of the cases, so that a "
-        f"long target is likely and no single long one is; {steps} steps of 64 sentences, d_model {CONFIG.d_model}, "
-        f"one layer on each side, {effort}; {len(pairs)} sentences are searched. For the exhaustive search {TRIED} "
-        f"words and outputs of at most {MAX_LENGTH} tokens: {OUTPUTS}.",
+        f"Copying 3 to 6 words, each followed by one of {len(FILLERS)} fillers in {OFTEN:.0%} of the cases, so that "
+        f"long targets are likely but no single long target is; {steps} steps of 64 sentences, d_model "
+        f"{CONFIG.d_model}, one layer on each side, {effort}; tested on {len(pairs)} sentences. The exhaustive search "
+        f"uses {TRIED} words and outputs of at most {MAX_LENGTH} tokens: {OUTPUTS} outputs.",
         claims([length_penalty(n, PAPER) for n in LENGTHS], by_alpha, by_beams, reference, exhaustive),
         {
             "The length penalty": Table(

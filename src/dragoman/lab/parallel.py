@@ -83,8 +83,8 @@ def claims(steps: dict[str, dict[int, int]], times: dict[str, dict[int, float]])
     return {
         f"From {first} to {last} words, the matrix products in a row go from {start[ATTENTION]} to {end[ATTENTION]} in "
         f"self-attention and from {start[PLAIN]} to {end[PLAIN]} in a plain RNN: [constant in the first, one more for "
-        "each word in "
-        "the second|not as claimed].": start[ATTENTION] == end[ATTENTION] and end[PLAIN] - start[PLAIN] == last - first,
+        "each word in the second|not as "
+        "claimed].": start[ATTENTION] == end[ATTENTION] and end[PLAIN] - start[PLAIN] == last - first,
         "Self-attention is [faster at every length|not faster everywhere] than a recurrent layer of the same width: "
         f"the plain RNN takes {least[PLAIN]:.2g} to {most[PLAIN]:.2g} times as long, the LSTM {least[LSTM]:.2g} to "
         f"{most[LSTM]:.2g} times.": least[PLAIN] > 1,

@@ -66,10 +66,10 @@ def claims(shares: dict[str, list[float]]) -> Claims:
     told = ", ".join(f"{gain:+.0%} ({name})" for name, gain in gains.items())
     return {
         f"Over 30 words the Transformer recalls {far[TRANSFORMER]:.0%} and a plain RNN {far[PLAIN]:.0%} (chance: 10%): "
-        "[the first still knows the word, "
-        "the second guesses|this is not the claimed gap].": far[TRANSFORMER] >= 0.95 and far[PLAIN] <= CHANCE + 0.1,
-        "Over 2 words the same kind of "
-        f"RNN recalls {near[PLAIN]:.0%}: distance is [its problem|not its problem].": near[PLAIN] - far[PLAIN] >= 0.2,
+        "[the first still knows the word, the second guesses|this is not the claimed "
+        "gap].": far[TRANSFORMER] >= 0.95 and far[PLAIN] <= CHANCE + 0.1,
+        f"Over 2 words the same kind of RNN recalls {near[PLAIN]:.0%}: distance is [its problem|not its "
+        "problem].": near[PLAIN] - far[PLAIN] >= 0.2,
         "Gated cells [help, but only partly|do not fall between the plain RNN and the Transformer]: over all distances "
         f"and without attention, the better of them, the {gated}, recalls {overall[gated]:.0%}, the plain RNN "
         f"{overall[PLAIN]:.0%}, the Transformer "

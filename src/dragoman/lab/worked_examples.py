@@ -219,8 +219,8 @@ def claims(
         'In "I am dog" each word gives most weight to itself in [both the printed weights and the softmax of the '
         f"scores|{where}].": all(own),
         "The formula for z_n that also sums over a row of V gives [the output|one number for each word, "
-        f"{sums.flatten()[0]:g} "
-        f"for the first]; the output is a vector for each word, ({vector}) for the first.": not one_number,
+        f"{sums.flatten()[0]:g} for the first]; the output is a vector for each word, ({vector}) for the "
+        "first.": not one_number,
     }
 
 
