@@ -175,7 +175,7 @@ def claims(
         f"{told}.": equal,
         f"From n = 512 to 1024 the time of self-attention grows by a factor of {factor['self-attention']:.1f}, that of "
         f"the recurrent layer by {factor['recurrent']:.1f}, convolution by {factor['convolution']:.1f}, restricted "
-        f"self-attention by {factor['restricted self-attention']:.1f}: the square of n [shows|does not stand out at these "
+        f"self-attention by {factor['restricted self-attention']:.1f}: the n² [shows|does not stand out at these "
         "lengths].": factor[SELF.name] > 1.25 * max(factor[kind.name] for kind in (RECURRENT, CONVOLUTION, RESTRICTED)),
         "At d = 64 the times [cross where the operations do|do not cross where the operations do]: self-attention "
         f"takes {later if slower_from else 'less time everywhere'}; the operations cross at n = "
