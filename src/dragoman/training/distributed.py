@@ -46,12 +46,12 @@ class ProcessGroup:
             dist.barrier(group=self.barrier_group)
 
     def sum(self, tensor: Tensor) -> None:
-        """Replace `tensor` by its sum over all processes, in place."""
+        """Replace `tensor` by its sum over all processes, in place. All of them must call this."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
     def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
-        """Return the tensors of all processes, which have one shape, in the order of ranks."""
+        """Return the tensors of all processes, which have one shape, in the order of ranks; all must call this."""
         if self.size == 1:
             return [tensor]
         tensors = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -59,7 +59,7 @@ class ProcessGroup:
         return tensors
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all processes (numbers, text, lists of them) in the order of ranks."""
+        """Return the values of all processes (numbers, text, lists) in the order of ranks; all must call this."""
         if self.size == 1:
             return [value]
         values = [None] * self.size

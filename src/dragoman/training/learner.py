@@ -177,7 +177,10 @@ class Learner:
 
     @torch.no_grad()
     def full_model(self) -> Model:
-        """Return the model to validate and to save, whole on every process: the moving average if there is one."""
+        """Return the model to validate and to save: the moving average of the weights if there is one.
+
+        All processes must call this; each gets the whole model.
+        """
         if not self.average and isinstance(self.sync, DataParallel):
             return self.model
         model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
@@ -188,9 +191,9 @@ class Learner:
         return model
 
     def state(self) -> dict[str, Tensor]:
-        """Return what the next update depends on besides `full_model`.
+        """Return what the next update depends on besides `full_model`. All processes must call this.
 
-        That is Adam's moments, and the weights where `full_model` is their moving average.
+        That is Adam's moments, the loss scale, and the weights where `full_model` is their moving average.
         """
         state: dict[str, Tensor] = {}
         for name, parameter in self.model.named_parameters():

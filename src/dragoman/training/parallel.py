@@ -157,7 +157,7 @@ class FullyShardedParallel:
 
 
 def gather_shards(tensor: Tensor) -> Tensor:
-    """Return the whole tensor on every process, gathered from its shards if it has any."""
+    """Return the whole tensor, gathered from its shards if it has any; all processes must then call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 

@@ -37,8 +37,8 @@ def validate(
 ) -> Validation | None:
     """Return loss, scores and translations of the dev pairs; None where a process was asked to stop before the end.
 
-    pairs, corpus: the same dev pairs as ids and as texts. The processes share fixed blocks of pairs, so their number
-    changes no result. Leaves the model in eval mode.
+    pairs, corpus: the same dev pairs as ids and as texts. All processes must call this; they share fixed blocks of
+    pairs, so their number changes no result. Leaves the model in eval mode.
     """
     model.eval()
     loss = mean_loss(model, pairs, group, stop)

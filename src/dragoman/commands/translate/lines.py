@@ -118,7 +118,7 @@ def decompressed_lines(path: str) -> Iterator[bytes]:
 
 
 def hint_at_files(texts: Sequence[str], log: Log) -> None:
-    """Tell how to translate a file where a text is the name of one."""
+    """Log how to translate a file for each text that is the name of one."""
     for text in texts:
         with contextlib.suppress(OSError, ValueError):  # too long for a name, or NUL in it
             if Path(text).is_file():

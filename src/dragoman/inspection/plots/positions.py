@@ -29,7 +29,10 @@ class PositionalEncoding:
 
 
 def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
-    """Return what the encoder adds to its first `positions` words; None for a scheme that adds nothing to words."""
+    """Return what the encoder adds to its first `positions` words, or to as many as it has positions for.
+
+    None for a scheme that adds nothing to words.
+    """
     if not isinstance(model, Transformer) or not isinstance(model.encoder_positions, Sinusoidal | Learned):
         return None
     config = model.config
@@ -41,9 +44,9 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
 
 
 def position_figure(model: Model, positions: int, about: str) -> Figure:
-    """Return a figure of the position scheme of the encoder.
+    """Return a figure of the position scheme of the encoder at `positions` positions, or fewer if it has no more.
 
-    Raise UsageError for a scheme without a figure, and for a model without positions.
+    about: the end of its caption. Raise UsageError for a scheme without a figure, and for a model without positions.
     """
     if table := added_positions(model, positions):
         caption = f"{table.scheme} positions of the encoder, added to the embeddings of words; {about}"
@@ -122,7 +125,7 @@ def distance_figure(scores: Tensor, reach: int, title: str, caption: str) -> Fig
 
 
 def select_positions(count: int) -> Sequence[int]:
-    """Return a few evenly spaced numbers from 0 to count - 1."""
+    """Return SHOWN evenly spaced numbers from 0 to count - 1, or all of them where there are fewer."""
     return sorted({int(position) for position in torch.linspace(0, count - 1, min(SHOWN, count))})
 
 
