@@ -200,7 +200,14 @@ def test_words_name_corpora(words: str, found: tuple[CorpusSpec, ...]):
 
 @pytest.mark.parametrize(
     "line",
-    ["a.tsv", "a.tsv weight=0.5 tag=bt", "a.en a.de weight=1.25", "a.tmx columns=en,de", "a weight=1 b weight=1"],
+    [
+        "a.tsv",
+        "a.tsv weight=0.5 tag=bt",
+        "a.tsv b share=0.25",
+        "a.en a.de weight=1.25",
+        "a.tmx columns=en,de",
+        "a weight=1 b weight=1",
+    ],
 )
 def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
     assert " ".join(word for spec in parse_corpora(line.split()) for word in spec.words()) == line
@@ -212,6 +219,10 @@ def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("weight=2 a.tsv", "weight=2: an option must come after its corpus"),
         *((f"a.tsv weight={wrong}", "weight must be a number above 0") for wrong in ("0", "-1", "nan", "inf")),
         ("a.tsv weight=two", "weight=two: weight must be"),
+        *((f"a.tsv b.tsv share={wrong}", "share must be a number above 0 and below 1") for wrong in ("0", "1", "nan")),
+        ("a.tsv b.tsv weight=2 share=0.5", "give weight= or share=, not both"),
+        ("a.tsv share=0.5", "must leave something for a corpus without one"),
+        ("a.tsv b.tsv share=0.5 c.tsv share=0.5", "must leave something for a corpus without one"),
         ("a.tsv weight=1 weight=2", "weight=2: a.tsv already has a weight"),
         ("a.tsv wieght=2", "wieght=2: unknown option, did you mean weight=?"),
         ("a.tsv tag=", "tag=: the tag is missing"),

@@ -130,6 +130,7 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
         (replace(origin, tag="news"),),
         (replace(origin, weight=2.0),),
         (origin, origin),
+        (origin, replace(origin, share=0.25)),
         (head, tail),
         (replace(head, weight=2.0), tail),
     ]
@@ -146,6 +147,23 @@ def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, toke
     batches = plan_batches(stored.lengths, 500, 1, 0, stored.repeats)
     counts = np.bincount(np.concatenate(list(batches)), minlength=len(stored))
     assert counts.tolist() == [1] * half + [2] * half
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_a_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
+    share: float, pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path
+):
+    new = CorpusSpec((write_tsv(tmp_path / "new.tsv", pairs[:60]),), weight=2.0)
+    old = CorpusSpec((write_tsv(tmp_path / "old.tsv", [*pairs, *toy_pairs(600)]),))
+    for spec, expected in ((replace(old, share=share), share), (old, 0.9)):
+        stored, _ = tokenise((new, spec), tokenizer, None, tmp_path / "x.arrow")
+        begin = stored.repeats[1].start
+        drawn = np.concatenate(
+            [np.concatenate(list(plan_batches(stored.lengths, 500, 1, epoch, stored.repeats))) for epoch in range(4)]
+        )
+        tokens = stored.lengths[drawn, 1]
+        found = tokens[drawn >= begin].sum() / tokens.sum()
+        assert found == pytest.approx(expected, abs=0.03) if spec.share else found > expected - 0.1
 
 
 def test_a_tag_stands_in_front_of_the_source_alone_also_under_dropout(

@@ -79,6 +79,8 @@ def main(arguments: list[str]) -> None:
 
     shard = options.synthesis.check(options.search)
     corpora, test = parse_corpora(options.train), options.test or options.dev
+    if options.originals and any(spec.share for spec in corpora):
+        raise UsageError("--originals needs corpora without share=: it is a weight beside theirs")
     for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
     import torch

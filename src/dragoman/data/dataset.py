@@ -54,13 +54,13 @@ class Pairs:
         self.lengths: np.ndarray = np.concatenate(lengths)
         "int32 (n, 2): tokens of source and target, a tag and EOS included"
         bounds = self._starts[np.searchsorted(owners, range(len(corpora) + 1))].tolist()
-        weights = [corpus["weight"] for corpus in corpora]
-        self.repeats = tuple(map(Repeat, bounds, bounds[1:], weights))
+        tokens = [int(self.lengths[start:stop, TARGET].sum()) for start, stop in pairwise(bounds)]
+        self.repeats = tuple(map(Repeat, bounds, bounds[1:], weights_of(corpora, tokens)))
         "which pairs belong to which corpus, and the weight of that corpus"
         self._mapped, self._reads = mapped, 0
         self._release_memory()  # all of it was read for the checksum
         self.fingerprint: str = digest.hexdigest()
-        "SHA-256 over ids, tags, weights and `max_length`"
+        "SHA-256 over ids, tags, weights, shares and `max_length`"
 
     @classmethod
     def open(cls, path: Path) -> "Pairs":
@@ -150,7 +150,7 @@ def tokenise(
     DragomanError where nothing is left of a corpus, and where the file cannot be written.
     """
     kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
-    corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight} for spec in specs]
+    corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight, "share": spec.share} for spec in specs]
     schema = pa.schema(
         {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
         {"corpora": json.dumps(corpora, ensure_ascii=False), "longest": json.dumps(max_length)},
@@ -253,9 +253,29 @@ def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, ids, type=kind)
 
 
+def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
+    """Return the weight of each corpus: its own, or the one with which it makes up its share of the tokens of an epoch.
+
+    tokens: the target tokens of each corpus, each pair counted once. Raise ValueError where the shares leave nothing
+    for the others, or there are no others: `parse_corpora` refuses that.
+    """
+    shares = [corpus.get("share") for corpus in corpora]  # files of version 0.1 have none
+    own = sum(
+        corpus["weight"] * count for corpus, share, count in zip(corpora, shares, tokens, strict=True) if not share
+    )
+    left = 1 - sum(share or 0.0 for share in shares)
+    if left <= 0 or not own:
+        raise ValueError("the shares of the corpora leave nothing for others")
+    return [
+        share * own / (left * count) if share else corpus["weight"]
+        for corpus, share, count in zip(corpora, shares, tokens, strict=True)
+    ]
+
+
 def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
     """Return the fingerprint before the first pair. Names of files do not count, so that files may be moved."""
-    return hashlib.sha256(json.dumps([max_length, *((corpus["tag"], corpus["weight"]) for corpus in corpora)]).encode())
+    use = [(corpus["tag"], corpus["weight"], *filter(None, [corpus.get("share")])) for corpus in corpora]
+    return hashlib.sha256(json.dumps([max_length, *use]).encode())
 
 
 def columns_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

@@ -43,12 +43,18 @@ class CorpusSpec:
     "put in front of the source as a token of its own"
     columns: tuple[str, str] | None = None
     "keys of JSON lines (dotted: translation.en), columns of Parquet, languages of TMX (en is also en-US)"
+    share: float | None = None
+    "instead of a weight: how much of the target tokens of an epoch comes from this corpus"
 
     def __post_init__(self) -> None:
         for file in self.files:
             refuse_unreadable(file)
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UsageError(f"{self.name}: weight must be a number above 0, not {self.weight}")
+        if self.share is not None and not 0 < self.share < 1:
+            raise UsageError(f"{self.name}: share must be a number above 0 and below 1, not {self.share}")
+        if self.share is not None and self.weight != 1:
+            raise UsageError(f"{self.name}: give weight= or share=, not both: a share decides the weight")
         if self.tag and not TAG.fullmatch(self.tag):
             raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {self.tag!r}")
         if self.columns and self.format not in WITH_COLUMNS:
@@ -64,12 +70,13 @@ class CorpusSpec:
     def words(self) -> tuple[str, ...]:
         """Return the words that name the corpus on the command line; `parse_corpora` is the inverse.
 
-        A single file whose suffix does not say that it has both sides gets an explicit weight, because the next file
-        would be taken for its target.
+        A single file whose suffix does not say that it has both sides gets an explicit weight, if it has no share,
+        because the next file would be taken for its target.
         """
         alone = len(self.files) == 1 and suffix_of(self.files[0]) not in OF_PAIRS
         options = {
-            "weight": f"{self.weight:.15g}" if alone or self.weight != 1 else "",
+            "weight": f"{self.weight:.15g}" if (alone and not self.share) or self.weight != 1 else "",
+            "share": f"{self.share:.15g}" if self.share else "",
             "tag": self.tag,
             "columns": ",".join(self.columns or ()),
         }
@@ -114,9 +121,9 @@ def suffix_of(file: str) -> str:
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     """Return the corpora that a list of words names.
 
-    A word is a file, or an option of the corpus before it: `weight=2`, `tag=news`, `columns=en,de`. Two files of plain
-    text in a row are a source file and a target file; any other file is a corpus by itself. Raise UsageError
-    where a word is wrong.
+    A word is a file, or an option of the corpus before it: `weight=2`, `share=0.25`, `tag=news`, `columns=en,de`. Two
+    files of plain text in a row are a source file and a target file; any other file is a corpus by itself. Raise
+    UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
     """
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
     options: list[dict[str, Any]] = []
@@ -151,6 +158,9 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
         sides = [tuple(files[i : i + 2]) for i in range(0, len(files), 2)]
         specs += [CorpusSpec(side) for side in sides[:-1]]
         specs.append(CorpusSpec(sides[-1], **given))
+    shares = [spec.share for spec in specs if spec.share]
+    if shares and (sum(shares) >= 1 or len(shares) == len(specs)):
+        raise UsageError("share= is a part of an epoch: the shares must leave something for a corpus without one")
     return tuple(specs)
 
 
@@ -160,11 +170,11 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
     word: the option as it was given, for the message. Raise UsageError for an unknown option and for a value that is
     not of its kind.
     """
-    if name == "weight":
+    if name in ("weight", "share"):
         try:
             return name, float(value)
         except ValueError:
-            raise UsageError(f"{word}: weight must be a number above 0, not '{value}'") from None
+            raise UsageError(f"{word}: {name} must be a number above 0, not '{value}'") from None
     if name == "tag":
         if not value:
             raise UsageError(f"{word}: the tag is missing")
@@ -174,6 +184,6 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
         if len(columns) != 2 or not all(columns):
             raise UsageError(f"{word}: name two columns, source first: columns=en,de")
         return name, columns
-    near = difflib.get_close_matches(name, ("weight", "tag", "columns"), n=1)
-    hint = f"did you mean {near[0]}=?" if near else "there are weight=, tag= and columns="
+    near = difflib.get_close_matches(name, ("weight", "share", "tag", "columns"), n=1)
+    hint = f"did you mean {near[0]}=?" if near else "there are weight=, share=, tag= and columns="
     raise UsageError(f"{word}: unknown option, {hint} (for a file of that name, write ./{word})")

@@ -98,8 +98,8 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     settings, data = config.training, folder / "data"
     train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for spec in (*train, *dev) for file in spec.files)
-    if any(spec.weight != 1 for spec in dev):
-        raise UsageError("weight= is for --train; every dev pair is translated once")
+    if any(spec.weight != 1 or spec.share for spec in dev):
+        raise UsageError("weight= and share= are for --train; every dev pair is translated once")
     tokenizer = tokenizer_of_run(config, train, dev, data / "tokenizer.json", resumed=previous is not None)
     if settings.batch_tokens == "auto":
         settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), group, journal))
@@ -192,7 +192,7 @@ def cached_dataset(
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
-        "settings": [[*spec.files, spec.weight, spec.tag, spec.columns] for spec in specs],
+        "settings": [[*spec.files, spec.weight, spec.share, spec.tag, spec.columns] for spec in specs],
         "tokenizer": hashlib.sha256("\n".join(tokenizer.pieces).encode()).hexdigest(),
         "longest": max_tokens,
         "joined": concatenate,
