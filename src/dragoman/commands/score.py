@@ -68,7 +68,11 @@ def as_text(likelihood: "Likelihood | None") -> str:
 
 
 def as_json(row: "Row", likelihood: "Likelihood | None", tokenizer: "Tokenizer") -> str:
-    """Return a pair with its log-probabilities, in nats, as a line of JSON; null where it was not scored."""
+    """Return a pair with its log-probabilities, in nats, as a line of JSON.
+
+    Its keys: 'source', 'target', 'log_p' (of the target), 'per_token' (its mean) and 'tokens', [piece, log-probability]
+    each. Where the pair was not scored, they are null and [].
+    """
     record: dict[str, Any] = {
         "source": row.source,
         "target": row.target,

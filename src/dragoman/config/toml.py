@@ -35,7 +35,10 @@ def to_toml(config: Any) -> str:
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """Return a dataclass as nested dicts, without fields that are None; a model also has the key `kind`."""
+    """Return a dataclass as nested dicts, without fields that are None, and with lists for tuples.
+
+    A model also has the key `kind`.
+    """
     data: dict[str, Any] = {}
     for kind, cls in KINDS.items():
         if isinstance(config, cls):

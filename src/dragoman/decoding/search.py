@@ -156,8 +156,9 @@ class Sampling:
 def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> list[Hypothesis]:
     """Return one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
 
-    draws (B, largest of max_lengths): random numbers from 0 to 1 that decide the tokens. Each sentence has its own, so
-    that its output does not depend on the other sentences.
+    They are computed as `generate` does, without temperature, `top_k` and `top_p`. draws (B, largest of max_lengths):
+    random numbers from 0 to 1 that decide the tokens. Each sentence has its own, so that its output does not depend on
+    the other sentences.
     """
 
     def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
@@ -180,7 +181,8 @@ def generate(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS.
 
-    A hypothesis ends at its maximum length where EOS has not come by then. `observe` sees every step.
+    A hypothesis ends at its maximum length, unfinished, where EOS has not come by then. Its score is the sum of the
+    tokens' log-probabilities after the processors, over the length penalty. `observe` sees every step.
     """
     sentences, max_length, device = source.size(0), int(output.max_lengths.max()), source.device
     state = model.start(source)

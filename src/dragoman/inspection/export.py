@@ -42,7 +42,11 @@ def sentence_as_dict(sentence: Sentence) -> dict[str, Any]:
 
 
 def weights_as_dict(inspection: Inspection) -> dict[str, Any]:
-    """Return all attention weights under the names of BertViz's arguments: for each layer [1][head][query][key]."""
+    """Return all attention weights, [1][head][query][key] for each layer, and the tokens that they are between.
+
+    The keys are the names of BertViz's arguments: 'encoder_attention', 'decoder_attention', 'cross_attention',
+    'encoder_tokens' and 'decoder_tokens'.
+    """
     return {
         "encoder_attention": [layer.tolist() for layer in inspection.encoder_attentions],
         "decoder_attention": [layer.tolist() for layer in inspection.decoder_attentions],

@@ -94,7 +94,10 @@ def none_for_nan(value: Tensor) -> float | None:
 
 
 def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, Tensor]:
-    """Return each statistic by name, (L, H, T): a value for each query, NaN where it has none."""
+    """Return (L, H, T) for each statistic, by the name of its field in `HeadStatistics`: a value for each query.
+
+    It is NaN where a query has none.
+    """
     weights, (_, keys) = inspection.maps(kind).double(), inspection.queries_and_keys(kind)
     queries, columns = weights.shape[-2:]
     visible = torch.ones(queries, columns, dtype=torch.bool)

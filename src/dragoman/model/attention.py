@@ -214,7 +214,7 @@ class KeyValues:
 
 
 def buffer_like(old: Tensor, rows: int, capacity: int) -> Tensor:
-    """Return a new buffer (rows, capacity, H, D) with the sizes, type and device of `old`."""
+    """Return a new buffer (rows, capacity, H, D), not initialised, with the sizes, type and device of `old`."""
     return old.new_empty(rows, capacity, *old.shape[2:])
 
 

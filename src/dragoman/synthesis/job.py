@@ -115,8 +115,9 @@ class Job:
 def finished_record(job: Job, provenance: Record) -> Record | None:
     """Return the record of the finished file; None where the job is not finished.
 
-    Where it is, delete blocks that were left behind. Raise DragomanError where the file was not made by this command,
-    was made by another job, or was changed afterwards.
+    It is that of `start_record` with 'pairs', 'left_out', 'bytes' and 'sha256'. Where there is one, delete blocks that
+    were left behind. Raise DragomanError where the file was not made by this command, was made by another job, or was
+    changed afterwards.
     """
     if not job.out.exists():
         return None

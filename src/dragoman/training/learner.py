@@ -206,7 +206,7 @@ class Learner:
 
     @torch.no_grad()
     def load(self, saved: Model, state: dict[str, Tensor]) -> None:
-        """Restore the model and the state that `full_model` and `state` returned.
+        """Restore the model and the state that `full_model` and `state` returned. All processes must call this.
 
         Raise KeyError or RuntimeError where they belong to another model.
         """

@@ -162,7 +162,10 @@ def gather_shards(tensor: Tensor) -> Tensor:
 
 
 def copy_to_shard(held: Tensor, value: Tensor) -> None:
-    """Copy the whole tensor `value` into `held`, in place: the same tensor, or this process's shard of it."""
+    """Copy the whole tensor `value` into `held`, in place: the same tensor, or this process's shard of it.
+
+    If it is a shard, all processes must call this.
+    """
     if isinstance(held, DTensor):
         value = distribute_tensor(value.to(held.device), held.device_mesh, held.placements)
     held.copy_(value)

@@ -315,7 +315,10 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 
 
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
-    """Return one candidate for each segment, joined with the space that stands between the segments."""
+    """Return the translation of a text: one candidate for each of its segments, joined with the space between them.
+
+    Scores, flags and met terms are those of all. `retried` and `alternatives` are left to `join_segments`.
+    """
     outputs = [candidate.text for candidate in candidates]
     for index, segment in enumerate(segments[:-1]):
         outputs[index] += space_after(segment, outputs[index])

@@ -255,7 +255,11 @@ def output_rows(
 
 
 def translation_fields(translation: Translation) -> dict[str, Any]:
-    """Return the fields of a translation in the output, without those that are empty."""
+    """Return the fields of a translation in the output: 'translation', 'score' and 'finished'.
+
+    Unless they are empty, there are also 'flags', 'retried', 'terms_met' and 'alternatives', and 'segments', the number
+    of segments if there are several.
+    """
     fields: dict[str, Any] = {
         "translation": translation.text,
         "score": round(translation.score, 4),
