@@ -185,30 +185,31 @@ def claims(
     ahead, behind = float(reach.triu(1).max()), float(reach[reach.tril() > 0].min())
     masked, unmasked = unmoved
     return {
-        f"Multiplied by 1e-9, padding [gets no weight|still gets weight], {leaks[0]:.4f} and {leaks[1]:.4f} in the two "
-        "examples; with minus infinity added before the softmax it gets none.": max(leaks) < 0.001,
-        f"Other vectors in the padding change the outputs of real words by {masked:g} with the mask and by "
-        f"{unmasked:.2g} without: [only the mask keeps it out|the mask is not what keeps it "
+        f"If its scores are multiplied by 1e-9, padding [gets no weight|still gets weight], {leaks[0]:.4f} and "
+        f"{leaks[1]:.4f} in the two examples; if minus infinity is added before the softmax, it gets "
+        "none.": max(leaks) < 0.001,
+        f"Changing the vectors of the padding changes the outputs of real words by {masked:g} with the mask and by "
+        f"{unmasked:.2g} without it: [only the mask keeps it out|the mask is not what keeps it "
         "out].": masked == 0 < unmasked,
-        f"Under the look-ahead mask the derivative of an output by a later word is [exactly|up to] {ahead:g}, and by "
-        f"itself or an earlier one at least {behind:.2g}.": ahead == 0,
+        "Under the look-ahead mask, the derivative of an output with respect to a later word is [exactly|up to] "
+        f"{ahead:g}, and with respect to its own or an earlier word at least {behind:.2g}.": ahead == 0,
         "Masking columns alone and ignoring the labels of padding [gives|does not give] the same vectors of real "
-        f"words, loss and gradients as masking rows, too (off by at most {max(worst):.1e}); were those labels counted, "
-        f"the losses would differ by at least {counted:.2g}.": max(worst) < 1e-10 < counted,
-        "For a query that may look nowhere (padding on the left, rows that are masked, too) [the plain softmax gives "
-        "NaN, and the model's kernel finite outputs and gradients|the plain softmax and the model's kernel do not "
-        "differ as claimed].": finite[OURS] and not finite[PLAIN],
-        "Integer and bool masks [do not give|give] exactly the same: it is [needed|not needed] to turn masks into "
-        "integers. What must be known is whether True means may or may not attend: PyTorch uses both.": integers != 0,
+        f"words, loss and gradients as masking rows as well (they differ by at most {max(worst):.1e}); if those labels "
+        f"counted, the losses would differ by at least {counted:.2g}.": max(worst) < 1e-10 < counted,
+        "For a query that may attend to nothing (padding on the left, or masked rows) [the plain softmax gives NaN, "
+        "the model's kernel finite outputs and gradients|the plain softmax and the model's kernel do not differ as "
+        "claimed].": finite[OURS] and not finite[PLAIN],
+        "Integer and bool masks [do not give|give] exactly the same result: masks [must|need not] be integers. What "
+        'matters is whether True means "may attend" or "may not attend": PyTorch uses both.': integers != 0,
     }
 
 
 @experiment(
     "Masks, and why 1e-9 leaks",
     "section 3.2.3",
-    "Padding and later words are hidden by a mask that sets their scores to minus infinity before the softmax; "
-    "some multiply them by 1e-9 instead. Masking columns is enough where the labels of padding are ignored. Masks must "
-    "be integers, it is sometimes said.",
+    "Padding and later words are hidden by a mask that sets their scores to minus infinity before the softmax; some "
+    "multiply the scores by 1e-9 instead. Masking columns is enough if the labels of padding are ignored. It is "
+    "sometimes said that masks must be integers.",
 )
 def run(effort: Effort) -> Findings:
     """Compare ways to mask on small examples, and draw what each mask lets through."""
@@ -226,8 +227,8 @@ def run(effort: Effort) -> Findings:
     reached = {name: influence_norms(mask) for name, mask in shown.items()}
     most = max(float(reach.max()) for reach in reached.values())
     return Findings(
-        "A source of 5 words and a target of 4, both padded to 8; True = may attend. Rows and columns: two encoder "
-        f"layers with a label for each word, {len(seeds)} draws of weights, 64-bit numbers.",
+        "A source of 5 words and a target of 4, both padded to 8; True = may attend. The comparison of rows and "
+        f"columns uses two encoder layers with a label for each word, {len(seeds)} draws of weights, 64-bit numbers.",
         claims(padding, unmoved_by, influence_norms(causal_mask(8)), worst, counted, finite, by_rule[INTEGERS]),
         {
             "Weights of three keys, the last one padding": Table(
@@ -247,12 +248,13 @@ def run(effort: Effort) -> Findings:
         },
         {
             "masks": Figure(
-                "The four masks, a row per query, a column per key; 1 = may attend. Decoder: 1 2 3 4 0 0 0 0.",
+                "The four masks; rows are queries, columns are keys; 1 = may attend. Decoder: 1 2 3 4 0 0 0 0.",
                 heat_maps(*(heat_map(name, mask.int(), "d", 1.3) for name, mask in shown.items())),
                 (10.0, 3.2),
             ),
             "who-reaches-whom": Figure(
-                "Derivative of each query's output by each key and its value, under the masks. Grey: exactly zero.",
+                "Derivative of each query's output with respect to each key and its value, under the masks. Grey: "
+                "exactly zero.",
                 heat_maps(
                     *(heat_map(name, reach.where(reach > 0, math.nan), "", most) for name, reach in reached.items()),
                     colorbar="norm of the derivative",
@@ -260,7 +262,8 @@ def run(effort: Effort) -> Findings:
                 (11.0, 3.2),
             ),
             "leak-of-1e-9": Figure(
-                "The weight of a padded key beside two real ones whose scores differ by 1, by the larger of the two.",
+                "The weight of a padded key next to two real ones whose scores differ by 1, by the larger of these "
+                "scores.",
                 lines(leak_panel()),
             ),
         },

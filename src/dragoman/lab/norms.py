@@ -119,19 +119,20 @@ def claims(
     spread = {kind: max(three) - min(three) for kind, three in company.items()}
     told = {kind: "{:.4f}, {:.4f} and {:.4f}".format(*three) for kind, three in company.items()}
     return {
-        "10 rows of padding [change a batch norm alone|do not change a batch norm alone]: what a batch norm makes of "
-        f"the real tokens changes by up to {by_padding[BATCH]:.2f}, what a layer norm makes of them by "
-        f"{by_padding[LAYER]:.2g}.": by_padding[LAYER] == 0 < by_padding[BATCH],
-        "For a sentence alone and among eight, layer norm [gives|does not alone give] the same outputs: they differ by "
-        f"up to {by_batch[BATCH]:.2f} with batch norm, by {by_batch[LAYER]:.2g} with layer "
+        "[Padding affects batch norm but not layer norm|Under padding, batch norm and layer norm do not differ as "
+        f"claimed]: with 10 rows of padding, the outputs of real tokens change by up to {by_padding[BATCH]:.2f} with "
+        f"batch norm and by {by_padding[LAYER]:.2g} with layer norm.": by_padding[LAYER] == 0 < by_padding[BATCH],
+        "[Layer norm gives a sentence the same outputs alone and in a batch of eight, batch norm does not|For a "
+        "sentence alone and in a batch of eight, the two norms do not differ as claimed]: the outputs differ by up to "
+        f"{by_batch[BATCH]:.2f} with batch norm and by {by_batch[LAYER]:.2g} with layer "
         "norm.": by_batch[LAYER] == 0 < by_batch[BATCH],
         "For 4 sentences of 7 tokens, layer norm uses one mean and one standard deviation per [sentence|token], "
-        f"[{counted['sentence'][0]}|{counted['token'][0]}] of each: so computed, its output is met to "
-        f"{counted['token'][1]:.1g} by token and to {counted['sentence'][1]:.1g} by "
-        "sentence.": counted["sentence"][1] < 1e-4 < counted["token"][1],
-        "The loss of the same pairs [depends on the company of a sentence with batch norm alone|does not depend on the "
-        "company of a sentence with batch norm alone]: in use, in training all at once, and in training one by one it "
-        f"is {told[LAYER]} with layer norm, {told[BATCH]} with batch "
+        f"[{counted['sentence'][0]}|{counted['token'][0]}] of each: computed per token, its output is reproduced to "
+        f"within {counted['token'][1]:.1g}, computed per sentence to within "
+        f"{counted['sentence'][1]:.1g}.": counted["sentence"][1] < 1e-4 < counted["token"][1],
+        "[With batch norm, but not with layer norm, the loss of the same pairs depends on what else is in the batch|In "
+        "the loss of the same pairs, the two norms do not differ as claimed]: in use, in training all at once, and in "
+        f"training one by one, it is {told[LAYER]} with layer norm and {told[BATCH]} with batch "
         "norm.": spread[LAYER] < 1e-4 < 1e-2 < spread[BATCH],
         "With small batches batch norm [falls|does not fall] behind: with 4 pairs at a time, layer norm reaches "
         f"{reached[LAYER, few]:.1%} and batch norm {reached[BATCH, few]:.1%}, with 64 {reached[LAYER, many]:.1%} and "
@@ -142,9 +143,9 @@ def claims(
 @experiment(
     "Layer norm and batch norm",
     "section 3.1",
-    "Padding distorts the statistics of a batch norm, which depends on the size of the batch and differs "
-    "between training and use; a layer norm has none of this, with one mean and one standard deviation per sentence, "
-    "as is sometimes taught.",
+    "Padding distorts the statistics of a batch norm, which also depends on the size of the batch and differs between "
+    "training and use. A layer norm has none of these problems; it is sometimes taught that it has one mean and one "
+    "standard deviation per sentence.",
 )
 def run(effort: Effort) -> Findings:
     """Measure what padding and the batch do to each norm, and train models with each at two sizes of the batch."""
@@ -162,12 +163,13 @@ def run(effort: Effort) -> Findings:
             if size == BATCHES[0] and seed == first:
                 company[kind] = measure_losses(model, TASK.pairs(64, seed + 1))
     rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
-    ten, label = PADDING.index(10), f"rows of padding beside {SENTENCES * TOKENS} real tokens"
+    ten, label = PADDING.index(10), f"rows of padding added to {SENTENCES * TOKENS} real tokens"
     changes = {kind: (PADDING, by_padding[kind]) for kind in kinds}
     return Findings(
         f"Norms of random vectors of {SIZE} numbers; and a Transformer ({CONFIG.encoder_layers} and "
         f"{CONFIG.decoder_layers} layer of d_model {CONFIG.d_model}, post-norm) that learns to copy 1 to 6 words in "
-        f"{effort.of(STEPS)} steps, {effort}. Its layers never see padding, so batch norm is spared that harm there.",
+        f"{effort.of(STEPS)} steps, {effort}. The layers of this Transformer never see padding, so it does no harm to "
+        "batch norm there.",
         claims(
             {kind: changes[ten] for kind, changes in by_padding.items()},
             by_batch,
@@ -202,7 +204,7 @@ def run(effort: Effort) -> Findings:
                 ),
             ),
             "padding": Figure(
-                "How far outputs of real tokens move when rows of zeros join the batch.",
+                "How much the outputs of real tokens change when rows of zeros are added to the batch.",
                 lines(Panel(changes, label, "largest change of a real token's numbers")),
             ),
             "losses": losses_figure({f"{kind}, {size} pairs a batch": each for (kind, size), each in runs.items()}),

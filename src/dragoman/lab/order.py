@@ -99,28 +99,28 @@ def claims(orders: dict[str, Order]) -> Claims:
     return {
         "Without positions a permuted sentence gives [the same vectors, permuted: it is a bag of words|other vectors] "
         f"(largest difference {orders['none'].largest:.1e}).": max(orders["none"].largest, orders["none"].bags) < 1e-4,
-        "With positions of [every|not every] kind order makes a difference: in the sentence that changes least, a "
-        f"number of its vectors still changes by {least:.2g}.": least > 1e-2,
-        "What is seldom said: the look-ahead mask alone [tells|does not tell] a decoder the order, also without "
-        f"positions (the difference is at least {back.smallest:.2g}).": back.smallest > 1e-2,
+        "With [every kind|not every kind] of positions, order makes a difference: even in the sentence that changes "
+        f"least, some number in its vectors changes by {least:.2g}.": least > 1e-2,
+        "The look-ahead mask alone, even without positions, [tells|does not tell] a decoder the order, which is seldom "
+        f"mentioned (the difference is at least {back.smallest:.2g}).": back.smallest > 1e-2,
     }
 
 
 @experiment(
     "Without positions a sentence is a bag of words",
     "section 3.5",
-    "Self-attention takes all words at once and knows nothing of their order, yet order changes what is meant: "
-    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). "
-    "So positions must be added.",
+    "Self-attention takes all words at once and knows nothing of their order, yet order changes the meaning: "
+    "철수는 영희를 좋아한다 (Cheolsu likes Yeonghui) is not 영희는 철수를 좋아한다 (Yeonghui likes Cheolsu). So "
+    "positions must be added.",
 )
 def run(effort: Effort) -> Findings:
     """Measure how far vectors of untrained models change with the order of words, for each position scheme."""
     orders: dict[str, Order] = {name: measure_order(name, effort) for name in SCHEMES}
     orders[LOOKING_BACK] = measure_order("none", effort, looking_back=True)
     return Findings(
-        f"Fresh Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of {LENGTH} "
-        f"words in random order for each seed; {effort}. Relative scores are drawn at random: untrained they are zero, "
-        "and know no order.",
+        f"Untrained Transformers of 2 layers, d_model 32, 32-bit numbers; {effort.of(100)} random sentences of "
+        f"{LENGTH} words in random order for each seed; {effort}. Relative scores are drawn at random, because "
+        "untrained ones are zero and carry no order.",
         claims(orders),
         {
             "How much the vectors of a permuted sentence differ from the permuted vectors of the sentence": Table(
@@ -131,11 +131,12 @@ def run(effort: Effort) -> Findings:
         },
         {
             "order-of-words": Figure(
-                "The largest number of f(P x) - P f(x): without positions nothing but rounding is left.",
+                "The largest number in f(P x) - P f(x): without positions only rounding is left.",
                 lambda figure: draw_gaps(figure, orders),
             ),
             "who-likes-whom": Figure(
-                "Cosines of the words of the two sentences: without positions each word has one vector in both.",
+                "Cosines between the words of the two sentences: without positions, each word has the same vector in "
+                "both.",
                 heat_maps(cosine_map("none", effort.seeds[0]), cosine_map("sinusoidal", effort.seeds[0])),
             ),
         },

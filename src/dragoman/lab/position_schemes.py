@@ -168,14 +168,15 @@ def claims(
     uneven = {name: max(gaps(corner)) - min(gaps(corner)) > EXACT for name, corner in corners.items()}
     (code_least, code_most), (wave_least, wave_most) = ((min(each), max(each)) for each in (code, wave))
     return {
-        "Sinusoids [alone meet|are not alone in meeting] all five conditions, which are met by "
-        f"{', '.join(winners) or 'none'}. The others miss, {misses or 'nothing'}.": winners == [SINUSOIDS],
-        f"In the order (0,0) (0,1) (1,1) (1,0), which is Gray's, the gaps are {steps['Gray']}: [uneven, as is said|not "
-        f"1 and root 2]. In counting order they are {steps['counting']}. The line has {steps['line']}. In Gray's order "
+        "[Only sinusoids meet all five conditions|It is not true that only sinusoids meet all five conditions]. They "
+        f"are met by: {', '.join(winners) or 'none'}. Missed by the others: "
+        f"{misses or 'nothing'}.": winners == [SINUSOIDS],
+        f"In the order (0,0) (0,1) (1,1) (1,0), a Gray code, the gaps are {steps['Gray']}: [uneven, as claimed|not 1 "
+        f"and root 2]. In counting order they are {steps['counting']}, on the line {steps['line']}. In the Gray code "
         f"the first and the last of the four are {gaps(corners['Gray'], 3)[0]:.4g} "
         "apart.": uneven["Gray"] and not uneven["line"],
-        f"From one position to the next the binary code moves by {code_least:.4f} to {code_most:.4f}, the sinusoids by "
-        f"{wave_least:.4f} to {wave_most:.4f}: waves [take the jumps out|do not take the jumps out] of binary "
+        f"From one position to the next, the binary code moves by {code_least:.4f} to {code_most:.4f}, the sinusoids "
+        f"by {wave_least:.4f} to {wave_most:.4f}: waves [smooth out|do not smooth out] the jumps of binary "
         "digits.": wave_most - wave_least <= EXACT < code_most - code_least,
     }
 
@@ -183,9 +184,9 @@ def claims(
 @experiment(
     "Ways to number positions",
     "common teaching; section 3.5",
-    "A code for positions should be unique, keep the distance of two positions over all lengths, work for any "
-    "length, always be the same, and be bounded. Integers, fractions and binary codes fail somewhere (the four corners "
-    "of two bits are said to be 1 or root 2 apart), sines and cosines meet all of it.",
+    "A code for positions should be unique, keep the same distance between two positions at all lengths, work for any "
+    "length, always be the same, and be bounded. Integers, fractions and binary codes each fail in some respect (the "
+    "four corners of two bits are said to be 1 or root 2 apart); sines and cosines meet all conditions.",
 )
 def run(effort: Effort) -> Findings:
     """Test each scheme for each condition, and draw the codes. `effort` is not used: nothing is trained or repeated."""
@@ -193,9 +194,9 @@ def run(effort: Effort) -> Findings:
     corners = {"counting": binary(4, 2), "Gray": gray(4, 2), "line": line(4)}
     pictured = {"binary numbers": binary(7, 3), "Gray code": gray(7, 3), SINUSOIDS: waves(7, 6)}
     return Findings(
-        f"Codes for positions, vectors of {SIZE} numbers where a scheme has vectors; each condition is tested on "
-        f"sentences of {', '.join(map(str, LENGTHS))} words, any length on {LONG:,}. A learned table has {TABLE_SIZE} "
-        "positions here.",
+        f"Codes for positions, with vectors of {SIZE} numbers if a scheme has vectors. Each condition is tested on "
+        f"sentences of {', '.join(map(str, LENGTHS))} words, the one about any length on {LONG:,}. A learned table has "
+        f"{TABLE_SIZE} positions here.",
         claims(met, corners, gaps(binary(50)), gaps(waves(50))),
         {
             "Which scheme meets which condition, found by testing it": Table(
@@ -219,15 +220,15 @@ def run(effort: Effort) -> Findings:
         },
         {
             "codes": Figure(
-                "Seven positions in three schemes. Binary digits switch at once, waves turn over slowly.",
+                "Seven positions in three schemes. Binary digits switch abruptly, waves change gradually.",
                 heat_maps(*(code_map(name, code) for name, code in pictured.items())),
             ),
             "plane": Figure(
-                "Four positions as two bits, in counting order and in Gray's (shifted a little), and on a line.",
+                "Four positions as two bits, in counting order and as a Gray code (shifted a little), and on a line.",
                 draw_plane,
             ),
             "gaps": Figure(
-                "Distance from each position to the next one (left) and to the one three later (right).",
+                "Distance from each position to the next one (left) and to the one three positions later (right).",
                 lines(gap_panel(1), gap_panel(3), sharey=True, legend="above"),
             ),
         },

@@ -65,30 +65,30 @@ def claims(
     gradients = {
         f"At the start, over the layers of the {side}, gradients go from {by[POST][0]:.3f} at the bottom to "
         f"{by[POST][-1]:.3f} at the top with post-norm, and from {by[PRE][0]:.3f} to {by[PRE][-1]:.3f} with pre-norm: "
-        "[they rise in the one and fall in the other|not a rise in the one and a fall in the "
-        "other].": by[POST][-1] > by[POST][0] and by[PRE][-1] < by[PRE][0]
+        "[they rise with post-norm and fall with pre-norm|they do not rise with post-norm and fall with "
+        "pre-norm].": by[POST][-1] > by[POST][0] and by[PRE][-1] < by[PRE][0]
         for side, by in (("encoder", encoder), ("decoder", decoder))
     }
     (post_misses, post_has_norm), (pre_misses, pre_has_norm) = ends[POST], ends[PRE]
     return gradients | {
-        "A norm at the end [belongs|does not belong] to pre-norm alone: the standard deviation of a row after the last "
-        f"layer misses 1 by up to {post_misses:.1g} with post-norm, and {follows[POST]} norm follows; by up to "
-        f"{pre_misses:.1g} with pre-norm, and {follows[PRE]} norm "
+        "[Only pre-norm needs|Not only pre-norm needs] a norm at the end: after the last layer, the standard deviation "
+        f"of a row differs from 1 by up to {post_misses:.1g} with post-norm, and {follows[POST]} norm follows; with "
+        f"pre-norm it differs by up to {pre_misses:.1g}, and {follows[PRE]} norm "
         "follows.": post_misses < 0.01 < pre_misses and pre_has_norm and not post_has_norm,
         f"Without warm-up, pre-norm [learns|does not learn] as well as with it: {reached[PRE, False]:.1%} against "
         f"{reached[PRE, True]:.1%} right.": reached[PRE, False] >= reached[PRE, True] - 0.05,
         f"Post-norm [needs|does not need] the warm-up here: {reached[POST, False]:.1%} right without it, "
         f"{reached[POST, True]:.1%} with it.": reached[POST, False] < reached[POST, True] - 0.05,
-        f"Pre-norm is [the more stable one|not the more stable one]: at its worst it gets {worst[PRE]:.1%} right, "
+        f"Pre-norm is [more stable|not more stable] than post-norm: in its worst run it gets {worst[PRE]:.1%} right, "
         f"post-norm {worst[POST]:.1%}.": worst[PRE] > worst[POST] + 0.05,
     }
 
 
 @experiment(
-    "Norm before or after the layer",
+    "The norm before or after the layer",
     "section 3.1; Xiong et al. 2020",
-    "With the norm before each layer (pre-norm) training is more stable and needs no warm-up; with the norm "
-    "after it, as in the paper, gradients are large near the output. A norm at the end of a stack belongs to pre-norm.",
+    "With the norm before each layer (pre-norm), training is more stable and needs no warm-up; with the norm after it, "
+    "as in the paper, gradients are large near the output. Only with pre-norm does a stack need a norm at its end.",
 )
 def run(effort: Effort) -> Findings:
     """Measure gradients at the start, and train models with each norm, with and without warm-up."""
@@ -120,7 +120,7 @@ def run(effort: Effort) -> Findings:
     }
     rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
     return Findings(
-        f"Gradients: {LAYERS} and {LAYERS} layers of d_model {CONFIG.d_model} as drawn, one batch of 64 pairs. "
+        f"Gradients: {LAYERS} and {LAYERS} untrained layers of d_model {CONFIG.d_model}, one batch of 64 pairs. "
         f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} and {TRAINED.decoder_layers} layers of d_model "
         f"{TRAINED.d_model}, {steps} steps of {PAIRS} pairs at a rate of {PEAK}, reached at once or after a warm-up of "
         f"{warmup} steps; {effort}.",
@@ -140,7 +140,7 @@ def run(effort: Effort) -> Findings:
         },
         {
             "gradients": Figure(
-                "Gradients of the second feed-forward matrices at the start, by layer: encoder, decoder.",
+                "Gradients of the second feed-forward matrices at the start, by layer, in encoder and decoder.",
                 lines(
                     layer_panel("gradient, encoder", encoder), layer_panel("gradient, decoder", decoder), legend="above"
                 ),

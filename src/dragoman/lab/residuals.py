@@ -144,21 +144,22 @@ def claims(
     return {
         f"Layers whose f is 0 [return their input|change their input by {silent[WITH]:.2g}]: without the residual they "
         f"change it by {silent[WITHOUT]:.2g}.": silent[WITH] == 0 < silent[WITHOUT],
-        "To make 10.4 of 10.0, a layer [has|does not have] to learn 0.4 only: beside a residual it learns "
+        "To turn 10.0 into 10.4, a layer [only has|does not only have] to learn 0.4: with a residual it learns "
         f"{learned[0]:.1f}, without one "
         f"{learned[1]:.1f}.": abs(learned[0] - 0.4) < 0.01 and abs(learned[1] - 10.4) < 0.01,
-        "Without layer norms, the network of the lowest of 12 layers begins with a gradient of "
-        f"{lowest[BARE_WITH]:.2g} with residuals and {lowest[BARE_WITHOUT]:.2g} without: it is [lost|not lost] on the "
-        "way.": lowest[BARE_WITHOUT] < 0.1 * lowest[BARE_WITH],
-        f"With layer norms, it begins with a gradient of {lowest[WITH]:.2g} with residuals and {lowest[WITHOUT]:.2g} "
-        "without: it is [lost|not lost] on the way.": lowest[WITHOUT] < 0.1 * lowest[WITH],
-        f"With layer norms, the query matrices of the upper 6 layers begin with a mean gradient of {upper[WITH]:.2g} "
-        f"with residuals and {upper[WITHOUT]:.2g} without: attention [cannot|can still] learn whom to look "
-        "at.": upper[WITHOUT] < 0.1 * upper[WITH],
+        "Without layer norms, the feed-forward network in the lowest of 12 layers starts with a gradient of "
+        f"{lowest[BARE_WITH]:.2g} with residuals and {lowest[BARE_WITHOUT]:.2g} without them: the gradient is "
+        "[lost|not lost] on the way.": lowest[BARE_WITHOUT] < 0.1 * lowest[BARE_WITH],
+        f"With layer norms, that network starts with a gradient of {lowest[WITH]:.2g} with residuals and "
+        f"{lowest[WITHOUT]:.2g} without them: the gradient is [lost|not lost] on the "
+        "way.": lowest[WITHOUT] < 0.1 * lowest[WITH],
+        f"With layer norms, the query matrices of the upper 6 layers start with a mean gradient of {upper[WITH]:.2g} "
+        f"with residuals and {upper[WITHOUT]:.2g} without them: without residuals, attention [cannot|can still] learn "
+        "what to attend to.": upper[WITHOUT] < 0.1 * upper[WITH],
         f"After 12 layers two different words have a cosine of {cosine[WITH]:.3f} with residuals and "
-        f"{cosine[WITHOUT]:.3f} without: [what tells them apart is gone|they are told apart as "
+        f"{cosine[WITHOUT]:.3f} without: [what told them apart is gone|they can be told apart equally "
         "well].": cosine[WITHOUT] > cosine[WITH] + 0.2,
-        f"12 layers learn to copy with residuals ({deep[WITH]:.1%} right) [and not so|and as well] without them "
+        f"12 layers learn to copy with residuals ({deep[WITH]:.1%} right) [but not|and just as well] without them "
         f"({deep[WITHOUT]:.1%}); a single layer reaches {shallow[WITH]:.1%} with and {shallow[WITHOUT]:.1%} "
         "without.": deep[WITH] > deep[WITHOUT] + 0.1,
         f"After training, the lower layers change their input by {lower_change:.2f} of its size, the upper ones by "
@@ -169,8 +170,8 @@ def claims(
 @experiment(
     "With and without residuals",
     "section 3.1",
-    "With x + f(x) a layer learns the difference only: 0.4 instead of 10.4 where 10.0 should become 10.4. "
-    "Deeper layers change little, information flows on, and deep stacks can be trained.",
+    "With x + f(x), a layer only learns the difference: 0.4 instead of 10.4 if 10.0 should become 10.4. Deeper layers "
+    "change little, information flows through them, and deep stacks can be trained.",
 )
 def run(effort: Effort) -> Findings:
     """Measure gradients and words in deep stacks with and without residuals, and train them."""
@@ -197,7 +198,7 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"The encoder of a Transformer (d_model {CONFIG.d_model}, pre-norm, {DEEP} layers or {DEPTHS[0]}, one decoder "
         f"layer that keeps its residuals) learns to copy 1 to 8 words in {effort.of(STEPS)} steps of {PAIRS} pairs, "
-        f"{effort}; both kinds begin with the same weights.",
+        f"{effort}; models with and without residuals start with the same weights.",
         claims(
             {kind: change_when_silent(kind) for kind in kinds},
             (with_residual, without),
@@ -235,7 +236,7 @@ def run(effort: Effort) -> Findings:
                 ),
             ),
             "words": Figure(
-                "How alike two different words are after each layer, at the start. At 1 nothing tells them apart.",
+                "How alike two different words are after each layer, at the start. At 1, nothing tells them apart.",
                 lines(layer_panel("mean cosine of two words", alike, log=""), legend="above"),
             ),
             "losses": losses_figure(

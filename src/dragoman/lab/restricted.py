@@ -134,12 +134,13 @@ def claims(trials: list[Trial], gaps: dict[int, float], paths: list[tuple[int, i
     inside = min(trial.mean for trial in trials if trial.reach >= trial.distance)
     outside = max(trial.mean for trial in trials if trial.reach < trial.distance)
     return {
-        f"A radius that covers the sentence [changes nothing|changes the output]: by at most {equal:.1g}, every "
-        f"smaller one by at least {smallest:.1g}.": equal < 1e-6 < smallest,
-        f"Over 17 words the ends [meet|do not meet] after (n - 1) / r layers, rounded up: {needed}.": agree,
+        "A radius that covers the sentence [changes nothing|changes the output]: the difference is at most "
+        f"{equal:.1g}; with every smaller radius it is at least {smallest:.1g}.": equal < 1e-6 < smallest,
+        "The two ends of a sentence of 17 words [meet|do not meet] after (n - 1) / r layers, rounded up: "
+        f"{needed}.": agree,
         f"Where the layers reach the word, at least {inside:.1%} of the answers are right; where they do not, at most "
-        f"{outside:.1%} ({CHANCE:.1%} is guessing): a small radius is [enough for what is near, and blind for what is "
-        "far|not what decides here].": inside > 0.5 and outside < 2 * CHANCE,
+        f"{outside:.1%} (guessing: {CHANCE:.1%}): a small radius [is enough for near words and blind to distant "
+        "ones|is not what decides here].": inside > 0.5 and outside < 2 * CHANCE,
     }
 
 
@@ -175,9 +176,9 @@ def run(effort: Effort) -> Findings:
     accuracy = {f"{d} word{'s' * (d > 1)} before": mean_and_range(list(ticks), each) for d, each in found.items()}
     return Findings(
         f"An encoder of {CONFIG.encoder_layers} layers, d_model {CONFIG.d_model}, with learned scores of distances, "
-        f"names at each of {LENGTH} positions the word 1 or {DISTANCES[1]} before; {steps} steps of {BATCH} fresh "
-        f"sentences, Adam at {RATE}, {effort}. The radius comes from outside: the kernel of each layer is replaced by "
-        "one with a band as its mask.",
+        f"has to name, at each of {LENGTH} positions, the word 1 or {DISTANCES[1]} positions before; {steps} steps of "
+        f"{BATCH} fresh sentences, Adam at {RATE}, {effort}. The radius is imposed from outside: the kernel of each "
+        "layer is replaced by one whose mask is a band.",
         claims(trials, gaps, paths),
         {
             "Accuracy by radius": Table(
@@ -189,7 +190,7 @@ def run(effort: Effort) -> Findings:
         },
         {
             "bands": Figure(
-                "Which key (across) a query (down) may look at, by radius; dark: yes.", heat_maps(*bands), (8, 2.6)
+                "Which keys (columns) a query (row) may attend to, by radius; dark: yes.", heat_maps(*bands), (8, 2.6)
             ),
             "accuracy": Figure(
                 "Right answers by radius: mean of all seeds, bars from the lowest to the highest. Dotted: guessing.",
