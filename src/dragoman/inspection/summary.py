@@ -49,7 +49,7 @@ class Summary:
         return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as an object of JSON."""
+        """Return the summary as an object of JSON: its fields, and 'engines', the names of those that can run it."""
         return {
             "config": as_dict(self.config),
             "vocabulary": self.vocabulary,

@@ -135,10 +135,11 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
 
 
 def start_record(job: Job, provenance: Record) -> Record:
-    """Return the record of a job in progress: its provenance and the number of texts. The first process writes it.
+    """Return the record of a job in progress: 'made_of' (its provenance), 'model', 'files', 'texts' and 'notes'.
 
-    All texts are read once before anything is translated: what cannot be read is reported now, not after hours. Raise
-    DragomanError where there are blocks of another job, and where there is no text.
+    'texts' is their number. The first process writes the record. All texts are read once before anything is translated:
+    what cannot be read is reported now, not after hours. Raise DragomanError where there are blocks of another job, and
+    where there is no text.
     """
     file = job.blocks_folder / "record.json"
     if file.exists():
