@@ -76,7 +76,10 @@ def main(arguments: list[str]) -> None:
 
 
 def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path]) -> None:
-    """Write each pair to the file of its set, all files or none; leave out the pairs of no set, ''."""
+    """Write each pair to the file of its set as TSV, all files or none; leave out the pairs of no set, ''.
+
+    A tab inside a text becomes a space.
+    """
     from dragoman.files import atomic_file
 
     with ExitStack() as stack:

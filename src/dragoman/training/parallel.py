@@ -44,7 +44,7 @@ class GradientSync(Protocol):
     lockstep: bool  # all processes must work through the same number of micro-batches
 
     def end_micro_batch(self) -> None:
-        """Do what follows the backward pass of a micro-batch."""
+        """Do what has to follow the backward pass of each micro-batch: `Learner` calls this after it."""
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
         """Sum gradients and statistics of all processes, for a batch of so many micro-batches; return the latter."""

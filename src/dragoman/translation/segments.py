@@ -62,9 +62,10 @@ class Segmenter:
         ]
 
     def _group_sentences(self, text: str, tokens: int) -> list[str]:
-        """Return a text of so many tokens in groups of as many sentences as training sources had.
+        """Return a text of so many tokens in groups of as many sentences as training sources had; see `split`.
 
-        A sentence is a group of its own where it is longer than they were.
+        With "long" only their tokens count, with "none" the text is one group. A sentence is a group of its own where
+        it is longer than training sources were.
         """
         sentences = split_sentences(text)
         if self.split == "none" or len(sentences) == 1 or self._as_in_training(len(sentences), tokens):

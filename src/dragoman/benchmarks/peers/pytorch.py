@@ -87,7 +87,7 @@ class TorchTransformer(nn.Module):
         return self.dropout(x + self.positions[: tokens.size(1)])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return logits (B, T, V) for source (B, S) and target (B, T)."""
+        """Return logits (B, T, V) for source (B, S) and target (B, T), which begins with BOS."""
         padding = source == PAD
         x = self.transformer(
             self.embed(source),
@@ -168,7 +168,7 @@ class MarianMT(nn.Module):
         return other
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return logits (B, T, V) for source (B, S) and target (B, T)."""
+        """Return logits (B, T, V) for source (B, S) and target (B, T), which begins with BOS."""
         mask = (source != PAD).long()
         return self.inner(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False).logits
 
