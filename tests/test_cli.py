@@ -60,7 +60,7 @@ SMALL = "--preset tiny --model.d-model 16 --model.attention.heads 2"
 QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
-    ("fly", 2, "unknown command 'fly'; choose from demo, check, train"),
+    ("fly", 2, "unknown command 'fly'; choose from demo, check, split, train"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),
     ("train --train missing.tsv --dev {dev}", 1, "missing.tsv: no such file"),
@@ -327,6 +327,29 @@ def test_training_says_what_it_does_and_leaves_a_model(dragoman, corpus: Corpus,
     verify_files((tmp_path / "run" / "best").resolve())
     again = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--out", "run", *flags, "--quiet")
     assert again == Ran(0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--dev", "nowhere.tsv"), "nowhere.tsv: no such file"),
+        (("--dev", "bad.tsv"), "bad.tsv:2: no tab"),
+        (("--vocabulary", "2"), "vocabulary"),
+        (("--training.max-tokens", "1"), "every pair is longer than 1 token"),
+    ],
+)
+def test_a_first_training_that_is_refused_leaves_nothing_behind(
+    dragoman, corpus: Corpus, tmp_path: Path, flags: tuple[str, ...], message: str
+):
+    (tmp_path / "bad.tsv").write_text("a\tb\nc\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    for out in ((), ("--out", "new/er"), ("--out", "mine")):
+        ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], "--preset", "tiny", *flags, *out)
+        assert ran.code in (1, 2)
+        assert message in ran.err
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, corpus: Corpus, tmp_path: Path):

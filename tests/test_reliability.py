@@ -510,13 +510,13 @@ def test_sigterm_at_any_time_saves_and_the_same_command_resumes(corpus: Corpus, 
     same_run(out, whole)
 
 
-def asked_twice() -> None:
-    """A fault: two requests in a step; after the first one alone, it would be finished."""
-    work = Learner.loss
+def asked_twice(first: int) -> None:
+    """A fault: two requests in a step, SIGTERM the second; after the first one alone, it would be finished."""
+    work, requests = Learner.loss, [first, signal.SIGTERM]
 
     def wrapped(self: Learner, batch: Any) -> Any:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
+        while requests:
+            os.kill(os.getpid(), requests.pop(0))
             time.sleep(0.1)
         return work(self, batch)
 
@@ -524,9 +524,12 @@ def asked_twice() -> None:
     signals.GracefulStop = partial(signals.GracefulStop, same_request=0.05)  # type: ignore[assignment, misc]
 
 
-def test_a_second_sigterm_ends_at_once(saved: Path, corpus: Corpus, tmp_path: Path):
+@pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, ASKED), (signal.SIGINT, 130)])
+def test_a_second_sigterm_ends_at_once_but_one_after_ctrl_c_does_not(
+    saved: Path, corpus: Corpus, tmp_path: Path, first: int, code: int
+):
     config, before = copy_of(saved, corpus, tmp_path / "run"), state(saved)
-    (command,) = train(settings_file(config), tmp_path / "log", faults=[asked_twice])
-    assert command.code(within=SOON) == ASKED
-    assert "resumes the run" not in command.said
-    assert state(tmp_path / "run") == before
+    (command,) = train(settings_file(config), tmp_path / "log", faults=[partial(asked_twice, first)])
+    assert command.code(within=SOON) == code
+    assert ("resumes the run" in command.said) == (first == signal.SIGINT)
+    assert (state(tmp_path / "run") == before) == (first == signal.SIGTERM)

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     board = run.training.tensorboard
     with Journal(Path(run.out), Console(stderr=True), options.quiet, tensorboard=board, active=first) as journal:
         if not options.run.out:
-            journal.log(f"training into {run.out}")
+            journal.display.log(f"training into {run.out}")
         train(run, journal)
 
 

@@ -55,14 +55,29 @@ class TrainingProgress:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and lock it for the block. Raise DragomanError where another process has locked it."""
+    """Make a folder and lock it for the block. Raise DragomanError where another process has locked it.
+
+    Where the block raises DragomanError before anything is trained, what it has left in the folder is deleted, and so
+    is the folder if it was made here.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
+    before = {*folder.iterdir()}
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise DragomanError(f"{folder}: another process is using this folder; choose another --out") from None
-        yield
+        try:
+            yield
+        except DragomanError:
+            if not any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl")):
+                for path in {*folder.iterdir()} - before:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                with contextlib.suppress(OSError):  # somebody else has put something there
+                    for path in made:
+                        path.rmdir()
+            raise
 
 
 def save_checkpoint(

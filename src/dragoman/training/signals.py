@@ -9,23 +9,24 @@ from types import FrameType
 
 
 class GracefulStop:
-    """True once a signal has asked this process to stop. A second request ends the process at once.
+    """True once a signal has asked this process to stop; `number` is the first one.
 
-    A second signal within `same_request` seconds is the same request, because torchrun may pass on the one we got.
+    The same signal again ends the process at once, but not within `same_request` seconds, because torchrun may pass on
+    the one we got. Another signal does not: supervisors send SIGINT and, if a step takes its time, SIGTERM.
     """
 
     def __init__(self, same_request: float = 1.0) -> None:
-        self.number, self.since, self.same_request = 0, 0.0, same_request
+        self.number, self.same_request = 0, same_request
+        self.received: dict[int, float] = {}  # when each signal came first
 
     def __bool__(self) -> bool:
         """Return whether a signal has asked this process to stop."""
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Handle the signal `number`: remember the first; at a second request raise what `exit_for` returns."""
-        if not self:
-            self.number, self.since = number, time.monotonic()
-        elif time.monotonic() - self.since > self.same_request:
+        """Handle the signal `number`: remember it; if it asks a second time, raise what `exit_for` returns."""
+        self.number = self.number or number
+        if time.monotonic() - self.received.setdefault(number, time.monotonic()) > self.same_request:
             raise exit_for(number)
 
 
