@@ -8,6 +8,7 @@ A comment in a dataclass begins a section of the table, the string after a field
 import inspect
 import re
 import typing
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def rows_of(config: type, prefix: str) -> list[str]:
             rows.append(f"| **{section[1]}** | | |")
         elif field := re.fullmatch(FIELD, line):
             name = field[1]
-        elif name and (help_ := re.fullmatch(HELP, line)):
+        elif name and (help_ := re.fullmatch(HELP, line)) and not is_dataclass(getattr(config(), name)):
             rows.append(f"| `{prefix}{name}` | {default(config, name)} | {help_[1].replace('|', chr(92) + '|')} |")
     return rows
 

@@ -110,7 +110,7 @@ def test_back_translation_keeps_the_text_as_the_target(job: Job):
 
 def test_the_device_that_was_asked_for_is_the_only_one(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """On a machine with a GPU, `--device cpu` searches on the CPU. The meta device stands in for the GPU."""
-    monkeypatch.setattr("dragoman.translation.translator.device_of", lambda wanted: torch.device("meta"))
+    monkeypatch.setattr("dragoman.translation.engines.device_of", lambda wanted: torch.device("meta"))
     make(job)
     assert job.out.read_bytes() == expected
     with pytest.raises(RuntimeError, match="meta"):  # the control

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.commands.translate.lines import MAX_DEPTH, Line, line_blocks, output_rows, parse_lines
-from dragoman.translation.translator import Translation
+from dragoman.translation.translation import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
 

@@ -23,11 +23,12 @@ from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
 from dragoman.errors import UsageError
 from dragoman.model import build
-from dragoman.translation import translator as translator_module
+from dragoman.translation import engines
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segments import Segment
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translation, Translator, space_after
+from dragoman.translation.translation import Translation
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator, space_after
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."
@@ -108,19 +109,6 @@ def test_a_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
     assert " " in text
     # The control: the model did predict line breaks.
     assert newline in translator.search_ids([tokenizer.encode("The dog")])[0].tokens
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        ("The dog", r"translate takes a list of texts"),
-        (["a", None], r"texts\[1\] must be a string, not None"),
-        ([3], "not 3"),
-    ],
-)
-def test_what_is_no_list_of_texts_is_refused(translator: Translator, texts: Any, message: str):
-    with pytest.raises(UsageError, match=message):
-        translator.translate(texts)
 
 
 # Long texts.
@@ -283,7 +271,7 @@ def test_a_replacement_shares_the_model_and_leaves_the_translator_as_it_is(trans
 @pytest.mark.parametrize("device", ["auto", torch.device("cpu")], ids=str)
 def test_the_engine_computes_where_the_model_is(trained: Path, device: Any, monkeypatch: pytest.MonkeyPatch):
     """A machine where "auto" is not the CPU. The meta device stands in for a GPU, which is not there."""
-    monkeypatch.setattr(translator_module, "device_of", lambda wanted: torch.device("meta"))
+    monkeypatch.setattr(engines, "device_of", lambda wanted: torch.device("meta"))
     translator = Translator.load(trained, SHORT, device=device)
     expected = torch.device("meta" if device == "auto" else "cpu")
     assert isinstance(translator.engine, TorchEngine)

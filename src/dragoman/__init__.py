@@ -42,7 +42,8 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.model.transformer import Transformer
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
-    from dragoman.translation.translator import Translation, Translator
+    from dragoman.translation.translation import Translation
+    from dragoman.translation.translator import Translator
 else:  # what happens: each name is imported when it is first used, so that the command line starts at once
     _MODULES = {
         "AttentionConfig": "config",
@@ -58,7 +59,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "TrainingConfig": "config",
         "Transformer": "model.transformer",
         "TransformerConfig": "config",
-        "Translation": "translation.translator",
+        "Translation": "translation.translation",
         "Translator": "translation.translator",
         "UsageError": "errors",
         "evaluate": "evaluation.metrics",

@@ -1,6 +1,7 @@
 """Choose the device to compute on."""
 
 import os
+from typing import get_args
 
 import torch
 
@@ -14,6 +15,8 @@ def device_of(wanted: Device) -> torch.device:
     That is the one whose number is in the environment variable LOCAL_RANK. Raise UsageError where a GPU is asked for
     and there is none.
     """
+    if wanted not in get_args(Device):
+        raise UsageError(f"device must be {', '.join(get_args(Device))}, not {wanted!r}")
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():

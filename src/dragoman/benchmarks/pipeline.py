@@ -79,8 +79,8 @@ def measure_row(
     subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
     bare = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
     ways: dict[str, Callable[[], Sequence]] = {
-        OURS: partial(careful.translate, texts, tags),
-        UNGUARDED: partial(careless.translate, texts, tags),
+        OURS: lambda: careful.translate(texts, tags),
+        UNGUARDED: lambda: careless.translate(texts, tags),
         IDS: partial(careless.search_ids, ids),
         RAW: bare,
     }

@@ -24,6 +24,9 @@ class Bound:
     holds: Callable[[float, float], bool]
     limit: float
 
+    def __repr__(self) -> str:
+        return f"{self.words} {self.limit:,}"
+
 
 def at_least(limit: float) -> Bound:
     """Return the bound of a field whose values must be `limit` or more."""
@@ -77,6 +80,18 @@ def check_fields(config: Any) -> None:
         for bound in option.bounds:
             if not bound.holds(value, bound.limit):
                 raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {value}")
+
+
+def changed_fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that have no default, or another value than their default."""
+    values = {field.name: (getattr(record, field.name), field.default) for field in fields(record)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def short_repr(record: Any) -> str:
+    """Return a dataclass as the call that makes it, without arguments that are defaults."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in changed_fields(record).items())
+    return f"{type(record).__name__}({arguments})"
 
 
 @functools.cache

@@ -64,7 +64,9 @@ class TransformerConfig:
     decoder_layers: Layers = 6
     "number of decoder layers"
     attention: AttentionConfig = AttentionConfig()
+    "Multi-head attention, section 3.2.2."
     feed_forward: FeedForwardConfig = FeedForwardConfig()
+    "The position-wise feed-forward network, section 3.3."
     dropout: Fraction = 0.1
     "dropout on the output of each sub-layer and on the embeddings"
     positions: Literal[

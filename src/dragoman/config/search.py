@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dragoman.config.fields import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_fields
+from dragoman.config.fields import MAX_BEAMS, MAX_SIZE, above, at_least, at_most, check_fields, short_repr
 from dragoman.errors import UsageError
 
 Split = Literal["sentences", "long", "none"]
@@ -12,7 +12,10 @@ MAX_PENALTY = 10.0  # the paper has 0.6
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Describe how translations are searched for, section 6.1."""
+    """Describe how translations are searched for, section 6.1.
+
+    Each field is a flag of `dragoman translate`; `dragoman translate --help` explains them all.
+    """
 
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size; 1 is greedy search"
@@ -45,6 +48,8 @@ class SearchConfig:
 
     split: Split = "sentences"
     "translate as many sentences at once as a training source had; or split only texts that are longer; or none"
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -137,7 +137,9 @@ class RunConfig:
     vocabulary: Annotated[int, at_least(300), at_most(MAX_SIZE)] | None = None
     "number of subwords to learn; default: what the preset suggests, if the text is large enough"
     model: ModelConfig = field(default_factory=TransformerConfig)
+    "The architecture."
     training: TrainingConfig = TrainingConfig()
+    "Training, section 5."
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -65,6 +65,9 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self.pieces)
 
+    def __repr__(self) -> str:
+        return f"<Tokenizer: {len(self):,} subwords{', tags ' * bool(self.tags)}{', '.join(self.tags)}>"
+
     @classmethod
     def train(
         cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000, tags: Sequence[str] = ()

@@ -51,6 +51,9 @@ class TorchEngine:
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
 
+    def __repr__(self) -> str:
+        return f"native engine on {self.device}"
+
     def search(
         self,
         sources: Sequence[Ids],

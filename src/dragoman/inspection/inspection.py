@@ -101,18 +101,32 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A sentence, its translation, and what the model did. Tensors are float32 and on the CPU."""
+    """A sentence, its translation, and what the model did. Tensors are float32 and on the CPU.
 
-    model: str  # its name
-    version: str  # of dragoman
+    model: its name; version: of dragoman.
+    source, target: the sentence and its translation.
+    encoder: (L, H, S, S), how much each source token attended to each; L = 0 for a recurrent model.
+    decoder: (L, H, T, T), how much each token that was read attended to those up to itself; L = 0 as above.
+    cross: (L, H, T, S), how much each target token, as it was predicted, attended to each source token.
+    positions: (T), the probability of each target token, EOS included.
+    tree: of the search that found the target; None where that was given, or the search was of another kind.
+    alignment: the head that words are aligned by; None: no attention over the source.
+    """
+
+    model: str
+    version: str
     source: Sentence
     target: Sentence
-    encoder: Tensor  # L H S S: how much each source token attended to each; L = 0 for a recurrent model
-    decoder: Tensor  # L H T T: how much each token that was read attended to those up to itself; L = 0 as above
-    cross: Tensor  # L H T S: how much each target token, as it was predicted, attended to each source token
-    positions: tuple[Position, ...]  # T, that of EOS included
-    tree: BeamTree | None  # of the search that found the target; None where that was given, or a search of another kind
-    alignment: AlignmentHead | None  # the head that words are aligned by; None: no attention over the source
+    encoder: Tensor
+    decoder: Tensor
+    cross: Tensor
+    positions: tuple[Position, ...]
+    tree: BeamTree | None
+    alignment: AlignmentHead | None
+
+    def __repr__(self) -> str:
+        layers, heads, *_ = self.cross.shape
+        return f"<Inspection: {self.source.text!r} to {self.target.text!r} by {self.model}, {layers} x {heads} heads>"
 
     @property
     def decoder_input(self) -> Sentence:

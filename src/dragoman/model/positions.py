@@ -76,11 +76,12 @@ class Table(Positions):
 
     def rows(self, start: int, end: int) -> Tensor:
         """Return the vectors (end - start, size) of the positions from start to end - 1; the table grows if need be."""
-        if end > self.table.size(0):
+        table = self.table  # another thread may put a shorter one there meanwhile
+        if end > table.size(0):
             longer = FIRST_LENGTH if end <= FIRST_LENGTH else 2 * end
             with torch.inference_mode(False):  # the table outlives a search that made it grow
-                self.table = self.formula(longer, self.table.size(1)).to(self.table)
-        return self.table[start:end]
+                self.table = table = self.formula(longer, table.size(1)).to(table)
+        return table[start:end]
 
 
 class Sinusoidal(Table):

@@ -172,6 +172,10 @@ class Recurrent(nn.Module):
         self.combine = nn.Linear(d_model if self.attention is None else 2 * d_model, d_model)
         self.dropout = Dropout(config.dropout)
 
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the model above its modules."""
+        return str(self.config)
+
     def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:
         """Return the vectors (B, T, M) of the ids `tokens` (B, T) by the embedding `words`, scaled, after dropout."""
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))

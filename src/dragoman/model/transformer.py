@@ -238,6 +238,10 @@ class Transformer(nn.Module):
                 if linear.bias is not None:
                     nn.init.zeros_(linear.bias)
 
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the model above its modules."""
+        return str(self.config)
+
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
         """Return the vectors (N, M) of the ids (B, T), positions included (sections 3.4 and 3.5).
 

@@ -122,6 +122,9 @@ class Glossary:
     def __init__(self, entries: Sequence[Entry]):
         self.entries = tuple(entries)
 
+    def __repr__(self) -> str:
+        return f"<Glossary: {len(self.entries):,} entries>"
+
     @classmethod
     def read(cls, path: str | Path) -> "Glossary":
         """Read a file of lines: source term, tab, target terms with | between them, and perhaps a tab and a case rule.

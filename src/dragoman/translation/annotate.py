@@ -52,9 +52,13 @@ class Annotator:
         return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
 
     def alignments(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[str]:
-        """Return '0-0 1-2' for each text: pairs of a source word and the translated word aligned with it, by index.
+        """Return the links of each text as '0-0 1-2', see `links`."""
+        return [" ".join(f"{source}-{target}" for source, target in own) for own in self.links(texts, tags)]
 
-        Without links of segments that are longer than the model takes, and '' for a model without attention over its
+    def links(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[list[tuple[int, int]]]:
+        """Return for each text the pairs of a source word and the translated word aligned with it, by index.
+
+        Without links of segments that are longer than the model takes, and of a model without attention over its
         source.
         """
         links = iter(self._segment_links(*flatten(texts, tags)))
@@ -157,15 +161,15 @@ def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -
     return [*joined.values(), ("", sum(of_segment[-1][1] for of_segment in scores))] if scores else []
 
 
-def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> str:
-    """Return the word links of a text as '0-0 1-2', from those of its segments."""
+def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """Return the word links of a text from those of its segments."""
     sources, outputs = (word_offsets([segment[side] for segment in segments]) for side in (0, 1))
     joined = {
         (source + first, target + second)
         for first, second, of_segment in zip(sources, outputs, links, strict=True)
         for source, target in of_segment
     }
-    return " ".join(f"{source}-{target}" for source, target in sorted(joined))
+    return sorted(joined)
 
 
 def word_offsets(pieces: Sequence[str]) -> list[int]:

@@ -2,19 +2,42 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
-from dragoman.config import SearchConfig
+from dragoman.config import Device, SearchConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.errors import UsageError
+from dragoman.device import device_of
+from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
+from dragoman.model_folder import read_model
 from dragoman.translation.terms import token_boundaries
 
 EngineName = Literal["native", "ctranslate2"]
+
+
+def read_models(
+    folder: Path, ensemble: Sequence[str | Path], device: Device | torch.device
+) -> tuple[list[Model], Tokenizer]:
+    """Return the model in a folder and the other ones of an ensemble, with weights on `device`, and their tokenizer.
+
+    Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
+    another tokenizer than the first; UsageError for a device that is not there, and for a single folder as ensemble.
+    """
+    if isinstance(ensemble, str | Path):
+        raise UsageError(f"ensemble must be a list of folders, not {str(ensemble)!r}")
+    device = device if isinstance(device, torch.device) else device_of(device)
+    model, tokenizer = read_model(folder)
+    models = [model.to(device)]
+    for other in ensemble:
+        model, own = read_model(Path(other))
+        if (own.pieces, own.merges) != (tokenizer.pieces, tokenizer.merges):
+            raise DragomanError(f"{other}: its tokenizer is not that of {folder}, so the two cannot form an ensemble")
+        models.append(model.to(device))
+    return models, tokenizer
 
 
 def torch_engine(models: Sequence[Model], tokenizer: Tokenizer) -> TorchEngine:
@@ -34,12 +57,19 @@ def open_engine(
 ) -> Engine:
     """Return the engine of this name.
 
-    'native' searches with `models`, in PyTorch. 'ctranslate2' searches with its own copy of the model in `folder`, in
-    `compute_type` and with `threads` threads, by default as many as PyTorch has; the model is converted the first time.
-    Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not have, and what
-    `open_ctranslate2` raises.
+    'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
+    its own copy of the model in `folder`, in `compute_type` and with `threads` threads; the model is converted once.
+    None: as many threads as PyTorch has. Raise UsageError for an ensemble and for settings of `search` that
+    CTranslate2 does not have, for other names, types and numbers, and what `open_ctranslate2` raises.
     """
+    if name not in get_args(EngineName):
+        raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
     if name == "native":
+        if compute_type != "float32":
+            raise UsageError(f"compute_type {compute_type!r} needs the engine ctranslate2")
+        torch.set_num_threads(threads or torch.get_num_threads())
         return torch_engine(models, tokenizer)
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")

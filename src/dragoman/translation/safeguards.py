@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dragoman.config.fields import check_fields, short_repr
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
@@ -12,15 +13,25 @@ from dragoman.translation.segments import Segment
 
 @dataclass(frozen=True)
 class Safeguards:
-    """Say what is checked in every translation. A segment that fails is translated a second time (`retry`)."""
+    """Say what is checked in every translation. A segment that fails is translated a second time (`retry`).
 
-    placeholders: bool = True  # placeholders, tags, addresses and code come back unchanged, once each
-    numbers: bool = False  # so do numbers with units
-    faults: bool = True  # no loops, no copies of the source, nothing empty or far too long
-    glossary: Glossary | None = None  # source terms, and the target terms that have to stand for them
-    forbidden: tuple[str, ...] = ()  # words that must not appear
+    placeholders: placeholders, tags, addresses and code come back unchanged, once each.
+    numbers: so do numbers with units.
+    faults: no loops, no copies of the source, nothing empty or far too long.
+    glossary: source terms, and the target terms that have to stand for them.
+    forbidden: words that must not appear.
+    """
+
+    placeholders: bool = True
+    numbers: bool = False
+    faults: bool = True
+    glossary: Glossary | None = None
+    forbidden: tuple[str, ...] = ()
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not all(map(str.strip, self.forbidden)):
             raise UsageError("a forbidden word must not be blank")
 

@@ -5,56 +5,45 @@ Ids, models and search lie below this module, commands above it.
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress, islice
 from pathlib import Path
+from typing import overload
 
 import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
 from dragoman.config import Device, SearchConfig
+from dragoman.config.fields import changed_fields
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
-from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
-from dragoman.model import Model
-from dragoman.model_folder import find_model, read_model
+from dragoman.model import Model, parameter_count
+from dragoman.model_folder import find_model
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
-from dragoman.translation.engines import EngineName, open_engine, torch_engine
+from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import Candidate, Safeguards, SegmentResult, judge, replace_worse
 from dragoman.translation.segments import Segment, Segmenter
 from dragoman.translation.terms import forbidden_sequences, token_sequences
+from dragoman.translation.translation import Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A translated text, and how much it can be trusted."""
-
-    text: str
-    score: float  # log-probability in nats over the length penalty; the sum over segments; 0.0 for blank text
-    segments: tuple[tuple[str, str], ...] = ()  # what was translated at once, with its translation, in order
-    finished: bool = True  # False: the search reached its length limit before EOS
-    flags: tuple[str, ...] = ()  # what is wrong with it, in words: 'loop', 'lost {name}', 'no brake pad'
-    retried: bool = False  # whether something was wrong with the first translation, so that there was a second search
-    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
-    alternatives: tuple["Translation", ...] = ()  # the next best, best first
-
-
 class Translator:
-    """Translates texts with a model, an engine, search settings and safeguards.
+    """Translates texts: `Translator.load("runs/mine").translate("A sentence.")` is a `Translation`.
 
-    A translator never changes: `replace` returns another one that shares the model.
+    A translator has a model, an engine, search settings and safeguards, and never changes: `replace` returns another
+    one that shares the model. Several threads may use one at the same time.
     """
 
     def __init__(
@@ -69,12 +58,15 @@ class Translator:
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
     ):
-        """Take the parts of a translator; `load` reads them from a model folder.
+        """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
 
         model: what scores and aligns words, and what the engine is made of where none is given; alignment: its layer
         and head for word alignments, None where they were not measured; scripts: in which the target language is
         written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
         """
+        for name, value, kind in (("search", search, SearchConfig), ("safeguards", safeguards, Safeguards)):
+            if not isinstance(value, kind):
+                raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
         self.model, self.tokenizer, self.search, self.safeguards = model, tokenizer, search, safeguards
         self.engine = engine or torch_engine([model], tokenizer)
         self.measured_alignment, self.scripts = alignment, scripts
@@ -95,23 +87,19 @@ class Translator:
         compute_type: str = "float32",
         threads: int | None = None,
     ) -> "Translator":
-        """Open a model folder or run folder, with its weights on `device`.
+        """Open a model folder or run folder.
 
-        ensemble: further models, whose probabilities are averaged with those of the first. engine, compute_type,
-        threads: see `open_engine`. Raise DragomanError naming the file where a model folder is missing or damaged, and
-        the folder where a model has another tokenizer than the first; UsageError for settings that the engine lacks.
+        search, safeguards: how to search, and what to check in every translation. ensemble: further models, whose
+        probabilities are averaged with those of the first. device: where the native engine computes. engine:
+        'native', or 'ctranslate2', the fastest on CPUs, which computes in `compute_type`, 'float32' or 'int8'.
+        threads: on the CPU; None: as many as PyTorch uses. PyTorch has one number for the whole process, which the
+        native engine sets.
+
+        Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
+        another tokenizer than the first; UsageError for settings that the engine lacks.
         """
         folder = Path(folder)
-        device = device if isinstance(device, torch.device) else device_of(device)
-        model, tokenizer = read_model(folder)
-        models = [model.to(device)]
-        for other in ensemble:
-            model, own = read_model(Path(other))
-            if (own.pieces, own.merges) != (tokenizer.pieces, tokenizer.merges):
-                raise DragomanError(
-                    f"{other}: its tokenizer is not that of {folder}, so the two cannot form an ensemble"
-                )
-            models.append(model.to(device))
+        models, tokenizer = read_models(folder, ensemble, device)
         return cls(
             models[0],
             tokenizer,
@@ -121,6 +109,13 @@ class Translator:
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(find_model(folder)),
             extent=SourceExtent.load(find_model(folder)),
+        )
+
+    def __repr__(self) -> str:
+        search = ", ".join(f"{name} {value}" for name, value in changed_fields(self.search).items())
+        return (
+            f"<Translator: {self.model.config}; {parameter_count(self.model):,} parameters, "
+            f"{len(self.tokenizer):,} subwords; {self.engine}; {search or f'beam {self.search.beam}'}>"
         )
 
     def replace(
@@ -164,33 +159,92 @@ class Translator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
         return Annotator(self.model, self.tokenizer, self.alignment)
 
-    def translate(
-        self, texts: Sequence[str], tags: Sequence[str] | None = None, prefixes: Sequence[str] | None = None
-    ) -> list[Translation]:
-        """Return one translation per text, in order. Blank text stays as it is; line feeds in a text become spaces.
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
+        self,
+        texts: str,
+        tags: str | Sequence[str] = "",
+        prefixes: str | Sequence[str] = "",
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        alignments: bool = False,
+    ) -> Translation: ...
 
-        `tags`, one for each text, are those that the model was trained with; '' for none. `prefixes`, one for each
-        text: how its translation begins. Raise DragomanError for an unknown tag, naming those that there are, and
-        UsageError for texts that are no list of strings.
+    @overload
+    def translate(
+        self,
+        texts: Iterable[str],
+        tags: str | Sequence[str] = "",
+        prefixes: str | Sequence[str] = "",
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        alignments: bool = False,
+    ) -> list[Translation]: ...
+
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        tags: str | Sequence[str] = "",
+        prefixes: str | Sequence[str] = "",
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        alignments: bool = False,
+    ) -> Translation | list[Translation]:
+        """Return the translation of a text; of several texts a list, in order.
+
+        Blank text stays as it is; line feeds in a text become spaces.
+
+        tags: those that the model was trained with, one for each text, or one for all; '' for none.
+        prefixes: how the translations begin, one for each text, or one for all.
+        beam, n_best: in place of those of `search`; n_best: how many translations, see `Translation.alternatives`.
+        alignments: also align the words, see `Translation.alignment`.
+
+        Raise DragomanError for an unknown tag, naming those that there are, and UsageError for texts that are not
+        strings.
         """
+        beam, n_best = (self.search.beam if beam is None else beam), (self.search.n_best if n_best is None else n_best)
+        search = replace(self.search, beam=beam, n_best=n_best)
+        if search != self.search:
+            return self.replace(search=search).translate(texts, tags, prefixes, alignments=alignments)
+        single = isinstance(texts, str)
         texts = checked_texts(texts)
-        tags, prefixes = tags or [""] * len(texts), prefixes or [""] * len(texts)
+        tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
         ids = self.tokenizer.encode_all(texts)
         segments = [self._segments(*text) for text in zip(texts, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
-        return [
+        translations = [
             join_segments([next(results) for _ in of_text]) if of_text else Translation(one_line(text), 0.0)
             for text, of_text in zip(texts, segments, strict=True)
         ]
+        if alignments:
+            translations = self._align(translations, tags)
+        return translations[0] if single else translations
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
         """Yield the translation of each text, in order, with one tag ('' for none).
 
-        `chunk` texts are in memory at a time. Raise DragomanError for an unknown tag.
+        `chunk` texts are in memory at a time. Raise UsageError for a single text, and DragomanError for an unknown tag.
         """
+        if isinstance(texts, str):
+            raise UsageError("stream takes many texts; for a single one: translate(text)")
         texts = iter(texts)
         while block := list(islice(texts, chunk)):
-            yield from self.translate(block, [tag] * len(block))
+            yield from self.translate(block, tag)
+
+    def _align(self, translations: Sequence[Translation], tags: Sequence[str]) -> list[Translation]:
+        """Return the translations, and their alternatives, with their word alignments."""
+        every = [[translation, *translation.alternatives] for translation in translations]
+        tags = [tag for tag, ranked in zip(tags, every, strict=True) for _ in ranked]
+        flat = [one for ranked in every for one in ranked]
+        links = self.annotator.links([one.segments for one in flat], tags)
+        aligned = iter([replace(one, alignment=tuple(own)) for one, own in zip(flat, links, strict=True)])
+        return [
+            replace(next(aligned), alternatives=tuple(next(aligned) for _ in translation.alternatives))
+            for translation in translations
+        ]
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
         """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
@@ -291,14 +345,28 @@ class Translator:
         return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
 
 
-def checked_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts as a list. Raise UsageError for a single string or for texts that are not strings."""
+def checked_texts(texts: str | Iterable[str]) -> list[str]:
+    """Return a text, or several, as a list. Raise UsageError for what is no string, naming where it is."""
     if isinstance(texts, str):
-        raise UsageError("translate takes a list of texts; for a single one: translate([text])[0]")
+        return [texts]
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise UsageError(f"translate takes a string or a list of strings, not {texts!r}")
     for index, text in enumerate(texts := list(texts)):
         if not isinstance(text, str):
             raise UsageError(f"texts[{index}] must be a string, not {text!r}")
     return texts
+
+
+def for_each(name: str, given: str | Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return one string for each text: those that are given, or the same one for all.
+
+    name: of what is given, for the message. Raise UsageError where there are more or fewer of them, or other things.
+    """
+    strings = [given] * len(texts) if isinstance(given, str) else given
+    is_list = isinstance(strings, Sequence) and all(isinstance(string, str) for string in strings)
+    if not is_list or len(strings) != len(texts):
+        raise UsageError(f"{name} must be a string for all texts, or one for each of {len(texts)}, not {given!r}")
+    return list(strings)
 
 
 def join_segments(results: Sequence[SegmentResult]) -> Translation:

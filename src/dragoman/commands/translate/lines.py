@@ -23,7 +23,8 @@ from dragoman.data.corpus import whole_lines
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError
 from dragoman.files import CODECS, open_output
-from dragoman.translation.translator import Translation, Translator
+from dragoman.translation.translation import Translation
+from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # lines translated together
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from dragoman.console import LineProgress
-from dragoman.translation.translator import Translation, Translator
+from dragoman.translation.translation import Translation
+from dragoman.translation.translator import Translator
 
 
 class TranslationReport:

@@ -56,6 +56,9 @@ class CTranslate2Engine:
         self.ids = {piece: id for id, piece in enumerate(self.pieces)}
         self.max_positions: int | None = json.loads((folder / "config.json").read_text(encoding="utf-8"))["longest"]
 
+    def __repr__(self) -> str:
+        return f"CTranslate2 engine in {self.translator.compute_type}"
+
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:

@@ -1,0 +1,38 @@
+"""Hold a translated text, with all that is known of it."""
+
+from dataclasses import dataclass, replace
+
+from dragoman.config.fields import short_repr
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text, and how much it can be trusted. `str` gives the text.
+
+    text: the translation, in one line.
+    score: its log-probability in nats over the length penalty, summed over the segments; 0.0 for blank text.
+    segments: what was translated at once, each with its translation, in order; joined, they are the two texts.
+    finished: whether the model ended all segments itself, before the search reached its length limit.
+    flags: what is wrong with it, in words, such as 'loop', 'lost {name}' or 'no brake pad'; () for nothing.
+    retried: whether something was wrong with the first translation, so that there was a second search.
+    terms_met: the source terms of the glossary whose target terms it has.
+    alternatives: the next best translations, best first; with `n_best`.
+    alignment: pairs of a word of the source and the word of the translation aligned with it, counted from 0 and
+    separated by white space; with `alignments=True`.
+    """
+
+    text: str
+    score: float
+    segments: tuple[tuple[str, str], ...] = ()
+    finished: bool = True
+    flags: tuple[str, ...] = ()
+    retried: bool = False
+    terms_met: tuple[str, ...] = ()
+    alternatives: tuple["Translation", ...] = ()
+    alignment: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return short_repr(replace(self, segments=()) if len(self.segments) == 1 else self)
