@@ -1,5 +1,6 @@
 """Corpora that are wrong in one way each, made in code, and writers of every format."""
 
+import csv
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -27,6 +28,12 @@ def tsv(pairs: Sequence[Pair]) -> bytes:
 
 def text(texts: Sequence[str]) -> bytes:
     return "".join(f"{text}\n" for text in texts).encode()
+
+
+def csv_rows(pairs: Sequence[Pair]) -> bytes:
+    file = io.StringIO(newline="")
+    csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([("source", "target"), *pairs])
+    return file.getvalue().encode()
 
 
 def jsonl(pairs: Sequence[Pair]) -> bytes:
@@ -71,7 +78,7 @@ def quoted(text: str) -> str:
 
 
 WRITERS: dict[str, Callable[[Sequence[Pair]], bytes]] = {
-    "tsv": tsv, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
+    "tsv": tsv, "csv": csv_rows, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
 }  # fmt: skip
 CODECS = {"": None, ".gz": "gzip", ".zst": "zstd"}
 
@@ -216,7 +223,10 @@ HOSTILE = [
     Hostile("swapped", {"a.tsv": tsv(changed(TARGET, SOURCE))}, "swapped", changed(TARGET, SOURCE)),
     Hostile("another script", {"a.tsv": tsv(changed(target="Собака видит красных кошек."))}, "script",
             changed(target="Собака видит красных кошек.")),
-    # JSON lines.
+    # CSV and JSON lines.
+    Hostile("CSV open quote", {"a.csv": csv_rows(CLEAN[:AT]) + b'"a,b\n'}, "record", "a.csv:7: not CSV: unexpected"),
+    Hostile("CSV one column", {"a.csv": csv_rows(CLEAN[:AT]) + b"a\n"}, "columns", "a.csv:7: 1 columns, expected 2"),
+    Hostile("CSV no names", {"a.csv": b"a,b\n"}, "unreadable", "a.csv: no column 'source'; its first row has a, b"),
     Hostile("JSON cut off", json_line(RECORD[:-5]), "record", "a.jsonl:6: not JSON"),
     Hostile("JSON list", json_line(b"[1, 2]"), "record", "a.jsonl:6: not a JSON object"),
     Hostile("JSON without target", json_line(b'{"source": "a"}'), "record", "a.jsonl:6: no 'target'"),

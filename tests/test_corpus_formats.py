@@ -1,5 +1,6 @@
 """Every format gives the same pairs, packed or not; the words that name corpora; and bombs that do not go off."""
 
+import csv
 import json
 import os
 import random
@@ -24,6 +25,7 @@ every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fi
 ODD = "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\0\x1b\ufeff\u200d\u202e\U0001f600\U0010ffff\u0301\"'\\&<>{}[]%,;:# a가é\t\n"
 NOT_IN = {  # characters that a format cannot hold
     "tsv": "\t\n",
+    "csv": "",
     "jsonl": "",
     "parquet": "",
     "tmx": "\0\v\f\x1c\x1d\x1e\x1b\uffff\ufffe",
@@ -55,7 +57,7 @@ def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: 
     rows = list(stream_rows(origin))
     assert [(row.source, row.target) for row in rows] == expected(kind, pairs)
     numbers = [row.number for row in rows]
-    assert numbers == sorted(set(numbers)) if kind == "po" else numbers == list(range(1, len(rows) + 1))
+    assert numbers == sorted(set(numbers)) if kind in ("po", "csv") else numbers == list(range(1, len(rows) + 1))
 
 
 @pytest.mark.parametrize("pack", CODECS)
@@ -103,6 +105,23 @@ def test_columns_may_lie_inside_others(tmp_path: Path):
 
     (tmp_path / "a.jsonl").write_text('{"a.b": "x", "a": {"b": "y"}, "t": "z"}\n')  # a key with a dot comes first
     assert read_corpus([str(tmp_path / "a.jsonl"), "columns=a.b,t"]).pairs == [("x", "z")]
+
+
+@pytest.mark.parametrize("delimiter", ",;\t|")
+def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimiter: str):
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=delimiter).writerows(
+            [("id", "en", "ko"), *((n, *pair) for n, pair in enumerate(CLEAN))]
+        )
+    assert read_corpus([str(path), "columns=en,ko"]).pairs == CLEAN
+    assert read_corpus([str(path), "columns=ko,en"]).pairs == [(t, s) for s, t in CLEAN]
+    assert read_corpus([str(path), "columns=2,3"]).pairs == [("en", "ko"), *CLEAN]  # then no row names them
+    for wrong in ([], ["columns=en,de"], ["columns=2,4"], ["columns=0,1"]):
+        with pytest.raises(
+            DragomanError, match=r"no column '.*'; its first row has id, en, ko; without names, use numbers"
+        ):
+            read_corpus([str(path), *wrong])
 
 
 @pytest.mark.parametrize(
@@ -230,7 +249,7 @@ def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a.jsonl columns=en", "columns=en: name two"),
         ("a.jsonl columns=en,", "name two"),
         ("a.jsonl columns=en,de,fr", "name two"),
-        ("a.tsv columns=1,2", "columns= is for .jsonl, .parquet, .tmx"),
+        ("a.tsv columns=1,2", "columns= is for .csv, .jsonl, .parquet, .tmx"),
         ("a b columns=1,2", "columns= is for"),
         ("a b c", "not 3 files: a b c"),
     ],
@@ -292,6 +311,7 @@ def parquet_bomb() -> bytes:
 BOMBS = {
     "a.tsv": lambda: ZEROS[: 40 << 20],
     "a.tsv.gz": lambda: packed(ZEROS, "gzip"),
+    "a.csv.gz": lambda: packed(b'source,target\n"' + ZEROS, "gzip"),
     "a.jsonl.zst": lambda: packed(ZEROS, "zstd"),
     "a.po.gz": lambda: packed(ZEROS, "gzip"),
     "a.tmx": lambda: b"<tmx><body><tu>" + b" " * (40 << 20),

@@ -193,6 +193,10 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
     match spec.format:
         case ".tsv":
             return _read_tsv(file, on_problem)
+        case ".csv":
+            from dragoman.data.csv import read_csv
+
+            return read_csv(file, spec.columns, on_problem)
         case ".jsonl":
             from dragoman.data.jsonl import read_jsonl
 

@@ -13,9 +13,9 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.files import CODECS
 
 COMPRESSED = tuple(CODECS)
-OF_PAIRS = (".tsv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
-WITH_COLUMNS = (".jsonl", ".parquet", ".tmx")
-DEFAULT_COLUMNS = ("source", "target")  # of JSON lines and Parquet
+OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
+WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")
+DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
 WORDS = "a word processor's file: save it as a web page (.html) to translate it, as plain text (.txt) to train on it"
 ARCHIVE = "an archive: unpack it first (only .gz and .zst are read as they are)"
 # Files that are not text, and what to do with them.
@@ -42,7 +42,7 @@ class CorpusSpec:
     tag: str = ""
     "put in front of the source as a token of its own"
     columns: tuple[str, str] | None = None
-    "keys of JSON lines (dotted: translation.en), columns of Parquet, languages of TMX (en is also en-US)"
+    "columns of CSV and Parquet, keys of JSON lines (dotted: translation.en), languages of TMX (en is also en-US)"
     share: float | None = None
     "instead of a weight: how much of the target tokens of an epoch comes from this corpus"
 

@@ -1,0 +1,74 @@
+"""Read CSV as spreadsheets write it: the first row names the columns, and a cell in quotes may have line breaks."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
+from dragoman.data.spec import DEFAULT_COLUMNS, display_path
+from dragoman.errors import DragomanError
+
+DELIMITERS = ",;\t|"
+
+
+def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row for each row below the first one, with the number of the line that it begins in.
+
+    columns: those of source and target, None for DEFAULT_COLUMNS; two numbers if no row names them, see `find_columns`.
+    A row without both is a problem. Raise DragomanError where a column is missing.
+    """
+    number = 0  # of the last line that was read
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in enumerate(read_lines(path, on_problem), start=1):  # noqa: B007
+            if line is not None:
+                yield f"{line}\n"
+
+    unread = lines()
+    heading = next(unread, "")
+    rows = csv.reader(chain([heading], unread), delimiter=delimiter_of(heading), strict=True)
+    indices: list[int] = []
+    while True:
+        begin = number + 1
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            on_problem(Problem("record", path, begin, f"not CSV: {error}"))
+            continue
+        if not indices:
+            try:
+                indices, named = find_columns(cells, columns or DEFAULT_COLUMNS)
+            except ValueError as error:
+                raise DragomanError(f"{display_path(path)}: {error}") from None
+            if named:
+                continue
+        if not cells:
+            yield Row(begin, "", "")
+        elif len(cells) <= max(indices):
+            text = f"{len(cells)} columns, expected {max(indices) + 1} or more, found: {quote_line(cells[0])}"
+            on_problem(Problem("columns", path, begin, text))
+        else:
+            yield Row(begin, *(join_lines(cells[index], path, begin, on_problem) for index in indices))
+
+
+def delimiter_of(heading: str) -> str:
+    """Return what separates the columns: the one of DELIMITERS that the first row has most of, or a comma."""
+    return max(DELIMITERS, key=heading.count)
+
+
+def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
+    """Return the index of each column, and whether they are named by the first row, `heading`.
+
+    Columns that it does not name may all be numbers, counted from 1. Raise ValueError for any other.
+    """
+    if all(column in heading for column in columns):
+        return [heading.index(column) for column in columns], True
+    if all(column.isdecimal() and 0 < int(column) <= len(heading) for column in columns):
+        return [int(column) - 1 for column in columns], False
+    missing = next(column for column in columns if column not in heading)
+    raise ValueError(
+        f"no column '{missing}'; its first row has {', '.join(heading)[:100]}; without names, use numbers: columns=1,2"
+    )
