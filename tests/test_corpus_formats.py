@@ -119,7 +119,7 @@ def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimite
     assert read_corpus([str(path), "columns=2,3"]).pairs == [("en", "ko"), *CLEAN]  # then no row names them
     for wrong in ([], ["columns=en,de"], ["columns=2,4"], ["columns=0,1"]):
         with pytest.raises(
-            DragomanError, match=r"no column '.*'; its first row has id, en, ko; without names, use numbers"
+            DragomanError, match=r"no column '.*'; the first row has id, en, ko; name source and target"
         ):
             read_corpus([str(path), *wrong])
 

@@ -1,6 +1,8 @@
 """Documents: with their own texts they are the same bytes; with others, only the texts differ."""
 
 import contextlib
+import csv
+import io
 import json
 import re
 import sysconfig
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dragoman.documents import SUFFIXES, read_document
+from dragoman.documents.csv import read_rows
 from dragoman.documents.html import tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
@@ -144,7 +147,18 @@ msgstr "Fertig"
 JSON = r"""{"title": "A \"t\u00e9xt\"", "n": [1, -2.5e3, null, true],
  "body": ["One\n\n  two", {"id": "q-1", "title" : "Inner"}], "empty": {}, "list": []}"""
 
-FIXTURES = {".txt": TXT, ".html": HTML, ".md": MD, ".srt": SRT, ".vtt": VTT, ".po": PO, ".json": JSON}
+CSV = """id,text,note
+1,"Hello, ""you""
+two lines", A note
+2, Hello ,
+3,=SUM(A1:A9),"x,y"
+4
+5,,"last"
+
+6,42,end
+"""
+
+FIXTURES = {".txt": TXT, ".html": HTML, ".md": MD, ".srt": SRT, ".vtt": VTT, ".po": PO, ".json": JSON, ".csv": CSV}
 TEXTS = {
     ".txt": ["Hello", "A second line", "Last"],
     ".html": [
@@ -162,6 +176,7 @@ TEXTS = {
     ".vtt": ["Salt & pepper in two lines", 'At <x id="1"/>last'],
     ".po": ["Hello", "%d files", "%d file", "%d files", "Line one", 'line "two"'],
     ".json": ['A "téxt"', "One", "two", "q-1", "Inner"],
+    ".csv": ['Hello, "you"', "two lines", "Hello"],
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 # What the formats are made of, so that random documents are not all without texts.
@@ -213,7 +228,7 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
         "cut": text.encode()[: len(text) * 2 // 3],
         "nul": text.replace("e", "\0").encode(),
     }.get(form) or text.encode(form)
-    document = read_document(data, suffix)
+    document = read_document(data, suffix, ("2",) if suffix == ".csv" else ())  # a column, whatever its name became
     assert document.fill(document.texts) == data
 
 
@@ -224,8 +239,10 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
 @example(b"- - - a\n\t|b\n", ".md", "a")
 @example(b'["\\ud800", "a"]', ".json", "a")
 @example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po", "a")
+@example(b'a;"b\n', ".csv", 'a;"b')
+@example(b"a;b\n", ".csv", 'a;"b')
 def test_any_bytes_come_back_and_take_any_translation(data: bytes, suffix: str, answer: str):
-    document = read_document(data, suffix)
+    document = read_document(data, suffix, ("1",) if suffix == ".csv" else ())
     assert document.fill(document.texts) == data
     assert all(text == text.strip() and any(map(str.isalpha, text)) for text in document.texts)
     document.fill([answer] * len(document.texts))
@@ -265,7 +282,7 @@ def test_the_texts_are_those_that_a_reader_sees(suffix: str):
     assert not read_document(fixture(suffix), suffix).skipped
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json"])
+@pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json", ".csv"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):
     data = FIXTURES[suffix].replace("\n", end).encode()
@@ -325,6 +342,9 @@ def structure(data: bytes, suffix: str) -> object:
             return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
         case ".json":
             return blanked(json.loads(data))
+        case ".csv":
+            rows = list(csv.reader(io.StringIO(text, newline="")))
+            return [len(rows), [[*row[:1], *row[2:], "\n" in "".join(row)] for row in rows]]
     lines = [*text.split("\n"), ""]
     return [line for line, after in pairwise(lines) if "-->" in line + after or not line.strip()]
 
@@ -340,6 +360,7 @@ def structure(data: bytes, suffix: str) -> object:
 @example(".vtt", ["a\n\n00:09.000 --> 00:10.000\nnew & <b>"])
 @example(".po", ['a"b\\', 'x\nmsgid "y"'])
 @example(".json", ['a", "b": "c', "\\"])
+@example(".csv", ['a","b\n', "a,b", "a\rb"])
 def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
     document = read_document(fixture(suffix), suffix)
     filled = document.fill([given[index % len(given)] for index in range(len(document.texts))])
@@ -352,6 +373,7 @@ def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list
     [
         (".txt", "a\nb\r\n"), (".html", "<b>"), (".html", "</p><p>"), (".md", "**a** `b`"), (".md", "\n\n# a"),
         (".srt", "a\n\nb"), (".vtt", "\n\n1:00 --> 2:00\n"), (".po", 'a"\n#~ msgid "b'), (".json", 'a", "b'),
+        (".csv", 'a,"b'),
     ],
 )  # fmt: skip
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
@@ -614,6 +636,42 @@ def test_invalid_json_is_left_and_reported(text: str):
     assert whole or not document.texts
 
 
+# CSV.
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.lists(st.text(',;"\r\n\t=a\u2028 ', max_size=6), min_size=1, max_size=3), max_size=4),
+    st.sampled_from(",;\t"),
+)
+def test_cells_are_those_that_the_library_reads(rows: list[list[str]], delimiter: str):
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=delimiter).writerows(rows)
+    cells = [[cell.text for cell in row] for row in read_rows(file.getvalue(), delimiter)]
+    assert [row for row in cells if row != [""]] == [
+        row for row in csv.reader(io.StringIO(file.getvalue(), newline=""), delimiter=delimiter) if row and row != [""]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "texts"),
+    [
+        ("Source,Target\na,\nb,B\nc,\n", (), ["a", "c"]), ("id;source;target\n1;a;b\n", (), []),
+        ("a,b\nc,d\n", ("b",), ["d"]), ("a,b\nc,d\n", ("2", "1"), ["a", "b", "c", "d"]),
+        ('text,b\n"a\n', (), []), ('text\n"a"b\n', (), []),
+    ],
+)  # fmt: skip
+def test_columns_are_chosen_by_their_names_or_numbers(table: str, keys: tuple[str, ...], texts: list[str]):
+    assert sorted(read_document(table.encode(), ".csv", keys).texts) == texts
+
+
+def test_a_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
+    table = b'id,source,target\r\n1,"a ""b""",\r\n2,c,d\r\n3,e\r\n'
+    assert translated(table, ".csv", str.upper) == table.replace(b'"a ""b""",', b'"a ""b""","A ""B"""')
+    with pytest.raises(UsageError, match="no column 'text'; the first row has a, b; choose with --translate-key NAME"):
+        read_document(b"a,b\n1,2\n", ".csv")
+
+
 # All of them.
 
 
@@ -621,7 +679,7 @@ def test_suffixes_are_read_in_any_case_and_others_and_keys_where_there_are_none_
     assert all(read_document(b"", suffix.upper()).texts == [] for suffix in SUFFIXES)
     with pytest.raises(UsageError, match=r"unknown document suffix '\.docx': expected one of \.txt, .*\.json"):
         read_document(b"", ".docx")
-    with pytest.raises(UsageError, match=r"keys are for \.json documents only"):
+    with pytest.raises(UsageError, match=r"keys are for \.json and \.csv only"):
         read_document(b"", ".html", ("title",))
 
 
@@ -632,6 +690,7 @@ DEEP = {
     ".vtt": ["00:01.000 --> 00:02.000\n<v a>b\n\n"],
     ".po": ['msgid "a"\nmsgstr ""\n', '"a"\n', "\\", '"'],
     ".json": ["[", '{"a":', '["a",'],
+    ".csv": ['text\n"a""', "text,", "text\n", 'text\n"'],
     ".txt": ["a", " ", "a\n"],
 }
 

@@ -42,7 +42,8 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             try:
                 indices, named = find_columns(cells, columns or DEFAULT_COLUMNS)
             except ValueError as error:
-                raise DragomanError(f"{display_path(path)}: {error}") from None
+                hint = "name source and target: columns=en,de (or numbers if that row has no names: columns=1,2)"
+                raise DragomanError(f"{display_path(path)}: {error}; {hint}") from None
             if named:
                 continue
         if not cells:
@@ -69,6 +70,4 @@ def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[i
     if all(column.isdecimal() and 0 < int(column) <= len(heading) for column in columns):
         return [int(column) - 1 for column in columns], False
     missing = next(column for column in columns if column not in heading)
-    raise ValueError(
-        f"no column '{missing}'; its first row has {', '.join(heading)[:100]}; without names, use numbers: columns=1,2"
-    )
+    raise ValueError(f"no column '{missing}'; the first row has {', '.join(heading)[:100]}")

@@ -1,7 +1,8 @@
-"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON."""
+"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON, CSV."""
 
 from collections.abc import Callable, Sequence
 
+from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, Skipped
 from dragoman.documents.html import parse_html
 from dragoman.documents.json import parse_json
@@ -17,20 +18,21 @@ PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
     ".vtt": parse_vtt, ".po": parse_po,
 }  # fmt: skip
-SUFFIXES = (*PARSERS, ".json")
+WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": parse_json, ".csv": parse_csv}
+SUFFIXES = (*PARSERS, *WITH_KEYS)
 
 
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
-    `keys`, for JSON alone, are those whose values are translated; without them, all strings are. Raise UsageError for
-    an unknown suffix, and for keys in another format.
+    `keys` are those of JSON whose values are translated, without them all strings, or columns of CSV, see `parse_csv`.
+    Raise UsageError for an unknown suffix, for keys in another format, and for columns that CSV lacks.
     """
     suffix = suffix.lower()
-    if suffix == ".json":
-        return parse_json(data, keys)
+    if suffix in WITH_KEYS:
+        return WITH_KEYS[suffix](data, keys)
     if suffix not in PARSERS:
         raise UsageError(f"unknown document suffix '{suffix}': expected one of {', '.join(SUFFIXES)}")
     if keys:
-        raise UsageError(f"keys are for .json documents only, not for {suffix}")
+        raise UsageError(f"keys are for {' and '.join(WITH_KEYS)} only, not for {suffix}")
     return PARSERS[suffix](data)

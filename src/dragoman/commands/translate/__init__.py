@@ -54,7 +54,7 @@ class Options:
     text_key: str = "text"
     "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    "in a JSON document, translate the values of this key; default: all strings"
+    "in JSON, translate the values of this key; default: all strings; in CSV, this column, by name or number"
     as_lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "read --input line by line, even if its suffix is that of a document (docs/documents.md)"
     tag: str = ""
@@ -165,7 +165,7 @@ def check_files(options: Options) -> None:
     if is_document(written):
         from dragoman.documents import PARSERS
 
-        if not options.is_document or PARSERS.get(read) is not PARSERS.get(written):
+        if not options.is_document or PARSERS.get(read, read) is not PARSERS.get(written, written):
             raise UsageError(f"{options.output}: a document keeps its format, so --input must be {written}, too")
 
 
@@ -187,8 +187,8 @@ def check_options(options: Options) -> None:
         raise UsageError("--word-scores needs a single model: leave out --ensemble")
     if options.glossary and (options.search.temperature is not None or options.search.beam_groups > 1):
         raise UsageError("--glossary needs a plain beam search: no --temperature, no --beam-groups")
-    if options.translate_key and not (options.suffix == ".json" and options.is_document):
-        raise UsageError("--translate-key needs --input FILE.json, translated as a document")
+    if options.translate_key and not (options.suffix in (".json", ".csv") and options.is_document):
+        raise UsageError("--translate-key needs --input FILE.json or FILE.csv, translated as a document")
 
 
 def open_translator(options: Options) -> "Translator":

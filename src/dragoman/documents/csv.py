@@ -1,0 +1,104 @@
+"""Parse CSV: the cells of chosen columns, or the translations that a table of sources and targets lacks."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from dragoman.data.csv import delimiter_of, find_columns
+from dragoman.documents.document import (
+    Content,
+    Document,
+    Passage,
+    Skipped,
+    line_number,
+    replace_lines,
+    translatable_lines,
+)
+from dragoman.documents.encoding import decode
+from dragoman.errors import UsageError
+
+ROW_END = re.compile(r"\r\n|\r|\n|\Z")
+
+
+class Cell(NamedTuple):
+    """A cell: its text, where it begins and ends in the file, and whether it is in quotes."""
+
+    text: str
+    start: int
+    end: int
+    quoted: bool
+
+
+def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
+    """Return the document whose texts are the cells of the columns `keys`: their names, or their numbers from 1.
+
+    Without keys it is the column 'text'; or, where there are 'source' and 'target', the sources whose target is empty,
+    which is then filled in. Formulas are left alone. A file with a quote that is not closed has no texts. Raise
+    UsageError where the table lacks a column.
+    """
+    original, encoding = decode(data)
+    delimiter = delimiter_of(original.partition("\n")[0])
+    try:
+        rows = list(read_rows(original, delimiter)) if original.strip() else []
+    except UnclosedQuote as error:
+        reason = "not CSV (a quote is not closed, or text follows it): the document is left as it is"
+        return Document(original, encoding, [], [Skipped(line_number(original, error.args[0]), reason)])
+    passages = []
+    if rows:
+        columns, named = choose_columns([cell.text.strip() for cell in rows[0]], keys)
+        for row in rows[named:]:
+            for read, written in columns:
+                if max(read, written) >= len(row) or row[read].text.startswith("="):
+                    continue
+                cell, place = row[read], row[written]
+                lines = translatable_lines(cell.text)
+                if lines and (place is cell or not place.text.strip()):
+                    passages.append(Passage(place.start, place.end, lines, partial(render, cell, delimiter)))
+    return Document(original, encoding, passages)
+
+
+class UnclosedQuote(Exception):
+    """A quote is not closed, or text follows one that is; the argument is the offset."""
+
+
+def read_rows(original: str, delimiter: str) -> Iterator[list[Cell]]:
+    """Yield the cells of each row. Raise UnclosedQuote with the offset where it is not CSV."""
+    pattern = re.compile(rf'"([^"]*+(?:""[^"]*+)*+)"|(?!")[^{re.escape(delimiter)}\r\n]*+')
+    row: list[Cell] = []
+    at = 0
+    while True:
+        match = pattern.match(original, at)
+        end = ROW_END.match(original, match.end()) if match else None
+        if not match or not (end or original.startswith(delimiter, match.end())):
+            raise UnclosedQuote(at)
+        quoted = match[1] is not None
+        row.append(Cell(match[1].replace('""', '"') if quoted else match[0], *match.span(), quoted))
+        at = end.end() if end else match.end() + 1
+        if end:
+            yield row
+            row = []
+            if at == len(original):
+                return
+
+
+def choose_columns(heading: Sequence[str], keys: Sequence[str]) -> tuple[list[tuple[int, int]], bool]:
+    """Return the columns that are read and written, by index, and whether the first row, `heading`, names them.
+
+    Raise UsageError where it lacks one.
+    """
+    names = [name.casefold() for name in heading]
+    if not keys and "source" in names and "target" in names:
+        return [(names.index("source"), names.index("target"))], True
+    try:
+        indices, named = find_columns(heading, keys or ("text",))
+    except ValueError as error:
+        raise UsageError(f"{error}; choose with --translate-key NAME, or a number if that row has no names") from None
+    return [(index, index) for index in indices], named
+
+
+def render(source: Cell, delimiter: str, translations: Sequence[str]) -> Content:
+    """Return the text of a cell with its lines translated, in quotes where the source has or the text needs them."""
+    text = replace_lines(source.text, translations)
+    needed = any(character in text for character in (delimiter, '"', "\r", "\n"))
+    return ['"' + text.replace('"', '""') + '"' if source.quoted or needed else text]
