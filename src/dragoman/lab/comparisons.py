@@ -162,9 +162,9 @@ class Comparison:
         }
         return Findings(
             f"{file_names(sentences.train)}, scored on {file_names(sentences.test)}, beam 4. The preset tiny with a "
-            f"moving average of the weights ({TRAINING.ema:g}), changed in one thing at a time{self.besides}; "
-            f"{steps:,} steps of at most {TRAINING.batch_tokens:,} tokens; {effort}. One is clearly better than "
-            f"another from {CLEARLY:g} BLEU on.",
+            f"moving average of the weights ({TRAINING.ema:g}), with one thing changed at a time{self.besides}; "
+            f"{steps:,} steps of at most {TRAINING.batch_tokens:,} tokens; {effort}. A variant is called clearly "
+            f"better from a difference of {CLEARLY:g} BLEU on.",
             self.claims(Scores.of(runs)),
             tables(runs, effort.seeds),
             figures(runs),
@@ -215,7 +215,8 @@ def figures(runs: Runs) -> dict[str, Figure]:
             (8.0, 0.8 + 0.4 * len(runs)),
         ),
         "by-length": Figure(
-            "BLEU by the length of the source: means over seeds, in groups of about equally many test sentences.",
+            "BLEU by the length of the source: means over seeds, in groups with about the same number of test "
+            "sentences.",
             lines(
                 Panel(lengths, "length of the source (characters)", "BLEU", ticks=groups, ylim=(0, None)),
                 legend="above",  # inside, it would hide some line
@@ -275,9 +276,9 @@ def claim_recurrence(scores: Scores) -> Claims:
     return {
         f"Attention over the source [makes|does not make] every recurrent model clearly better: from {gains} "
         "BLEU.": min(score[other] - score[cell] for cell, other in pairs) > CLEARLY,
-        "From the shortest to the longest quarter of the sentences [every|not every] recurrent model loses more "
-        f"without attention than with it: what is left of its BLEU is {left}; {kept[TRANSFORMER]:.0%} for the "
-        "Transformer.": all(kept[cell] < kept[other] for cell, other in pairs) and scores.highest >= LEARNED,
+        "From the shortest to the longest quarter of the sentences, [every|not every] recurrent model loses more BLEU "
+        f"without attention than with it. The share of BLEU that remains is {left}, and {kept[TRANSFORMER]:.0%} for "
+        "the Transformer.": all(kept[cell] < kept[other] for cell, other in pairs) and scores.highest >= LEARNED,
         "The Transformer is [clearly|not clearly] ahead of every recurrent model after the same steps: "
         f"{score[TRANSFORMER]:.1f} BLEU.": score[TRANSFORMER] - best > CLEARLY,
     }
@@ -295,8 +296,8 @@ def claim_positions(scores: Scores) -> Claims:
         f"{score['none']:.1f} BLEU.": score["sinusoidal"] - score["none"] > CLEARLY,
         f"Learned and sinusoidal positions [are|were not found to be] nearly equal: {score['learned']:.1f} and "
         f"{score['sinusoidal']:.1f} BLEU.": are_alike(score["sinusoidal"], score["learned"]),
-        "Distances in attention over the source, too, [are|are not] clearly ahead of every other scheme after these "
-        f"steps: {score[ACROSS]:.1f} BLEU against {score['rotary']:.1f} (rotary) and {score['relative']:.1f} "
+        "Encoding distances in attention over the source as well [is|is not] clearly ahead of every other scheme after "
+        f"these steps: {score[ACROSS]:.1f} BLEU against {score['rotary']:.1f} (rotary) and {score['relative']:.1f} "
         "(relative).": score[ACROSS] - others > CLEARLY,
     }
 
@@ -312,7 +313,8 @@ def claim_norms(scores: Scores) -> Claims:
     return {
         f"Post-norm [needs|does not need] the warm-up: {cold_post:.1f} BLEU without it, {warm_post:.1f} with "
         "it.": warm_post - cold_post > CLEARLY,
-        f"Pre-norm [does|does not do] without it: {cold_pre:.1f} BLEU, {warm_pre:.1f} with it.": warm_pre - cold_pre
+        f"Pre-norm [needs no|needs the] warm-up: {cold_pre:.1f} BLEU without it, {warm_pre:.1f} with it.": warm_pre
+        - cold_pre
         < CLEARLY
         and cold_pre >= LEARNED,
     }
@@ -341,7 +343,7 @@ def claim_scores(scores: Scores) -> Claims:
         "Without the division by the root of d_k, learning is [clearly|not clearly] worse at d_k = 128: "
         f"{score[UNSCALED_LARGE]:.1f} against {score[DOT_LARGE]:.1f} BLEU (at d_k = 32: {score[UNSCALED]:.1f} against "
         f"{score[DOT]:.1f}).": score[DOT_LARGE] - score[UNSCALED_LARGE] > CLEARLY,
-        f"Additive and scaled dot-product attention [are|were not found to be] alike in quality: {score[ADDITIVE]:.1f} "
+        f"Additive and scaled dot-product attention [are|were not shown to be] equally good: {score[ADDITIVE]:.1f} "
         f"and {score[DOT]:.1f} BLEU.": are_alike(score[DOT], score[ADDITIVE]),
     }
 
@@ -352,8 +354,8 @@ def claim_smoothing(scores: Scores) -> Claims:
     return {
         f"Label smoothing [improves|does not clearly improve] BLEU: {score['0.1']:.1f} against "
         f"{score['0']:.1f}.": score["0.1"] - score["0"] > CLEARLY,
-        f"It [hurts|does not hurt] the loss on dev sentences: {loss['0.1']:.3f} against {loss['0']:.3f} nats per "
-        "token.": loss["0.1"] > loss["0"],
+        f"Label smoothing [hurts|does not hurt] the loss on dev sentences: {loss['0.1']:.3f} against {loss['0']:.3f} "
+        "nats per token.": loss["0.1"] > loss["0"],
     }
 
 
@@ -362,9 +364,9 @@ def claim_tying(scores: Scores) -> Claims:
     score, size = scores.bleu, scores.size
     better = score["all"] > max(score["none"], LEARNED)
     return {
-        "One matrix for both embeddings and the output [costs no quality|was not found to cost nothing]: "
-        f"{score['all']:.1f} BLEU with {size['all']:,} parameters against {score['none']:.1f} with three and "
-        f"{size['none']:,}.": better or are_alike(score["all"], score["none"])
+        "One matrix for both embeddings and the output [costs no quality|was not shown to cost no quality]: "
+        f"{score['all']:.1f} BLEU with {size['all']:,} parameters, against {score['none']:.1f} with three matrices and "
+        f"{size['none']:,} parameters.": better or are_alike(score["all"], score["none"])
     }
 
 
@@ -383,7 +385,8 @@ COMPARISONS = {
     "compare-recurrence": Comparison(
         "Recurrent models and the Transformer",
         "section 1",
-        "A recurrent model forgets long sentences; attention over the source helps it, and attention alone is better.",
+        "A recurrent model forgets long sentences. Attention over the source helps it, and attention alone is even "
+        "better.",
         {
             TRANSFORMER: BASE,
             **{attending_label(label): Variant(f"{model.cell}-dot", model) for label, model in CELLS.items()},
@@ -394,8 +397,8 @@ COMPARISONS = {
     "compare-positions": Comparison(
         "Positions",
         "section 3.5, Table 3 E",
-        "Without positions a model does not know word order; learned ones are nearly equal to sinusoids. (Ours: "
-        "distances in attention over the source, too, are better than both.)",
+        "Without positions a model does not know word order; learned ones are nearly equal to sinusoids. (Our own "
+        "claim: encoding distances in attention over the source as well is better than both.)",
         {
             ACROSS: BASE,
             **{
@@ -408,7 +411,7 @@ COMPARISONS = {
     "compare-norms": Comparison(
         "The norm before or after a layer, with and without warm-up",
         "sections 3.1, 5.3; Xiong et al. 2020",
-        "The Transformer needs a warm-up. (With the norm after each layer, as the paper has it.)",
+        "The Transformer needs a warm-up (with the norm after each layer, as in the paper).",
         {
             f"{where}-norm, {'warm-up' if warmup > 1 else 'none'}": Variant(
                 f"{where}-norm-{warmup}", replace(MODEL, norm_first=where == "pre"), replace(STEADY, warmup=warmup)
@@ -422,7 +425,7 @@ COMPARISONS = {
     "compare-heads": Comparison(
         "One head or many of the same total size",
         "section 3.2.2, Table 3 A",
-        "One head is worse than the best setting, and with too many heads quality drops off.",
+        "One head is worse than the best setting, and with too many heads quality drops as well.",
         {"1": ONE_HEAD, "2": variant_with_heads("heads-2", 2), "4": BASE}
         | {"8": variant_with_heads("heads-8", 8), "16": variant_with_heads("heads-16", 16)},
         claim_heads,

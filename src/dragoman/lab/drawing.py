@@ -128,7 +128,7 @@ def learning_panel(runs: Mapping[str, Sequence[Learned]], title: str = "") -> Pa
 def losses_figure(runs: Mapping[str, Sequence[Learned]]) -> Figure:
     """Return the figure of training losses by step. runs: by the name of the model, one for each seed."""
     return Figure(
-        "Training loss by step: the mean of the seeds, and bars of a standard deviation where there are several.",
+        "Training loss by step: the mean over seeds; if there are several, bars show a standard deviation.",
         lines(learning_panel(runs)),
     )
 

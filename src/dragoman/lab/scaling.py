@@ -90,28 +90,29 @@ def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, f
     peak, calm = raw[100].peak, scaled[100].peak
     nearly_one = peak.nearly_one > 0.5 > 0.01 > calm.nearly_one
     return {
-        "The variance of q . k [is|is not] d_k, and 1 after the division by sqrt(d_k): at d_k = 100 it is "
-        f"{raw[100].variance:.1f} and {scaled[100].variance:.3f}, and no size is further from it than {off:.1%}; "
-        "dividing scores by 10 divides their variance by 100.": off < 0.1,
+        "The variance of q . k [is|is not] d_k before the division by sqrt(d_k) and 1 after it: at d_k = 100 it is "
+        f"{raw[100].variance:.1f} and {scaled[100].variance:.3f}, and no size is off by more than {off:.1%}. Dividing "
+        "scores by 10 divides their variance by 100.": off < 0.1,
         f"Without the division the softmax [saturates|does not clearly saturate] at d_k = 100: {peak.nearly_one:.0%} "
         f"of the queries give more than 0.99 to one key (with it {calm.nearly_one:.0%}), and the mean derivative is "
         f"{peak.jacobian:.2f} (with it "
         f"{calm.jacobian:.2f}).": nearly_one and peak.jacobian < 0.15 < 0.35 < calm.jacobian,
-        "Single draws of scores that are given as examples [show|do not show] it: the softmax of (8, -11, 7), said to "
-        f"give all to one key, gives it {many:.3f}; that of (1.1, -0.8, -1.7), said to give each key 30 to 50 %, gives "
-        f"one of them {few:.3f}.": many > 0.95 and few < 0.5,
-        f"On average over draws the largest weight [is|is not] much larger at a large d_k: {peak.largest:.2f} at 100 "
-        f"against {raw[2].peak.largest:.2f} at 2, unscaled; of single pairs of draws {reverse:.0%} show the "
-        "reverse.": peak.largest > raw[2].peak.largest + 0.1,
+        "Two triples of scores that are given as examples [show|do not show] this: the softmax of (8, -11, 7), said to "
+        f"give all the weight to one key, gives it {many:.3f}; that of (1.1, -0.8, -1.7), said to give each key 30 to "
+        f"50 %, gives one of them {few:.3f}.": many > 0.95 and few < 0.5,
+        "On average over random scores, without the division, the largest weight [is|is not] much larger at a large "
+        f"d_k: {peak.largest:.2f} at 100 against {raw[2].peak.largest:.2f} at 2. {reverse:.0%} of single pairs of "
+        "draws show the reverse.": peak.largest > raw[2].peak.largest + 0.1,
     }
 
 
 @experiment(
     "Why scores are divided by the root of d_k",
     "section 3.2.1",
-    "The variance of a product of query and key grows with d_k; large scores make the softmax nearly one-hot, "
-    "and its gradient vanishes. Divided by sqrt(d_k) they have variance 1 whatever the size. For d_k = 100 the scores "
-    "(8, -11, 7) are said to give about 100 % to one key, for d_k = 2 the scores (1.1, -0.8, -1.7) 30 to 50 % to each.",
+    "The variance of the product of a query and a key grows with d_k; large scores make the softmax nearly one-hot, "
+    "and its gradient vanishes. Divided by sqrt(d_k), they have variance 1 whatever the size. It is said that for d_k "
+    "= 100 the scores (8, -11, 7) give about 100 % to one key, and that for d_k = 2 the scores (1.1, -0.8, -1.7) give "
+    "30 to 50 % to each.",
 )
 def run(effort: Effort) -> Findings:
     """Measure random scores and their softmax by d_k, with and without the division."""
@@ -136,15 +137,15 @@ def run(effort: Effort) -> Findings:
         return Panel(table.curves("scores", "d_k", column), "d_k", label, log=log, ticks=(1, 10, 100, 1000), ylim=ylim)
 
     return Findings(
-        f"Random queries, each with {KEYS} random keys, all numbers normal with mean 0 and variance 1; d_k from "
-        f"{SIZES[0]} to {SIZES[-1]}; {queries:,} queries for each d_k; {effort}.",
+        f"Random queries, each with {KEYS} random keys; all numbers are normally distributed with mean 0 and variance "
+        f"1; d_k from {SIZES[0]} to {SIZES[-1]}; {queries:,} queries for each d_k; {effort}.",
         claims(
             raw, scaled, max(softmax(TRIPLES[0][0])), max(softmax(TRIPLES[2][0])), float((few > many).double().mean())
         ),
         {"Scores and their softmax by d_k": table, "The true softmax of scores given as examples": triples_table()},
         {
             "variance-of-scores": Figure(
-                "Variance of q . k by d_k, both axes logarithmic: as it is, and after the division by sqrt(d_k).",
+                "Variance of q . k by d_k, both axes logarithmic: before and after the division by sqrt(d_k).",
                 lines(panel("variance", "variance of scores", "xy", ylim=None)),
             ),
             "saturation": Figure(

@@ -67,20 +67,20 @@ def claims(warm: Trial, cold: Trial, peaks: dict[tuple[int, int], int]) -> Claim
     halves = [paper_rate(4 * warmup, d, warmup) / paper_rate(warmup, d, warmup) for d, warmup in CURVES]
     learned = float(warm.ends.max()) < 0.8 * float(cold.ends.min())  # the worst seed against the best one
     return {
-        "The highest rate [comes|does not come] at the end of the warm-up, and four times that step has half of it: at "
-        f"d_model 512 the rate is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest "
+        "The rate [is|is not] highest at the end of the warm-up and half as high after four times as many steps: at "
+        f"d_model 512 it is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest rate "
         f"comes at step {told}.": at_warmup and np.allclose(halves, 0.5),
-        f"At the end the loss is {warm.ends.mean():.3g} with warm-up and {cold.ends.mean():.3g} without, "
-        f"{warm.right:.0%} and {cold.right:.0%} of the words are right: [learning needs it at this rate|it makes no "
-        "clear difference here].": learned,
+        f"At the end the loss is {warm.ends.mean():.3g} with warm-up and {cold.ends.mean():.3g} without, and "
+        f"{warm.right:.0%} and {cold.right:.0%} of the words are right: [at this rate learning needs the warm-up|the "
+        "warm-up makes no clear difference here].": learned,
     }
 
 
 @experiment(
     "The learning rate of equation 3",
     "section 5.3",
-    "The rate rises linearly over the warm-up and then falls with the square root of the step, "
-    "d_model^-0.5 min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
+    "The rate rises linearly over the warm-up and then falls with the inverse square root of the step, d_model^-0.5 "
+    "min(step^-0.5, step warmup^-1.5); the post-norm Transformer needs this warm-up to learn.",
 )
 def run(effort: Effort) -> Findings:
     """Compute the rates of equation 3, and train models with and without warm-up."""
@@ -97,8 +97,8 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"Equation 3 for several d_model and warm-ups. Then copying up to 6 words, post-norm, {CONFIG.encoder_layers} "
         f"+ {CONFIG.decoder_layers} layers, d_model {CONFIG.d_model}, {steps} steps of 32 sentences, no clipping, "
-        f"{effort}: once with {FACTOR:g} times equation 3 and {WARMUP} steps of warm-up, once at the highest rate of "
-        f"that, {rates['without'](1):.3g}, from the first step on.",
+        f"{effort}: once with {FACTOR:g} times equation 3 and {WARMUP} steps of warm-up, once with the highest of "
+        f"these rates, {rates['without'](1):.3g}, from the first step on.",
         claims(trials[0], trials[1], {pair: peak_step(*pair) for pair in CURVES}),
         {
             "Learning rates of equation 3": Table(

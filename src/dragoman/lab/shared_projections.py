@@ -113,16 +113,16 @@ def claims(losses: dict[tuple[str, str], list[float]], measured: Check) -> Claim
         f"with W^Q = W^K, {end['the word before'][ONE]:.3f} with one for all three.": clearly["the word before"],
         f"Gradients [reach|do not reach] all three matrices ({norms}).": len(gradients) == 3
         and min(gradients.values()) > 0,
-        "The matrices are [the same|not the same] at every position: words in another order have their queries, keys "
-        f"and values in [that order|no such order] (largest difference {measured.moved:.0e}).": measured.moved < 1e-5,
+        "The matrices are [the same|not the same] at every position: if the words are reordered, so are [their|not "
+        f"always their] queries, keys and values (largest difference {measured.moved:.0e}).": measured.moved < 1e-5,
     }
 
 
 @experiment(
     "One matrix or three",
     "common teaching; section 3.2.2",
-    "The inner product has nothing to learn, the matrices before it have; and since query, key and value have "
-    "three roles, they need three matrices rather than one. Each is the same for all positions.",
+    "The inner product has nothing to learn, but the matrices before it have; and because query, key and value have "
+    "three roles, they need three matrices rather than one. Each matrix is the same for all positions.",
 )
 def run(effort: Effort) -> Findings:
     """Train models with shared and separate projections on two tasks, and measure one layer."""
@@ -143,11 +143,11 @@ def run(effort: Effort) -> Findings:
         return Panel(curves, "step", LOSS, task, band=True)
 
     return Findings(
-        f"Two tasks: a Transformer with one layer on each side reverses sentences of up to 10 words; an encoder of one "
-        f"layer names at each of {LENGTH} positions the word before it. One head, d_model {CONFIG.d_model}; {steps} "
-        f"steps of {BATCH} fresh sentences, Adam at {RATE:g}, the same for all; all attention layers share alike; "
-        f"{effort}. Where matrices are shared a model has fewer parameters. With W^Q = W^K two words give each other "
-        "the same score.",
+        "Two tasks: a Transformer with one layer on each side reverses sentences of up to 10 words; an encoder of one "
+        f"layer names the word before each of {LENGTH} positions. One head, d_model {CONFIG.d_model}; {steps} steps of "
+        f"{BATCH} fresh sentences, Adam at {RATE:g}, the same for all; all attention layers share their matrices in "
+        f"the same way; {effort}. A model with shared matrices has fewer parameters. With W^Q = W^K, two words give "
+        "each other the same score.",
         claims(losses, measure_projections(effort.seeds[0])),
         {
             "Learning with shared projections": Table(
@@ -160,7 +160,7 @@ def run(effort: Effort) -> Findings:
         },
         {
             "shared-projections": Figure(
-                f"The loss while learning, means of {width} steps; bands reach from the lowest to the highest seed.",
+                f"The training loss, means over {width} steps; bands reach from the lowest to the highest seed.",
                 lines(*(panel(task.name) for task in TASKS), sharey=True),
             )
         },

@@ -84,30 +84,30 @@ def claims(
     widest = max(high - low for low, high in apart.values())
     distances = ", ".join(f"{offset} apart: {low:.4f} to {high:.4f}" for offset, (low, high) in apart.items())
     return {
-        f"The two nearest of 50 rows of 256 numbers are {rows:.4f} apart, while two positions share a single number up "
-        f"to {column:.1g}: rows are [unique although numbers are not|no more unique than "
-        "numbers].": rows > 100 * column,
-        f"Of 512 rows of 512 numbers [all|not all] are equally long and within [-1, 1]: norms {shortest:.4f} to "
+        f"The two nearest of 50 rows of 256 numbers are {rows:.4f} apart, while single numbers of two positions differ "
+        f"by as little as {column:.1g}: [rows are unique although single numbers are not|rows are no more unique than "
+        "single numbers].": rows > 100 * column,
+        f"Of 512 rows of 512 numbers, [all|not all] have the same norm and lie within [-1, 1]: norms {shortest:.4f} to "
         f"{longest:.4f} (the root of 256 is 16), largest number "
         f"{largest:.4f}.": longest - shortest < 1e-4 and largest <= 1,
-        f"The distance of two positions depends on [their offset alone|where they are, too] ({distances}).": widest
-        < 1e-4,
-        "The product of two positions falls [with every further step between them|as they move apart, but not "
-        f"steadily: at offset {rise} it is {products[rise]:.2f}, one step before {products[rise - 1]:.2f}].": not rise,
-        "One matrix, the same for all positions, [moves|does not move] a row by 1, 2, 5, 10, 100 positions: it turns "
-        f"pairs of numbers, and misses by at most {error:.1g}.": error < 1e-5,
-        f"Wavelengths [grow|do not grow] by the same factor ({float(ratios.mean()):.4f}) from one pair of dimensions "
-        f"to the next, not along the positions: from {float(waves[0]):.4f} (2 pi) to {float(waves[-1]):,.0f}; 10000 "
-        "times 2 pi, 62,832, would be next.": least > 1 and most - least < 1e-2,
+        "The distance between two positions depends [only on their offset|on where they are, too] "
+        f"({distances}).": widest < 1e-4,
+        "The product of two positions falls [with every step between them|as they move apart, but not steadily: it is "
+        f"{products[rise - 1]:.2f} one step before offset {rise} and {products[rise]:.2f} there].": not rise,
+        "For each shift by 1, 2, 5, 10 and 100 positions, there [is|is not] one matrix that moves every row by that "
+        f"shift: it rotates pairs of numbers, and the result is off by at most {error:.1g}.": error < 1e-5,
+        f"Wavelengths grow [by the same factor|not by the same factor] ({float(ratios.mean()):.4f}) from one pair of "
+        f"dimensions to the next, and do not change along the positions: they go from {float(waves[0]):.4f} (2 pi) to "
+        f"{float(waves[-1]):,.0f}; the next would be 10000 times 2 pi, 62,832.": least > 1 and most - least < 1e-2,
     }
 
 
 @experiment(
     "The positional encoding",
     "section 3.5",
-    "Sines at even dimensions, cosines at odd ones: every row is unique, all are within [-1, 1], positions "
-    "equally far apart are at the same distance, a shift is a linear map, and wavelengths run from 2 pi to 10000 times "
-    "2 pi.",
+    "Sines at even dimensions, cosines at odd ones: every row is unique, all numbers are within [-1, 1], the distance "
+    "between two positions depends only on their offset, a shift is a linear map, and wavelengths run from 2 pi to "
+    "10000 times 2 pi.",
 )
 def run(effort: Effort) -> Findings:
     """Measure rows, distances, products, shifts and wavelengths of the table. `effort` is not used: nothing
@@ -137,7 +137,7 @@ def run(effort: Effort) -> Findings:
                 "places | numbers | nearest two rows | shortest row | longest row",
                 [(*t.shape, smallest_distance(t), *smallest_and_largest(t.norm(dim=-1))) for t in (picture, table)],
             ),
-            "By offset: distances, products, and what the turned row misses": Table(
+            "By offset: distances, products, and the error of the rotation": Table(
                 "offset | distance from | to | product from | to | error of the rotation",
                 [(shift, *apart[shift], *by_offset[shift], errors[shift]) for shift in SHIFTS],
             ),
@@ -158,7 +158,7 @@ def run(effort: Effort) -> Findings:
                 heat_maps(heat_map, colorbar="value"),
             ),
             "curves": Figure(
-                "Single dimensions along the positions: a sine and a cosine, of longer waves in later dimensions.",
+                "Single dimensions along the positions: sines and cosines, whose waves are longer in later dimensions.",
                 lines(*(wave_panel(picture, first) for first in (0, 32, 64)), rows=3, sharex=True, legend="each"),
                 (8.0, 5.0),
             ),
@@ -170,7 +170,7 @@ def run(effort: Effort) -> Findings:
                 ),
             ),
             "wavelengths": Figure(
-                f"How many positions a dimension needs to come round, for {SIZE} dimensions (logarithmic).",
+                f"How many positions a full wave takes, by dimension, for {SIZE} dimensions (logarithmic).",
                 lines(
                     Panel(lengths, "dimension", "wavelength (positions)", log="y", ylim=(4, 100_000), also=draw_bounds)
                 ),

@@ -89,14 +89,14 @@ def claims(
     deviations = ", ".join(f"{s:.4f} at {size} ({1 / math.sqrt(size):.4f})" for size, s in spread.items())
     return {
         f"[x; p] [W1; W2] [is|is not] x W1 + p W2 (they differ by at most {gaps[0]:.1g}); with W1 = W2 it is the sum "
-        f"times one matrix ({gaps[1]:.1g}): adding is concatenating with a matrix that is shared.": max(gaps) < 1e-9,
+        f"times one matrix ({gaps[1]:.1g}): adding is concatenating with a shared matrix.": max(gaps) < 1e-9,
         "The cosine of two random vectors [has|does not have] a standard deviation of 1/sqrt(size) (in brackets) to "
         f"within 5%: {deviations}.": off < 0.05,
         f"A first layer that takes words and positions side by side has {double:,} parameters in its query, key and "
         f"value matrices instead of {single:,}: [twice|not twice] as many ({double / single:.3g} "
         "times).": double == 2 * single,
-        f"With sums {reached[SUM]:.1%} of the tokens are right, with concatenated positions "
-        f"{reached[CONCATENATED]:.1%}: for {more:,} more parameters, [no gain|a gain] of more than 2 "
+        f"With added positions {reached[SUM]:.1%} of the tokens are right, with concatenated ones "
+        f"{reached[CONCATENATED]:.1%}: {more:,} more parameters bring [no gain|a gain] of more than 2 "
         "points.": reached[CONCATENATED] - reached[SUM] <= 0.02,
     }
 
@@ -104,8 +104,8 @@ def claims(
 @experiment(
     "Adding positions or concatenating them",
     "common teaching; section 3.5",
-    "Random vectors of high dimension are almost orthogonal, so that words and positions hardly disturb each "
-    "other in a sum; concatenation would only make the vectors larger and the model more expensive.",
+    "Random vectors of high dimension are almost orthogonal, so words and positions hardly disturb each other in a "
+    "sum. Concatenation would only make the vectors larger and the model more expensive.",
 )
 def run(effort: Effort) -> Findings:
     """Compare sums with products of matrices, measure cosines of random vectors, and train a model of each kind."""
@@ -125,8 +125,8 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"{len(by_size[SIZES[0]]):,} pairs of random vectors of each size; and copying 1 to 8 words with "
         f"{CONFIG.encoder_layers} and {CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, pre-norm, "
-        f"{effort.of(STEPS)} steps of 64 pairs, {effort}. Concatenated positions are brought back to d_model by a "
-        "matrix of their own, in encoder and decoder.",
+        f"{effort.of(STEPS)} steps of 64 pairs, {effort}. After concatenation, a separate matrix in encoder and "
+        "decoder brings the vectors back to d_model.",
         claims(identity_gaps(64, first), spread, reached, sizes[CONCATENATED] - sizes[SUM], single, double),
         {
             "Cosines of random pairs": Table(

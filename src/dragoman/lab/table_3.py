@@ -100,11 +100,12 @@ def claims(counts: dict[Row, int]) -> Claims:
     kept = max(abs(known[row]) for row in smaller)
     changed = max(abs(size_gap(row, count)) for row, count in smaller.items())
     return {
-        "Of the sizes in the paper, ours [are within 8%|are not within 8%] at a vocabulary of 37,000: they differ by "
-        f"at most {abs(known[worst]):.1%} ({worst}: {counts[worst]:,}, in the paper {worst.millions} "
+        "With a vocabulary of 37,000, our sizes [are within 8%|are not within 8%] of those in the paper: they differ "
+        f"by at most {abs(known[worst]):.1%} ({worst}: {counts[worst]:,}, in the paper {worst.millions} "
         "million).": abs(known[worst]) <= AGREES,
-        "1, 4, 8, 16 and 32 heads with d_k = d_v = 512 / heads have [exactly as many parameters|not exactly as many "
-        f"parameters]: {min(by_heads):,} to {max(by_heads):,}.": min(by_heads) == max(by_heads),
+        "Models with 1, 4, 8, 16 and 32 heads and d_k = d_v = 512 / heads have [exactly the same number of "
+        f"parameters|different numbers of parameters]: {min(by_heads):,} to "
+        f"{max(by_heads):,}.": min(by_heads) == max(by_heads),
         "In rows B the paper [changed d_k alone|changed both], which its table does not say: ours differ from its "
         f"sizes by at most {kept:.1%} with d_v = 64, by {changed:.1%} with d_v = d_k.": kept < changed,
     }
@@ -134,7 +135,7 @@ def run(effort: Effort) -> Findings:
         },
         {
             "sizes": Figure(
-                "Parameters of our models beside the paper's rounded numbers.",
+                "Parameters of our models next to the paper's rounded numbers.",
                 lambda figure: draw_sizes(figure, {row: count for row, count in counts.items() if row.millions}),
             ),
             "quality": Figure(

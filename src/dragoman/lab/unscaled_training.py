@@ -89,11 +89,11 @@ def claims(trials: Sequence[Trial]) -> Claims:
         "At d_k = 512 the model with the division [reaches|does not reach] a clearly lower loss after the same steps: "
         f"{last['scaled']:.3f} nats per token against {last['unscaled']:.3f} "
         "without.": last["scaled"] < last["unscaled"] - CLEARLY,
-        "Without the division training at d_k = 512 [makes hardly any|still makes] progress: its loss goes from "
+        "Without the division, training at d_k = 512 [makes hardly any|still makes] progress: its loss goes from "
         f"{first:.2f} to {last['unscaled']:.2f} nats per token.": last["unscaled"] > 0.9 * first,
-        f"Before the first step a query of size 512 gives its favourite key {favourite['scaled']:.2f} with the "
-        f"division and {favourite['unscaled']:.2f} without: the softmax [is|is not] saturated only without it. The "
-        f"gradient of the query and key matrices has norm {slope['scaled']:.2g} and "
+        f"Before the first step, a query of size 512 gives its favourite key {favourite['scaled']:.2f} with the "
+        f"division and {favourite['unscaled']:.2f} without: [the softmax is saturated only without it|the two do not "
+        f"differ as claimed]. The gradient of the query and key matrices has norm {slope['scaled']:.2g} and "
         f"{slope['unscaled']:.2g}.": favourite["unscaled"] > 0.9 > favourite["scaled"],
     }
 
@@ -101,8 +101,8 @@ def claims(trials: Sequence[Trial]) -> Claims:
 @experiment(
     "Learning without the division",
     "section 3.2.1",
-    "With a large d_k and no scaling, training often does not get anywhere, because the gradient of the "
-    "saturated softmax vanishes.",
+    "With a large d_k and no scaling, training often gets nowhere, because the gradient of the saturated softmax "
+    "vanishes.",
 )
 def run(effort: Effort) -> Findings:
     """Measure and train models with and without the division by sqrt(d_k), at a small and a large d_k."""
@@ -118,7 +118,7 @@ def run(effort: Effort) -> Findings:
     ]
     return Findings(
         f"Task: {TASK.name} 2 to {MAX_WORDS} words. Transformers of one layer and one head on each side, d_model 64, "
-        f"queries and keys of size {SMALL} or {LARGE} that begin with variance 1. With and without the division they "
+        f"queries and keys of size {SMALL} or {LARGE} that start with variance 1. With and without the division they "
         f"start from the same weights and see the same batches of {PAIRS} pairs at the same learning rate ({RATE:g} "
         f"after {WARMUP} steps of warm-up); {steps} steps, {effort}.",
         claims(trials),
