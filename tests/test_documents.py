@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from itertools import islice, pairwise
 from pathlib import Path
 
+import defusedxml.ElementTree
 import polib
 import pytest
 from hypothesis import example, given, settings
@@ -158,7 +159,51 @@ two lines", A note
 6,42,end
 """
 
-FIXTURES = {".txt": TXT, ".html": HTML, ".md": MD, ".srt": SRT, ".vtt": VTT, ".po": PO, ".json": JSON, ".csv": CSV}
+XLF = """<?xml version="1.0" encoding="UTF-8"?>
+<!-- <source>no text</source> -->
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a>b" source-language="en"><body>
+  <trans-unit id="1">
+    <source>Salt &amp; <g id="1">pepper</g> &lt;3 <ph id="2">&lt;br/&gt;</ph> here</source>
+  </trans-unit>
+  <trans-unit id='2'><source>Hello</source><target state="new"/><alt-trans><target>x</target></alt-trans></trans-unit>
+  <trans-unit id="3"><source>Copied</source><target state='needs-translation' id="t">Copied</target></trans-unit>
+  <trans-unit id="4"><source>Done</source><target>Fertig</target></trans-unit>
+  <trans-unit id="5" translate="no"><source>Left</source></trans-unit>
+  <group translate="no"><trans-unit id="6"><source>Left</source></trans-unit></group>
+  <trans-unit id="7" approved="yes"><source>Left</source><target/></trans-unit>
+  <trans-unit id="8"><source>One. Two.</source>
+    <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
+  <trans-unit id="9"><source><x id="1"/> 42 <mrk mtype="protected">Zorg</mrk></source></trans-unit>
+  <trans-unit id="10"><source> First line
+ second <![CDATA[<b>]]> line&#10;third</source></trans-unit>
+</body></file></xliff>
+"""
+XLIFF = """<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">
+<x:file id="f">
+  <x:unit id="1"><x:notes><x:note>No text</x:note></x:notes>
+    <x:segment id="s">
+      <x:source>Hello <x:pc id="1">big</x:pc> <x:ph id="2"/>world</x:source>
+    </x:segment>
+    <x:ignorable><x:source> </x:source></x:ignorable>
+    <x:segment state="initial"><x:source>Again</x:source><x:target></x:target></x:segment>
+    <x:segment state="final"><x:source>Done</x:source><x:target>Fertig</x:target></x:segment>
+  </x:unit>
+  <x:unit id="2" translate="no"><x:segment><x:source>Left</x:source></x:segment></x:unit>
+</x:file></x:xliff>
+"""
+
+FIXTURES = {
+    ".txt": TXT,
+    ".html": HTML,
+    ".md": MD,
+    ".srt": SRT,
+    ".vtt": VTT,
+    ".po": PO,
+    ".json": JSON,
+    ".csv": CSV,
+    ".xlf": XLF,
+    ".xliff": XLIFF,
+}
 TEXTS = {
     ".txt": ["Hello", "A second line", "Last"],
     ".html": [
@@ -177,6 +222,11 @@ TEXTS = {
     ".po": ["Hello", "%d files", "%d file", "%d files", "Line one", 'line "two"'],
     ".json": ['A "téxt"', "One", "two", "q-1", "Inner"],
     ".csv": ['Hello, "you"', "two lines", "Hello"],
+    ".xlf": [
+        'Salt & <g id="1">pepper</g> <3 <x id="2"/> here', "Hello", "Copied", "One.", "Two.", "First line",
+        'second <x id="1"/> line', "third",
+    ],
+    ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world', "Again"],
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 # What the formats are made of, so that random documents are not all without texts.
@@ -342,6 +392,18 @@ def structure(data: bytes, suffix: str) -> object:
             return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
         case ".json":
             return blanked(json.loads(data))
+        case ".xlf" | ".xliff":
+            kept = []  # for each unit, whether its target is empty or has the tags of its source
+            for unit in defusedxml.ElementTree.fromstring(data).iter():
+                source, split, target = (unit.find(f"{{*}}{name}") for name in ("source", "seg-source", "target"))
+                if source is not None and target is not None:
+                    before, after = (
+                        sorted(tag.tag for tag in [*side.iter()][1:])
+                        for side in (source if split is None else split, target)
+                    )
+                    kept.append(not after or before == after)
+            bare = re.sub(r"\s*<(x:|)target(?:\s[^>]*?)?(?:/>|>.*?</\1target>)", "", text, flags=re.DOTALL)
+            return re.sub(r' state(-qualifier)?="[a-z-]*"', "", bare), all(kept)
         case ".csv":
             rows = list(csv.reader(io.StringIO(text, newline="")))
             return [len(rows), [[*row[:1], *row[2:], "\n" in "".join(row)] for row in rows]]
@@ -361,6 +423,7 @@ def structure(data: bytes, suffix: str) -> object:
 @example(".po", ['a"b\\', 'x\nmsgid "y"'])
 @example(".json", ['a", "b": "c', "\\"])
 @example(".csv", ['a","b\n', "a,b", "a\rb"])
+@example(".xlf", ["</target><x/>", '</g> <x id="2"/> <g id="1">', "<![CDATA["])
 def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
     document = read_document(fixture(suffix), suffix)
     filled = document.fill([given[index % len(given)] for index in range(len(document.texts))])
@@ -373,7 +436,7 @@ def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list
     [
         (".txt", "a\nb\r\n"), (".html", "<b>"), (".html", "</p><p>"), (".md", "**a** `b`"), (".md", "\n\n# a"),
         (".srt", "a\n\nb"), (".vtt", "\n\n1:00 --> 2:00\n"), (".po", 'a"\n#~ msgid "b'), (".json", 'a", "b'),
-        (".csv", 'a,"b'),
+        (".csv", 'a,"b'), (".xlf", "</target><target>"), (".xliff", "<a>"),
     ],
 )  # fmt: skip
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
@@ -381,7 +444,7 @@ def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: st
     document = read_document(fixture(suffix), suffix)
     passage = document.passages[-1]
     put = document.original[: passage.start + 1] + answer + document.original[passage.end - 1 :]
-    with contextlib.suppress(ValueError, OSError):  # it is not even that format any more
+    with contextlib.suppress(ValueError, OSError, SyntaxError):  # it is not even that format any more
         assert structure(put.encode(), suffix) != structure(fixture(suffix), suffix)
 
 
@@ -636,6 +699,53 @@ def test_invalid_json_is_left_and_reported(text: str):
     assert whole or not document.texts
 
 
+# XLIFF.
+
+
+def test_missing_targets_are_written_with_their_tags_and_state():
+    before, after = XLF.split("\n"), translated(XLF.encode(), ".xlf").decode().split("\n")
+    state, qualifier = review = 'state="needs-review-translation"', 'state-qualifier="mt-suggestion"'
+    tag = f"<target {' '.join(review)}>"
+    assert [line for line in after if line not in before] == [
+        f'    {tag}SALT &amp; <g id="1">PEPPER</g> &lt;3 <ph id="2">&lt;br/&gt;</ph> HERE</target>',
+        f"  <trans-unit id='2'><source>Hello</source>{tag}HELLO</target>"
+        "<alt-trans><target>x</target></alt-trans></trans-unit>",
+        f'  <trans-unit id="3"><source>Copied</source><target {state} id="t" {qualifier}>COPIED</target></trans-unit>',
+        '    <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source>',
+        f'    {tag}<mrk mtype="seg" mid="0">ONE.</mrk> <mrk mtype="seg" mid="1">TWO.</mrk></target></trans-unit>',
+        f" second <![CDATA[<b>]]> line&#10;third</source>{tag} FIRST LINE",
+        " SECOND <![CDATA[<b>]]> LINE&#10;THIRD</target></trans-unit>",
+    ]
+    assert translated(XLIFF.encode(), ".xliff").decode() == XLIFF.replace(
+        '<x:segment id="s">', '<x:segment id="s" state="translated">'
+    ).replace(
+        "world</x:source>\n",
+        'world</x:source>\n      <x:target>HELLO <x:pc id="1">BIG</x:pc> <x:ph id="2"/>WORLD</x:target>\n',
+    ).replace(
+        '<x:segment state="initial"><x:source>Again</x:source><x:target></x:target>',
+        '<x:segment state="translated"><x:source>Again</x:source><x:target>AGAIN</x:target>',
+    )
+
+
+UNIT = "<trans-unit><source>a</source></trans-unit>"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (f"<xliff>{UNIT}</xliff>", ""), (f'<!DOCTYPE xliff SYSTEM "x.dtd"><xliff>{UNIT}</xliff>', ""),
+        (f'<!DOCTYPE xliff [<!ENTITY e "a">]><xliff>{UNIT}&e;</xliff>', "declares XML entities"),
+        (f"<xliff>{UNIT}", "not XLIFF (no element found"), (f"<tmx>{UNIT}</tmx>", "not XLIFF (its root is 'tmx')"),
+        (f"<xliff>{'<a>' * 100}{UNIT}{'</a>' * 100}</xliff>", "not XLIFF (elements nested more than 100 deep)"),
+        ("", "not XLIFF (no element found"), (f"<xliff>{UNIT}\udcff</xliff>", "not XLIFF ("),
+    ],
+)  # fmt: skip
+def test_only_plain_xml_is_xliff(data: str, reason: str):
+    document = read_document(data.encode("utf-8", "surrogateescape"), ".xlf")
+    assert document.texts == ([] if reason else ["a"])
+    assert [skipped.reason[: len(reason)] for skipped in document.skipped] == [reason] * bool(reason)
+
+
 # CSV.
 
 
@@ -692,6 +802,7 @@ DEEP = {
     ".json": ["[", '{"a":', '["a",'],
     ".csv": ['text\n"a""', "text,", "text\n", 'text\n"'],
     ".txt": ["a", " ", "a\n"],
+    ".xlf": ["<a>", "<xliff>", "<", "<!--", '<a b="'],
 }
 
 

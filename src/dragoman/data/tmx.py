@@ -1,16 +1,15 @@
 """Read translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from defusedxml import DefusedXmlException, DTDForbidden
-from defusedxml.ElementTree import DefusedXMLParser, ParseError
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import ParseError
 
 from dragoman.data.corpus import LONGEST_LINE, OnProblem, Problem, Row, join_lines, read_blocks
 from dragoman.data.spec import display_path
+from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.errors import DragomanError
 
-MAX_DEPTH = 100  # of elements; TMX needs seven
 NATIVE_CODE = {"bpt", "ept", "ph", "it", "ut"}  # what these hold is markup of the original document
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 STEP = 1 << 16  # bytes that are parsed before the size of the open unit is checked again
@@ -25,7 +24,7 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     DragomanError where the file is damaged, declares XML entities, or has no text in one of the languages.
     """
     units = Units()
-    parser = TmxParser(target=units)
+    parser = XmlParser(target=units)
     number = since = 0
     seen: set[str] = set()
     has_text = [False, False]  # whether any unit has the source language, and the target language
@@ -61,18 +60,6 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             raise DragomanError(
                 f"{display_path(path)}: no text in '{column}'; its languages are {', '.join(sorted(seen)) or 'none'}"
             )
-
-
-class TmxParser(DefusedXMLParser):
-    """An XML parser that refuses entities and external files, but no plain DOCTYPE: many memories name tmx14.dtd."""
-
-    def __init__(self, target: Any):
-        super().__init__(target=target, forbid_dtd=True)
-
-    def defused_start_doctype_decl(self, name: str, sysid: str, pubid: str, has_internal_subset: bool) -> None:
-        """Raise DTDForbidden for a DOCTYPE with declarations inside it; accept any other."""
-        if has_internal_subset:
-            raise DTDForbidden(name, sysid, pubid)
 
 
 class Units:

@@ -1,4 +1,4 @@
-"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, JSON, CSV."""
+"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, XLIFF, JSON, CSV."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,13 +10,14 @@ from dragoman.documents.markdown import parse_markdown
 from dragoman.documents.plain import parse_plain
 from dragoman.documents.po import parse_po
 from dragoman.documents.subtitles import parse_srt, parse_vtt
+from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
 __all__ = ["SUFFIXES", "Document", "Skipped", "read_document"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
-    ".vtt": parse_vtt, ".po": parse_po,
+    ".vtt": parse_vtt, ".po": parse_po, ".xlf": parse_xliff, ".xliff": parse_xliff,
 }  # fmt: skip
 WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": parse_json, ".csv": parse_csv}
 SUFFIXES = (*PARSERS, *WITH_KEYS)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import escape
 from typing import NamedTuple
 
@@ -15,7 +16,8 @@ from dragoman.documents.inline import (
     disambiguate,
     flow_text,
     has_words,
-    split_translation,
+    render_markup,
+    trim,
 )
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
@@ -28,7 +30,6 @@ TAG = re.compile(
 )
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
 SPACE = re.compile(r"[ \t\n\r\f]+")
-REFERENCE = re.compile(r"&#?\w{1,10};")
 CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 HEAD = 4096  # bytes in which a page declares its encoding
 WESTERN = {"ascii", "us-ascii", "latin1", "latin-1", "iso-8859-1", "iso8859-1"}  # windows-1252 to all browsers
@@ -212,48 +213,9 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
         if isinstance(fragments[-1], str):
             end = trim(original, *spans[stop - 1])[1]
         inlines = [fragment for fragment in fragments if isinstance(fragment, Inline)]
-        yield Passage(start, end, (flow_text(fragments).strip(),), block_renderer(inlines))
+        yield Passage(start, end, (flow_text(fragments).strip(),), partial(render_block, inlines))
 
 
-def block_renderer(inlines: Sequence[Inline]) -> Callable[[Sequence[str]], Content]:
-    """Return a function that writes a translation with the same tags as the original.
-
-    inlines: the tags in the block. Where the translation lacks one of them, or they do not nest as before, all of them
-    follow its words.
-    """
-
-    def render(translations: Sequence[str]) -> Content:
-        fragments, is_complete = split_translation(translations[0], inlines)
-        if not is_complete:
-            words = flow_text([fragment for fragment in fragments if isinstance(fragment, str)])
-            fragments = [SPACE.sub(" ", words).strip(), *inlines]
-        return [
-            escape(fragment, quote=False) if isinstance(fragment, str) else fragment.original for fragment in fragments
-        ]
-
-    return render
-
-
-def trim(original: str, start: int, end: int) -> tuple[int, int]:
-    """Return start and end of a span without the space around it, which may be written as a reference (&nbsp;)."""
-    while start < end:
-        reference = REFERENCE.match(original, start, end)
-        if original[start].isspace():
-            start += 1
-        elif reference and resolve_references(reference[0]).isspace():
-            start = reference.end()
-        else:
-            break
-    while start < end:
-        if original[end - 1].isspace():
-            end -= 1
-        elif (at := original.rfind("&", max(start, end - 13), end)) >= 0 and is_space_reference(original[at:end]):
-            end = at
-        else:
-            break
-    return start, end
-
-
-def is_space_reference(text: str) -> bool:
-    """Return whether a text is a reference to white space, such as &nbsp;."""
-    return bool(REFERENCE.fullmatch(text)) and resolve_references(text).isspace()
+def render_block(inlines: Sequence[Inline], translations: Sequence[str]) -> Content:
+    """Return the translation of a block with its tags, see `render_markup`."""
+    return render_markup(translations[0], inlines)

@@ -8,9 +8,13 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
-from dragoman.documents.document import Span, has_letter
+from dragoman.documents.document import Content, Span, has_letter
+from dragoman.documents.encoding import resolve_references
 
+SPACE = re.compile(r"[ \t\n\r\f]+")
+REFERENCE = re.compile(r"&#?\w{1,10};")
 # What an inline looks like in a text: a tag, or code. Translators keep these; all others are shown as a tag.
 SHOWN = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|`[^`]+`")
 
@@ -133,3 +137,43 @@ def numbered_tag(inline: Inline, number: int) -> str:
     if inline.closes:
         return f"</{inline.closes}>"
     return f'<{inline.opens} id="{number}">' if inline.opens else f'<x id="{number}"/>'
+
+
+# Markup: what pages and XLIFF have in common.
+
+
+def render_markup(translation: str, inlines: Sequence[Inline]) -> Content:
+    """Return a translation as markup with the same tags as the original, which are `inlines`.
+
+    Where it lacks one of them, or they do not nest as before, all of them follow its words.
+    """
+    fragments, is_complete = split_translation(translation, inlines)
+    if not is_complete:
+        words = flow_text([fragment for fragment in fragments if isinstance(fragment, str)])
+        fragments = [SPACE.sub(" ", words).strip(), *inlines]
+    return [escape(fragment, quote=False) if isinstance(fragment, str) else fragment.original for fragment in fragments]
+
+
+def trim(original: str, start: int, end: int) -> tuple[int, int]:
+    """Return start and end of a span without the space around it, which may be written as a reference (&nbsp;)."""
+    while start < end:
+        reference = REFERENCE.match(original, start, end)
+        if original[start].isspace():
+            start += 1
+        elif reference and resolve_references(reference[0]).isspace():
+            start = reference.end()
+        else:
+            break
+    while start < end:
+        if original[end - 1].isspace():
+            end -= 1
+        elif (at := original.rfind("&", max(start, end - 13), end)) >= 0 and is_space_reference(original[at:end]):
+            end = at
+        else:
+            break
+    return start, end
+
+
+def is_space_reference(text: str) -> bool:
+    """Return whether a text is a reference to white space, such as &nbsp;."""
+    return bool(REFERENCE.fullmatch(text)) and resolve_references(text).isspace()

@@ -1,0 +1,247 @@
+"""Parse XLIFF 1.2 and 2.x, the exchange format of translators: missing targets are filled in, and their state is set.
+
+defusedxml checks that a file is plain XML, without entities; after that, a pattern finds every tag at its place.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import ParseError
+
+from dragoman.data.xml import MAX_DEPTH, XmlParser
+from dragoman.documents.document import Content, Document, Passage, Skipped, Span
+from dragoman.documents.encoding import decode, resolve_references
+from dragoman.documents.inline import (
+    Fragment,
+    Inline,
+    core_range,
+    disambiguate,
+    flow_text,
+    has_words,
+    render_markup,
+    trim,
+)
+
+QUOTED = r""""[^"]*"|'[^']*'"""
+MARKUP = re.compile(
+    rf"""<!--.*?--> | <!\[CDATA\[.*?\]\]> | <\?.*?\?> | <!DOCTYPE(?:[^>"']|{QUOTED})*+>
+    | <(?P<closes>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^>"'/]|{QUOTED})*+)(?P<empty>/?)>""",
+    re.VERBOSE | re.DOTALL,
+)
+ATTRIBUTE = re.compile(rf"([^\s=]+)\s*=\s*({QUOTED})")
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
+LINE_END = re.compile(r"(\r\n?|\n|&#(?:0*1[03]|x0*[aAdD]);)")
+ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
+SPANNING = {"g", "pc", "mrk"}  # elements with text in them; what others hold is code of the original document
+UNTRANSLATED = {"new", "needs-translation", "initial"}  # states in which a target may be a copy of its source
+# What a new translation is: in 1.2 an attribute of the target, in 2.x one of the segment.
+REVIEW = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
+TRANSLATED = {"state": "translated"}
+
+
+@dataclass
+class Element:
+    """An element, or with the name '' a comment or the like: where it begins and ends, and what is between its tags."""
+
+    name: str  # without prefix
+    start: int
+    inner: int
+    inner_end: int
+    end: int
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: list["Element"] = field(default_factory=list)
+
+    def child(self, *names: str) -> "Element | None":
+        """Return the first child of the first of these names that there is; None without any."""
+        return next((child for name in names for child in self.children if child.name == name), None)
+
+    def is_translated(self, inherited: bool) -> bool:
+        """Return whether the element and what is in it are translated, as it says itself or else `inherited`."""
+        said = self.attributes.get("translate", "")
+        return inherited if said not in ("yes", "no") else said == "yes"
+
+
+class Flow(NamedTuple):
+    """A line of a source that is a text: where it begins and ends, and the tags in it."""
+
+    text: str
+    start: int
+    end: int
+    inlines: list[Inline]
+
+
+class DepthCheck:
+    """The parser's target object: it ignores all, but for too deep a nesting."""
+
+    depth = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Enter an element; raise ValueError where elements are nested too deeply."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"elements nested more than {MAX_DEPTH} deep")
+
+    def end(self, tag: str) -> None:
+        """Leave an element."""
+        self.depth -= 1
+
+
+def parse_xliff(data: bytes) -> Document:
+    """Return the document whose texts are the lines of each source without a translation.
+
+    A target is missing if it is absent, empty, or a copy of its source in a state such as 'new'. A file that is not
+    XLIFF, or declares entities, has no texts; `skipped` of the document says so.
+    """
+    declared = ENCODING.match(data)
+    original, encoding = decode(data, declared[1].decode() if declared else "", "xmlcharrefreplace")
+    try:
+        root = read_tree(original)
+        if root.name != "xliff":
+            raise ValueError(f"its root is '{root.name}'")
+    except DefusedXmlException:
+        reason = "declares XML entities, which XLIFF does not need"
+    except (ParseError, ValueError) as error:
+        reason = f"not XLIFF ({error})"
+    else:
+        return Document(original, encoding, passages(original, root))
+    return Document(original, encoding, [], [Skipped(0, f"{reason}: the document is left as it is")])
+
+
+def read_tree(original: str) -> Element:
+    """Return the root element. Raise ParseError, DefusedXmlException or ValueError for what is not plain XML."""
+    parser = XmlParser(target=DepthCheck(), encoding="utf-8")
+    parser.feed(original.encode())
+    parser.close()
+    path = [Element("", 0, 0, len(original), len(original))]
+    for tag in MARKUP.finditer(original):
+        if tag["closes"]:
+            closed = path.pop()
+            closed.inner_end, closed.end = tag.span()
+            continue
+        name = (tag["name"] or "").rpartition(":")[2]
+        attributes = {name: value[1:-1] for name, value in ATTRIBUTE.findall(tag["attributes"] or "")}
+        element = Element(name, tag.start(), tag.end(), tag.end(), tag.end(), attributes)
+        path[-1].children.append(element)
+        if name and not tag["empty"]:
+            path.append(element)
+    return next(element for element in path[0].children if element.name)
+
+
+def passages(original: str, root: Element) -> Iterator[Passage]:
+    """Yield a passage for each unit of 1.2, and each segment of 2.x, that lacks its translation."""
+    todo = [(root, True)]
+    while todo:
+        element, inherited = todo.pop()
+        translated = element.is_translated(inherited)
+        if element.name not in ("trans-unit", "segment"):
+            todo += [(child, translated) for child in reversed(element.children)]
+        elif translated and element.attributes.get("approved") != "yes":
+            yield from unit_passages(original, element)
+
+
+def unit_passages(original: str, unit: Element) -> Iterator[Passage]:
+    """Yield one passage for a unit or segment, none if it is translated or has no text."""
+    source, target = unit.child("seg-source", "source"), unit.child("target")
+    if source is None:
+        return
+    if target is not None and (present := original[target.inner : target.inner_end]).strip():
+        state = (target if unit.name == "trans-unit" else unit).attributes.get("state")
+        if state not in UNTRANSLATED or present != original[source.inner : source.inner_end]:
+            return
+    flows = list(text_flows(original, source))
+    if not flows:
+        return
+
+    def render(translations: Sequence[str]) -> Content:
+        """Yield the unit from its tag to its target, or in 1.2 the target alone, with the translations in it."""
+        if unit.name == "segment":
+            yield with_attributes(original[unit.start : unit.inner], TRANSLATED)
+            yield Span(unit.inner, target.start if target else source.end)
+        yield from target_tag(original, unit, source, target)
+        position = source.inner
+        for flow, translation in zip(flows, translations, strict=True):
+            yield Span(position, flow.start)
+            yield from render_markup(NOT_XML.sub("\ufffd", translation), flow.inlines)
+            position = flow.end
+        yield Span(position, source.inner_end)
+        yield f"</{target_name(original, source)}>"
+
+    start, end = (target.start, target.end) if target else (source.end, source.end)
+    yield Passage(unit.start if unit.name == "segment" else start, end, tuple(flow.text for flow in flows), render)
+
+
+def target_name(original: str, source: Element) -> str:
+    """Return the name of the target's element, with the prefix that the source has."""
+    name = original[source.start + 1 : source.inner].split(maxsplit=1)[0].rstrip("/>")
+    return name[: len(name) - len(source.name)] + "target"
+
+
+def target_tag(original: str, unit: Element, source: Element, target: Element | None) -> Iterator[str]:
+    """Yield the tag of a target, in front of it the space that is in front of the source if the target is new."""
+    if target:
+        tag = original[target.start : target.inner]
+        tag = f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag
+    else:
+        before = original[unit.inner : source.start]
+        yield before[len(before.rstrip()) :]
+        tag = f"<{target_name(original, source)}>"
+    yield with_attributes(tag, REVIEW if unit.name == "trans-unit" else {})
+
+
+def with_attributes(tag: str, attributes: dict[str, str]) -> str:
+    """Return a tag that opens an element with these values of attributes; others stay."""
+    for name, value in attributes.items():
+        present = next((match for match in ATTRIBUTE.finditer(tag) if match[1] == name), None)
+        head, tail = (tag[: present.start()], tag[present.end() :]) if present else (f"{tag[:-1]} ", ">")
+        tag = f'{head}{name}="{value}"{tail}'
+    return tag
+
+
+def text_flows(original: str, source: Element) -> Iterator[Flow]:
+    """Yield the lines of a source, and the segments that its markers of type 'seg' are, that have words."""
+    flow: list[tuple[Fragment, Span]] = []
+    for fragment, span in [*fragments(original, source), ("\n", Span(source.inner_end, source.inner_end))]:
+        if fragment != "\n":
+            flow.append((fragment, span))
+            continue
+        first, stop = core_range([fragment for fragment, _ in flow])
+        words = disambiguate([fragment for fragment, _ in flow[first:stop]])
+        if has_words(words):
+            start, end = flow[first][1].start, flow[stop - 1][1].end
+            if isinstance(words[0], str):
+                start = trim(original, *flow[first][1])[0]
+            if isinstance(words[-1], str):
+                end = trim(original, *flow[stop - 1][1])[1]
+            inlines = [word for word in words if isinstance(word, Inline)]
+            yield Flow(flow_text(words).strip(), start, end, inlines)
+        flow = []
+
+
+def fragments(original: str, element: Element) -> Iterator[tuple[Fragment, Span]]:
+    """Yield what is in an element, with its place: lines of text, tags, and a line feed where a text ends."""
+    at = element.inner
+    for child in [*element.children, None]:
+        end = child.start if child else element.inner_end
+        for part in LINE_END.split(original[at:end]):
+            span = Span(at, at + len(part))
+            at = span.end
+            if part:
+                yield "\n" if LINE_END.fullmatch(part) else resolve_references(part), span
+        if child is None:
+            return
+        at = child.end
+        opening, closing = Span(child.start, child.inner), Span(child.inner_end, child.end)
+        protected = child.attributes.get("mtype") == "protected" or not child.is_translated(True)
+        if child.name not in SPANNING or protected or child.inner == child.end:
+            yield Inline("", Span(child.start, child.end)), Span(child.start, child.end)
+        elif child.attributes.get("mtype") == "seg":
+            yield "\n", opening
+            yield from fragments(original, child)
+            yield "\n", closing
+        else:
+            yield Inline("", opening, opens=child.name), opening
+            yield from fragments(original, child)
+            yield Inline("", closing, closes=child.name), closing
