@@ -7,7 +7,7 @@ import pytest
 from dragoman.cli import COMMANDS
 
 TRAIN = """
---preset --train --dev --out --init-from --vocabulary --quiet
+--preset --train --dev --out --init-from --vocabulary --threads --quiet
 --training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
 --training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
@@ -37,7 +37,7 @@ SEARCH = """
 """
 
 FLAGS = {
-    "demo": "--to --out --minutes",
+    "demo": "--to --out --minutes --threads",
     "check": "--dev --test --write-clean --max-ratio --max-length --json",
     "split": "--out --dev --test --by",
     "train": TRAIN + TRANSFORMER,
@@ -51,17 +51,17 @@ FLAGS = {
 """,
     "plot": "--out --against",
     "average": "--out --last",
-    "evaluate": "-m --model --ensemble --device --tokenize --output --sentences --details --against --against-file "
-    + f"--json {SEARCH}",
-    "score": "-m --model --json",
-    "align": "-m --model --layer --head --measure --threshold --soft --text --subwords",
+    "evaluate": "-m --model --ensemble --device --threads --tokenize --output --sentences --details --against "
+    + f"--against-file --json {SEARCH}",
+    "score": "-m --model --threads --json",
+    "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "info": "--preset --vocabulary --diagram --json",
-    "insight": "--pairs --sentence --subwords --out",
+    "insight": "--pairs --sentence --subwords --out --threads",
     "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
-    + f"--subwords {SEARCH}",
-    "lab": "--quick --out --seeds --train --dev --test",
+    + f"--subwords --threads {SEARCH}",
+    "lab": "--quick --out --seeds --threads --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
-    + f"--quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
+    + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
     "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "
     + f"--engine --compute-type --device --threads --quiet {SEARCH}",
     "benchmark": "",

@@ -1,6 +1,11 @@
 """dragoman: train a Transformer on your own sentence pairs, look inside it, and put it to work."""
 
+import os
 from typing import TYPE_CHECKING
+
+from dragoman.threads import configure_openmp
+
+configure_openmp(os.environ)  # now, because OpenMP reads it when PyTorch is imported
 
 __version__ = "0.2.0"
 

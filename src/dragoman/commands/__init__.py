@@ -4,6 +4,7 @@ UsageError for wrong flags and DragomanError where the work fails. What several 
 torch takes seconds to load, and `--help` must be fast, so these files import what needs torch inside `main`.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +28,20 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
     """
     given = {} if default is None else {"default": default}
     return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
+
+
+def set_threads(wanted: int | None, quiet: bool = False) -> None:
+    """Set how many threads PyTorch computes with: those of --threads, by default one for each core that it may use.
+
+    Say on standard error, unless quiet, where there are fewer cores. Raise UsageError for fewer threads than one.
+    """
+    if wanted is not None and wanted < 1:
+        raise UsageError(f"--threads must be at least 1, not {wanted}")
+    from dragoman.threads import use_threads
+
+    note = use_threads(wanted)
+    if note and not quiet:
+        print(note, file=sys.stderr)
 
 
 def check_compute(engine: str, compute_type: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Model, parse
+from dragoman.commands import Model, parse, set_threads
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,12 +53,15 @@ class Options:
     "print words instead of their numbers"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "align subwords, for languages written without spaces"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
 
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman align`: print a line of word alignments for each pair, an empty one where a side is too long."""
     options = parse(Options, "align", arguments)
     check_options(options)
+    set_threads(options.threads)
     from dragoman.alignment.heads import alignment_weights
     from dragoman.alignment.words import merge_tokens, subwords, words
     from dragoman.commands.pairs import compute_by_pair

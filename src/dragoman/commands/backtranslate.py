@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import Model, Search, Synthesis, SynthesisOptions, parse
+from dragoman.commands import Model, Search, Synthesis, SynthesisOptions, parse, set_threads
 from dragoman.config import Device, SearchConfig, TrainingConfig
 from dragoman.errors import UsageError
 
@@ -41,7 +41,7 @@ class Options:
     device: Device = "auto"
     "where to compute"
     threads: int | None = None
-    "CPU threads; default: PyTorch's choice, one per core"
+    "CPU threads; default: one for each core that this process may use"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing on standard error"
     search: Search = SearchConfig()
@@ -66,9 +66,8 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"{file}: looks like a file of pairs; --text takes plain text, one sentence per line")
     result = CorpusSpec((str(options.out),), tag=options.tag)
     shard = options.synthesis.check(options.search)
-    settings = TrainingConfig(device=options.device, threads=options.threads, max_tokens=options.max_tokens)
-    import torch
-
+    settings = TrainingConfig(device=options.device, max_tokens=options.max_tokens)
+    set_threads(options.threads, options.quiet)
     from dragoman.device import device_of
     from dragoman.model_folder import find_model
     from dragoman.synthesis.job import Job
@@ -76,7 +75,6 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.synthesise import synthesise
 
-    torch.set_num_threads(settings.threads or torch.get_num_threads())
     job = Job(
         model=find_model(Path(options.model)),
         text=options.text,

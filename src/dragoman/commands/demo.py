@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import parse, set_threads
 from dragoman.config.presets import DEMO
 from dragoman.errors import DragomanError, UsageError
 
@@ -26,6 +26,8 @@ class Options:
     "folder for corpus, model and figures; default: runs/demo-en-ko"
     minutes: float = DEMO.training.minutes or 2.0
     "minutes of training"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
 
 
 def main(arguments: list[str]) -> None:
@@ -39,6 +41,7 @@ def main(arguments: list[str]) -> None:
             raise DragomanError(f"the demo needs {name}: pip install 'dragoman[demo]'")
     if options.minutes <= 0:
         raise UsageError(f"minutes must be above 0, not {options.minutes}")
+    set_threads(options.threads)
     from dragoman.demo.run import run_demo
 
     run_demo(options.to, options.out or Path(f"runs/demo-en-{options.to}"), options.minutes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Search, Synthesis, SynthesisOptions, parse
+from dragoman.commands import Search, Synthesis, SynthesisOptions, parse, set_threads
 from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
@@ -54,6 +54,8 @@ class Options:
     "preset of the training settings"
     model: TransformerConfig = SMALL.model
     training: TrainingConfig = SMALL.training
+    threads: int | None = None
+    "the same as --training.threads, for translating and comparing, too"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object instead of a table"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -67,6 +69,8 @@ def main(arguments: list[str]) -> None:
     With --shard it ends after its share of the translations.
     """
     options = parse(Options, "distill", arguments, defaults(arguments))
+    if options.threads is not None:
+        options = replace(options, training=replace(options.training, threads=options.threads))
     for name in ("teacher", "train", "dev", "out"):
         if not getattr(options, name):
             raise UsageError(f"--{name} is missing: dragoman distill --help explains it")
@@ -98,8 +102,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.training.loop import train
 
     console, out = Console(stderr=True), Path(options.out)
-    threads = options.training.threads or torch.get_num_threads()
-    torch.set_num_threads(threads)
+    set_threads(options.training.threads, options.quiet)
+    threads = torch.get_num_threads()
     teacher = find_model(Path(options.teacher))
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]

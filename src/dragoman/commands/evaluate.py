@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse
+from dragoman.commands import Model, Search, parse, set_threads
 from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
@@ -35,6 +35,8 @@ class Options:
     search: Search = SearchConfig()
     device: Device = "auto"
     "where to compute"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     "how BLEU splits text into words"
     output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -58,6 +60,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
+    set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import parse, set_threads
 from dragoman.config import RunConfig, read_toml, update
 from dragoman.errors import DragomanError, UsageError
 
@@ -33,6 +33,8 @@ class Options:
     "show subwords instead of words"
     out: Path = Path("insight.html")
     "page (.html) or figure (.svg, .png, .pdf) to write"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
 
 
 def main(arguments: list[str]) -> None:
@@ -49,6 +51,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"{options.out}: the name must end in .html, {', '.join(FORMATS)}")
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
+    set_threads(options.threads)
     # A step that was saved twice counts once, as it was saved last.
     by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(options.run))}
     if len(by_step) < 2:

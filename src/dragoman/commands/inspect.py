@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse
+from dragoman.commands import Model, Search, parse, set_threads
 from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
@@ -66,6 +66,8 @@ class Options:
     "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
     search: Search = SearchConfig()
 
 
@@ -74,6 +76,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "inspect", arguments)
     out = options.out or (None if options.html or options.json else OUT)
     check_options(options, out)
+    set_threads(options.threads)
     from dragoman.files import replace_file
     from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.inspection import inspect

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import parse, set_threads
 from dragoman.errors import DragomanError, UsageError
 from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
 from dragoman.lab.experiment import FULL, QUICK, Effort, Sentences
@@ -36,6 +36,8 @@ class Options:
     "folder for report.html, figures and tables; replaces an earlier report"
     seeds: tuple[int, ...] = ()
     "seeds to repeat each experiment with; default: 1 2 3, with --quick: 1"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
     train: tuple[str, ...] = ()
     "sentence pairs on which the comparisons train, as for dragoman train"
     dev: tuple[str, ...] = ()
@@ -64,6 +66,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("seeds must be at least 0")
     usual = QUICK if options.quick else FULL
     effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
+    set_threads(options.threads)
     from dragoman.console import format_duration
     from dragoman.inspection.figure import pyplot
     from dragoman.lab.report import perform, write_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dragoman.commands import Model, parse
+from dragoman.commands import Model, parse, set_threads
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Options:
     "model folder or run folder"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print a JSON object for each pair, with the log-probability of each token"
 
@@ -42,6 +44,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "score", arguments)
     if not options.pairs:
         raise UsageError("give sentence pairs: a file of pairs, or a source file and a target file")
+    set_threads(options.threads)
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import perplexity, score

@@ -33,6 +33,8 @@ class Options:
     config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
     "a file with any of these settings"
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
+    threads: int | None = None
+    "the same as --training.threads"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing while training"
 
@@ -100,6 +102,8 @@ def flag_value(arguments: list[str], name: str) -> str | None:
 def complete_run(options: Options) -> RunConfig:
     """Return the run with a folder to write to: by default runs/CORPUS-PRESET. Raise UsageError without corpora."""
     run = options.run
+    if options.threads is not None:
+        run = replace(run, training=replace(run.training, threads=options.threads))
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):
             raise UsageError(

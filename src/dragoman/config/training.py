@@ -93,7 +93,7 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     "data type of matmuls; auto: bfloat16 where it is faster"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "CPU threads; default: PyTorch's choice, one per core"
+    "CPU threads; default: one for each core that this process may use"
     checkpoint_activations: bool = False
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False

@@ -12,6 +12,7 @@ from dragoman.data.batches import Batch, plan_batches, split_batch
 from dragoman.errors import DragomanError
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
+from dragoman.training.core_watch import CoreWatch
 from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
@@ -52,6 +53,7 @@ class Loop:
         # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
         usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
+        self.core_watch = CoreWatch()
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
 
     def run_to_end(self, stop: GracefulStop) -> None:
@@ -126,6 +128,8 @@ class Loop:
                     steps_to_validation=self.validate_every - progress.step % self.validate_every,
                 )
             )
+        if note := self.core_watch.note():
+            self.journal.log(note)
         progress.finished = reason_to_end(progress, settings, run.group)
         return result
 

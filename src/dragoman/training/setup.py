@@ -20,6 +20,7 @@ from dragoman.files import fingerprint, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, parameter_count
 from dragoman.model_folder import find_model, read_model
+from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
 from dragoman.training.checkpoint import TrainingProgress, newest_checkpoint, restore_best
@@ -55,7 +56,8 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     if not group.first:
         config = update(config, read_toml(folder / "config.toml"), "config.toml")
         pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
-    configure_torch(config.training, group)
+    if note := configure_torch(config.training, group):
+        journal.log(note)
     for note in notes:
         journal.log(note)
     dev_corpus = read_corpus(config.dev)
@@ -145,12 +147,16 @@ def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
     return max(4, group.size) if settings.deterministic else group.size
 
 
-def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> None:
-    """Set PyTorch's threads for this process, and deterministic algorithms on a GPU if the settings ask for them."""
-    torch.set_num_threads(settings.threads or torch.get_num_threads())
+def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
+    """Set PyTorch's threads for this process, and deterministic algorithms on a GPU if the settings ask for them.
+
+    Return what `use_threads` returns: a sentence for the user, or ''.
+    """
+    note = use_threads(settings.threads)
     if settings.deterministic and group.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
+    return note
 
 
 def tokenizer_of_run(

@@ -14,6 +14,7 @@ from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
 from dragoman.model_folder import read_model
+from dragoman.threads import granted_cores, use_threads
 from dragoman.translation.terms import token_boundaries
 
 EngineName = Literal["native", "ctranslate2"]
@@ -59,8 +60,9 @@ def open_engine(
 
     'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
     its own copy of the model in `folder`, in `compute_type` and with `threads` threads; the model is converted once.
-    None: as many threads as PyTorch has. Raise UsageError for an ensemble and for settings of `search` that
-    CTranslate2 does not have, for other names, types and numbers, and what `open_ctranslate2` raises.
+    None: as many threads as PyTorch has; there is never more than one for each core. Raise UsageError for an ensemble
+    and for settings of `search` that CTranslate2 does not have, for other names, types and numbers, and what
+    `open_ctranslate2` raises.
     """
     if name not in get_args(EngineName):
         raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
@@ -69,7 +71,7 @@ def open_engine(
     if name == "native":
         if compute_type != "float32":
             raise UsageError(f"compute_type {compute_type!r} needs the engine ctranslate2")
-        torch.set_num_threads(threads or torch.get_num_threads())
+        use_threads(threads)
         return torch_engine(models, tokenizer)
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")
@@ -77,6 +79,6 @@ def open_engine(
     from dragoman.interop.ctranslate2.conversion import check_model
 
     check_model(models[0].config)  # before a package is asked for that would not help
-    engine = open_ctranslate2(folder, compute_type, threads or torch.get_num_threads())
+    engine = open_ctranslate2(folder, compute_type, min(threads or torch.get_num_threads(), granted_cores()))
     engine.check([], search, [])
     return engine

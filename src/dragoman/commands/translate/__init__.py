@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, check_compute, parse
+from dragoman.commands import Model, Search, check_compute, parse, set_threads
 from dragoman.config import Device, SearchConfig
 from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
 from dragoman.errors import UsageError
@@ -78,7 +78,7 @@ class Options:
     device: Device = "auto"
     "where the native engine computes"
     threads: int | None = None
-    "CPU threads"
+    "CPU threads; default: one for each core that this process may use"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing on standard error, not even progress"
     search: Search = SearchConfig()
@@ -177,8 +177,6 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
-    if options.threads is not None and options.threads < 1:
-        raise UsageError(f"--threads must be at least 1, not {options.threads}")
     check_compute(options.engine, options.compute_type)
     for flag, given in (("--ensemble", options.ensemble), ("--glossary", options.glossary)):
         if given and options.engine != "native":
@@ -196,14 +194,11 @@ def open_translator(options: Options) -> "Translator":
 
     Raise DragomanError where the model or the glossary is faulty.
     """
-    import torch
-
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
     from dragoman.translation.translator import Translator
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    set_threads(options.threads, options.quiet)
     safeguards = Safeguards(
         placeholders=options.placeholders,
         numbers=options.keep_numbers,

@@ -1,0 +1,86 @@
+"""Choose how many threads compute, and how they wait for each other.
+
+Every command begins by loading this, so it imports almost nothing.
+"""
+
+import os
+from collections.abc import Iterator, MutableMapping
+
+# A thread that waits for another one looks this often before it sleeps. GNU OpenMP, which PyTorch and CTranslate2 use,
+# looks 300,000 times unless told otherwise, and if cores are few keeps the one that it waits for from computing.
+SPINS = 1000
+
+
+def configure_openmp(environment: MutableMapping[str, str]) -> None:
+    """Set the environment variables of OpenMP, in place; it reads them when PyTorch is imported.
+
+    Threads that wait sleep instead of spinning (docs/notes/speed.md), and there is one thread for each core that the
+    process may use. What the user has set stays.
+    """
+    if not environment.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        environment.update(OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT=str(SPINS))
+    cores = granted_cores()
+    if cores < scheduled_cores():  # these, OpenMP sees itself
+        environment.setdefault("OMP_NUM_THREADS", str(cores))
+
+
+def use_threads(wanted: int | None) -> str:
+    """Set how many threads PyTorch computes with: `wanted`, by default as many as it has; but one per core at most.
+
+    Return a sentence for the user where that is fewer than `wanted`; else ''.
+    """
+    import torch
+
+    cores = granted_cores()
+    torch.set_num_threads(min(wanted or torch.get_num_threads(), cores))
+    if wanted and wanted > cores:
+        return f"{wanted} threads are wanted, but this process may use {cores} core{'s' * (cores != 1)}: using {cores}"
+    return ""
+
+
+def granted_cores(root: str = "/") -> int:
+    """Return how many cores this process may use, 1 or more, by its affinity and by the quotas of its control groups.
+
+    root: the folder with `proc` and `sys`. A quota of 2.5 cores counts as 2: a third thread would be stopped half the
+    time while the others wait for it.
+    """
+    return max(1, int(min([scheduled_cores(), *quotas(root)])))
+
+
+def scheduled_cores() -> int:
+    """Return how many cores this process may be scheduled on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # not Linux
+
+
+def quotas(root: str) -> Iterator[float]:
+    """Yield the quotas, in cores, of the control groups of this process, versions 1 and 2, and of their parents.
+
+    In a container the path of a group may be that of the host, which is not there; the root of the mount then has the
+    quota.
+    """
+    for line in read(root, "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        while True:
+            if controllers:
+                folder = f"sys/fs/cgroup/{controllers}{path}"
+                limit = [read(root, f"{folder}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+            else:
+                limit = read(root, f"sys/fs/cgroup{path}/cpu.max").split()
+            if len(limit) == 2 and all(number.isdigit() for number in limit) and int(limit[1]):  # not 'max', not -1
+                yield int(limit[0]) / int(limit[1])
+            if path in ("", "/"):
+                break
+            path = path.rpartition("/")[0]
+
+
+def read(root: str, name: str) -> str:
+    """Return the text of a file below `root`; '' where it cannot be read."""
+    try:
+        with open(f"{root}/{name}", encoding="utf-8") as file:  # noqa: PTH123, as pathlib takes a while to import
+            return file.read()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,92 @@
+"""Threads: how they wait for each other, never more than there are cores, and a word where others use these."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.threads import SPINS, configure_openmp, granted_cores, scheduled_cores, use_threads
+from dragoman.training.core_watch import CoreWatch
+
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(SPINS)}
+V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
+
+
+@pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_that_wait_sleep_unless_the_user_wants_otherwise(own: dict[str, str]):
+    environment = {**own, "OMP_NUM_THREADS": "3", "HOME": "/"}
+    before = dict(environment)
+    configure_openmp(environment)
+    assert environment == (before if own else before | PASSIVE)
+
+
+def test_openmp_reads_the_setting_when_torch_is_imported():
+    """GNU OpenMP prints what it has read, from this process's environment and not from that of its parent."""
+    clean = {name: value for name, value in os.environ.items() if name not in PASSIVE}
+    program = "import dragoman, os; os.environ['OMP_DISPLAY_ENV'] = 'VERBOSE'; import torch"
+    for command, spins in ((program, str(SPINS)), (program.replace("dragoman, ", ""), "300000")):
+        shown = subprocess.run([sys.executable, "-c", command], env=clean, capture_output=True, text=True).stderr
+        assert f"GOMP_SPINCOUNT = '{spins}'" in shown
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores"),
+    [
+        ("0::/", {}, None),
+        ("0::/", {f"{V2}/cpu.max": "max 100000"}, None),
+        ("0::/", {f"{V2}/cpu.max": "100000 100000"}, 1),
+        ("0::/", {f"{V2}/cpu.max": "50000 100000"}, 1),  # half a core
+        ("0::/a/b", {f"{V2}/a/b/cpu.max": "max 100000", f"{V2}/a/cpu.max": "199000 100000"}, 1),
+        ("3:cpu,cpuacct:/a", {f"{V1}/a/cpu.cfs_quota_us": "100000", f"{V1}/a/cpu.cfs_period_us": "100000"}, 1),
+        ("3:cpu,cpuacct:/on/the/host", {f"{V1}/cpu.cfs_quota_us": "9", f"{V1}/cpu.cfs_period_us": "9"}, 1),
+        ("3:cpu,cpuacct:/a", {f"{V1}/a/cpu.cfs_quota_us": "-1", f"{V1}/a/cpu.cfs_period_us": "100000"}, None),
+        ("3:memory:/a", {"sys/fs/cgroup/memory/a/cpu.cfs_quota_us": "1"}, None),
+    ],
+)
+def test_the_cores_are_those_that_a_container_grants(
+    groups: str, files: dict[str, str], cores: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dragoman.threads.scheduled_cores", lambda: 8)
+    for name, text in {"proc/self/cgroup": groups, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert granted_cores(str(tmp_path)) == (cores or 8)
+
+
+def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+    before = torch.get_num_threads()
+    try:
+        found = [(use_threads(wanted), torch.get_num_threads()) for wanted in (1, None, 2, 64)]
+    finally:
+        torch.set_num_threads(before)
+    many = "64 threads are wanted, but this process may use 2 cores: using 2"
+    assert found == [("", 1), ("", 1), ("", 2), (many, 2)]
+
+
+def test_training_says_once_that_others_use_the_cores(tmp_path: Path):
+    watch, quiet = CoreWatch(every=1.0), CoreWatch(tmp_path, every=1.0)  # the control sees threads that never wait
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * scheduled_cores())]
+    try:
+        found = [computing(watch.note), computing(watch.note)]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert "other programs keep the cores busy" in found[0]
+    assert not found[1]
+    assert not computing(quiet.note)
+
+
+def computing(note: Callable[[], str], seconds: float = 2.0) -> str:
+    """What `note` says first in so many seconds of computing."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if said := note():
+            return said
+    return ""
