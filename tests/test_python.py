@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -184,11 +184,15 @@ def hasty_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty_switches")
+@pytest.mark.parametrize("engine", ["native", "ctranslate2"])
 def test_many_threads_translate_with_one_translator_as_one_thread_does(
-    trained: Path, translator: Translator, sources: list[str]
+    trained: Path, sources: list[str], engine: Literal["native", "ctranslate2"]
 ):
     """Of a new translator, so that they also race for what is made when it is first needed."""
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
     sources = sources[8:]
+    translator = Translator.load(trained, SearchConfig(beam=3, extra_length=5), engine=engine, threads=1)
 
     def words(translation: Translation) -> tuple:
         return translation.text, translation.segments, translation.flags, translation.alignment
@@ -206,7 +210,8 @@ def test_many_threads_translate_with_one_translator_as_one_thread_does(
             return list(pool.map(work, range(THREADS)))
 
     alone = [words(translator.translate(source, alignments=True)) for source in sources]
-    assert in_threads(Translator.load(trained, translator.search)) == [alone] * THREADS
+    new = Translator.load(trained, translator.search, engine=engine, threads=1)
+    assert in_threads(new) == [alone] * THREADS
     careless = translator.replace(engine=Careless(translator.engine))
     assert [words(careless.translate(source, alignments=True)) for source in sources] == alone
     mixed: object = None
