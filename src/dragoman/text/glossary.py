@@ -257,7 +257,7 @@ def fold(text: str) -> str:
 
 
 def is_capitals(text: str) -> bool:
-    """Return whether a text has two or more letters and all of them are capitals."""
+    """Return whether a text has two or more letters, and those that have a case are capitals."""
     return text.isupper() and sum(character.isalpha() for character in text) > 1
 
 
