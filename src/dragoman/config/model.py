@@ -30,7 +30,7 @@ class AttentionConfig:
         check_fields(self)
 
     def head_sizes(self, d_model: int) -> tuple[int, int]:
-        """Return (d_k, d_v). Raise UsageError where d_model does not split into equal heads and no size is given."""
+        """Return (d_k, d_v). Raise UsageError where one is not given and d_model is no multiple of the heads."""
         if (self.d_k is None or self.d_v is None) and d_model % self.heads:
             raise UsageError(
                 f"d_model {d_model} is not divisible by {self.heads} heads: choose a divisor, or give d_k and d_v"
