@@ -34,7 +34,7 @@ from dragoman.inspection.inspection import build_sentence, run_forced
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture
-from dragoman.model_folder import read_model, verify_files, write_model
+from dragoman.model_folder import copy_records, read_model, verify_files, write_model
 
 DEEP = tiny_transformer(heads=4, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -443,9 +443,21 @@ RECORDS = [
 
 @pytest.mark.parametrize("text", RECORDS, ids=range(len(RECORDS)))
 def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
-    (tmp_path / "alignment.json").write_text(text)
+    with new_folder(folder := tmp_path / "model") as draft:
+        (draft / "alignment.json").write_text(text)
     with pytest.raises(DragomanError, match=r"alignment\.json: not an alignment record"):
-        AlignmentHead.load(tmp_path)
+        AlignmentHead.load(folder)
+
+
+def test_a_record_that_the_manifest_does_not_list_is_not_used(tmp_path: Path):
+    """Nobody vouches for it, and it may be a link."""
+    with new_folder(folder := tmp_path / "model") as draft:
+        (draft / "config.json").write_text("{}")
+    (tmp_path / "elsewhere").write_text(AlignmentHead(1, 1).as_json())
+    (folder / "alignment.json").symlink_to(tmp_path / "elsewhere")
+    assert AlignmentHead.load(folder) is None
+    copy_records(folder, tmp_path, ["alignment.json"])
+    assert not (tmp_path / "alignment.json").exists()
 
 
 # The command.

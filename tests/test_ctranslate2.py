@@ -1,11 +1,13 @@
 """The CTranslate2 engine, held against the model itself: the same numbers, the same words, or a clear no."""
 
 import dataclasses
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.interop.ctranslate2.cache import CACHE, open_ctranslate2
+from dragoman.interop.ctranslate2.cache import MAX_AGE, cache_folder, open_ctranslate2
 from dragoman.interop.ctranslate2.conversion import convert, describe_engines, unknown_settings
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
@@ -371,18 +373,18 @@ def folder(learned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def copies(folder: Path) -> dict[Path, int]:
-    """The converted models below a folder, and when each was written."""
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("model.bin")}
+    """The converted models of the user to whom a model folder belongs, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.parent.parent.rglob("model.bin")}
 
 
 def test_a_model_is_converted_once_for_each_compute_type(folder: Path):
     open_ctranslate2(folder)
-    first = copies(folder.parent)
-    assert [path.relative_to(folder.parent).parts[:2] for path in first] == [(CACHE, "toy")]
+    first = copies(folder)
+    assert [path.parent.parent for path in first] == [cache_folder()]
     open_ctranslate2(folder)
-    assert copies(folder.parent) == first
+    assert copies(folder) == first
     open_ctranslate2(folder, "int8")
-    both = copies(folder.parent)
+    both = copies(folder)
     assert len(both) == 2
     assert first.items() < both.items()
     small, large = sorted(path.stat().st_size for path in both)
@@ -393,7 +395,7 @@ def test_a_model_is_converted_once_for_each_compute_type(folder: Path):
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_damaged_copy_is_made_anew(folder: Path, name: str, damage: str):
     open_ctranslate2(folder)
-    (path,) = copies(folder.parent)
+    (path,) = copies(folder)
     file = path.with_name(name)
     whole = file.read_bytes()
     file.unlink() if damage == "gone" else file.write_bytes(whole[: len(whole) // 2])
@@ -401,29 +403,53 @@ def test_a_damaged_copy_is_made_anew(folder: Path, name: str, damage: str):
     assert file.read_bytes() == whole
 
 
-def test_another_model_in_the_same_place_takes_the_place_of_the_copy(folder: Path, tokenizer: Tokenizer):
+def test_another_model_in_the_same_place_has_a_copy_of_its_own(folder: Path, tokenizer: Tokenizer):
     open_ctranslate2(folder)
-    (before,) = copies(folder.parent)
+    (before,) = copies(folder)
     shutil.rmtree(folder)
     with new_folder(folder) as draft:
         write_model(draft, model := make(MODELS["as base"], len(tokenizer)), tokenizer, "")
     engine = open_ctranslate2(folder)
-    (after,) = copies(folder.parent)
-    assert after != before
+    assert set(copies(folder)) > {before}
     some = sentences(len(tokenizer), 10)
     assert_same(TorchEngine(model).search(some, GREEDY), engine.search(some, GREEDY))
 
 
-def test_where_nothing_can_be_written_the_copy_goes_to_the_users_cache(folder: Path, tmp_path: Path):
-    (folder.parent / CACHE).write_text("in the way")
+def test_copies_that_nobody_used_for_long_are_deleted(folder: Path):
     open_ctranslate2(folder)
-    first = copies(tmp_path)
-    assert len(first) == len(copies(tmp_path / "user")) == 1
+    (old,) = copies(folder)
+    open_ctranslate2(folder, "int8")
+    (used,) = set(copies(folder)) - {old}
+    for path in (old, used):
+        os.utime(path.parent, (0, time.time() - MAX_AGE - 60))
+    open_ctranslate2(folder, "int8")
+    open_ctranslate2(folder, "int8_float32")
+    assert used in copies(folder)
+    assert old not in copies(folder)
+    assert len(copies(folder)) == 2
+
+
+def test_a_copy_that_came_with_the_model_is_not_used(folder: Path):
+    """Whoever made the folder can make a copy that translates otherwise. The control: here it would be used."""
     open_ctranslate2(folder)
-    assert copies(tmp_path) == first
-    shutil.rmtree(tmp_path / "user")
-    (tmp_path / "user").write_text("in the way, too")
-    with pytest.raises(DragomanError, match="could not be converted"):
+    (own,) = copies(folder)
+    shutil.rmtree(own.parent)
+    model, tokenizer = read_model(folder)
+    other = make(MODELS["as base"], len(tokenizer))
+    for home in (folder.parent / ".ctranslate2" / "toy", folder.parent, folder, cache_folder()):
+        for name in (own.parent.name, f"float32-{own.parent.name}"):
+            shutil.rmtree(home / name, ignore_errors=True)
+            with new_folder(home / name) as draft:
+                convert(other, tokenizer.pieces, draft)
+    some = sentences(len(tokenizer), 10)
+    assert_same(TorchEngine(other).search(some, GREEDY), open_ctranslate2(folder).search(some, GREEDY))
+    shutil.rmtree(cache_folder())
+    assert_same(TorchEngine(model).search(some, GREEDY), open_ctranslate2(folder).search(some, GREEDY))
+
+
+def test_where_no_copy_can_be_written_it_says_so(folder: Path, tmp_path: Path):
+    (tmp_path / "user").write_text("in the way")
+    with pytest.raises(DragomanError, match="could not be converted for CTranslate2: Not a directory"):
         open_ctranslate2(folder)
 
 
@@ -431,7 +457,7 @@ def test_a_damaged_model_is_not_converted(folder: Path):
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(DragomanError, match=r"model\.safetensors: damaged"):
         open_ctranslate2(folder)
-    assert not copies(folder.parent)
+    assert not copies(folder)
     (folder / "manifest.json").unlink()
     with pytest.raises(DragomanError, match=r"has no manifest\.json"):
         open_ctranslate2(folder)
@@ -444,13 +470,13 @@ def test_a_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch:
     )
     with pytest.raises(DragomanError, match="does not translate as"):
         open_ctranslate2(folder)
-    assert not copies(folder.parent)
+    assert not copies(folder)
 
 
 def test_several_that_open_it_at_once_make_one_copy(folder: Path):
     with ThreadPoolExecutor(3) as pool:
         assert len(list(pool.map(open_ctranslate2, [folder] * 3))) == 3
-    assert len(copies(folder.parent)) == 1
+    assert len(copies(folder)) == 1
 
 
 def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):

@@ -8,6 +8,7 @@ from dragoman.data.dataset import tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
+from dragoman.files import new_folder
 from dragoman.training.extent import measure_extent
 from dragoman.translation.extent import SourceExtent
 
@@ -28,12 +29,19 @@ def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path:
     assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
 
 
+def recorded(folder: Path, text: str) -> Path:
+    """A folder with this record, which its manifest lists."""
+    with new_folder(folder) as draft:
+        (draft / SourceExtent.RECORD).write_text(text, encoding="utf-8")
+    return folder
+
+
 def test_a_record_is_read_as_it_was_written(tmp_path: Path):
+    extent = SourceExtent(2, 30, True, ("CJK",))
     assert SourceExtent.load(tmp_path) is None
-    (tmp_path / SourceExtent.RECORD).write_text(SourceExtent(2, 30, True, ("CJK",)).as_json(), encoding="utf-8")
-    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30, True, ("CJK",))
-    (tmp_path / SourceExtent.RECORD).write_text('{"sentences": 2, "tokens": 30}', encoding="utf-8")
-    assert SourceExtent.load(tmp_path) == SourceExtent(2, 30)
+    assert SourceExtent.load(recorded(tmp_path / "new", extent.as_json())) == extent
+    old = recorded(tmp_path / "old", '{"sentences": 2, "tokens": 30}')
+    assert SourceExtent.load(old) == SourceExtent(2, 30)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +50,6 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path):
              '{"sentences": 1, "tokens": 5, "scripts": [1]}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
-    (tmp_path / SourceExtent.RECORD).write_text(text, encoding="utf-8")
+    folder = recorded(tmp_path / "model", text)
     with pytest.raises(DragomanError, match=r"extent\.json: not a record of sentences and tokens"):
-        SourceExtent.load(tmp_path)
+        SourceExtent.load(folder)

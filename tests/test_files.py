@@ -1,15 +1,18 @@
 """Files, folders and links that are whole at every instant, also when the process that writes them is killed."""
 
+import errno
 import os
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pytest
 from processes import KILLED, Command, killed_before_operation
 
-from dragoman.files import MANIFEST, atomic_file, new_folder, replace_file, replace_link
+from dragoman.errors import DragomanError
+from dragoman.files import MANIFEST, atomic_file, lock_file, new_folder, open_append, replace_file, replace_link
 
 OLD, NEW = "old", "new" * 10_000
 
@@ -114,3 +117,45 @@ def test_a_folder_that_cannot_be_filled_leaves_what_was_there(tmp_path: Path):
         raise OSError("disk full")
     assert sorted(path.name for path in (tmp_path / "old").iterdir()) == [MANIFEST, "whole"]
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def appended(path: Path) -> None:
+    with open_append(path) as opened:
+        opened.write(NEW)
+
+
+def locked(path: Path) -> None:
+    with lock_file(path, wait=False):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("write", "link", "refused"),
+    [
+        (partial(replace_file, content=NEW), ".file.draft", False),
+        (appended, "file", True),
+        (locked, "file", True),
+    ],
+    ids=["replace", "append", "lock"],
+)
+def test_nothing_is_written_through_a_link(tmp_path: Path, write: Callable[[Path], None], link: str, refused: bool):
+    """A folder of a stranger may have links to the user's files. The control: the link leads there."""
+    (precious := tmp_path / "precious").write_text(OLD)
+    (tmp_path / link).symlink_to(precious)
+    assert (tmp_path / link).read_text() == OLD
+    with pytest.raises(DragomanError, match="file: a symbolic link") if refused else nullcontext():
+        write(tmp_path / "file")
+    assert precious.read_text() == OLD
+    assert refused or (tmp_path / "file").read_text() == NEW
+
+
+def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with lock_file(tmp_path / "lock", wait=False), pytest.raises(BlockingIOError):
+        locked(tmp_path / "lock")
+    locked(tmp_path / "lock")
+
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)  # as on some network file systems
+    locked(tmp_path / "lock")

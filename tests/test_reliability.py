@@ -220,7 +220,7 @@ def save(out: Path, step: int) -> None:
 def save_in_place(out: Path, step: int) -> None:
     """What a naive writer does: the control."""
     model, tokenizer, moments = filled_checkpoint(step)
-    folder = out / "checkpoints" / "step-1"
+    folder = out / "checkpoints" / "step-00000001"
     folder.mkdir(parents=True, exist_ok=True)
     write_model(folder, model, tokenizer, "")
     save_file(moments, folder / "state.safetensors")

@@ -379,6 +379,22 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer:
         assert links == [f"step-{best:08d}", f"step-{step:08d}"]
 
 
+USERS = ("step-mine", "step-00000003-backup", "step-1abc", "step-", "other")
+
+
+def test_folders_of_the_user_stay_and_what_cannot_be_deleted_ends_no_run(tmp_path: Path, tokenizer: Tokenizer):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    for name in USERS:
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-00000001").symlink_to(elsewhere)  # a link cannot be deleted as a folder is
+    model = build(TINY, len(tokenizer))
+    for step in (2, 3):
+        save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=step), "", keep=1)
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {*USERS, "step-00000001", "step-00000003"}
+    assert elsewhere.is_dir()
+
+
 def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
     """A run that is resumed from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
@@ -574,6 +590,6 @@ def test_a_batch_is_doubled_while_that_pays(speeds: list[float], expected: int):
 
 
 def test_only_folders_that_name_a_step_are_checkpoints(tmp_path: Path):
-    for name in ("step-00000012", "step-00000003-2", "step-xx", "step-", "other"):
+    for name in ("step-00000012", "step-00000003-again", *USERS):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
-    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-00000012", "step-00000003-2"]
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-00000012", "step-00000003-again"]

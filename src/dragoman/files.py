@@ -5,6 +5,8 @@ one, never something in between: everything is written under a draft's name, syn
 """
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -12,7 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 from uuid import uuid4
 
 from safetensors import SafetensorError
@@ -21,6 +23,8 @@ from dragoman.errors import DragomanError
 
 MANIFEST = "manifest.json"
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
+MAX_RECORD_SIZE = 1 << 20  # bytes
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}  # what file systems without locks answer
 CODECS = {".gz": "gzip", ".zst": "zstd"}  # by suffix
 
 
@@ -60,6 +64,7 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = draft_of(path, uuid4().hex if shared else "")
     try:
+        draft.unlink(missing_ok=True)  # a link would lead the write to another file
         yield draft
         sync(draft)
         draft.replace(path)
@@ -105,6 +110,60 @@ def replace_link(link: Path, target: Path) -> None:
     draft.symlink_to(os.path.relpath(target, link.parent))
     draft.replace(link)
     sync(link.parent)
+
+
+def open_append(path: Path) -> TextIO:
+    """Open a text file to append to it. Raise DragomanError where it is a link, which may lead to any file."""
+    return os.fdopen(_open_no_link(path, os.O_APPEND), "a", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
+    """Lock a file, which is created, for the block.
+
+    wait: until another process gives it back; else raise BlockingIOError where one has it. Raise DragomanError where
+    the file is a link. A file system without locks locks nothing.
+    """
+    descriptor = _open_no_link(path, 0)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_no_link(path: Path, flags: int) -> int:
+    """Return the descriptor of a file, which is created, open for writing. Raise DragomanError where it is a link."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DragomanError(f"{path}: a symbolic link; nothing is written through links") from None
+        raise
+
+
+def read_listed(file: Path) -> str | None:
+    """Return the text of a file if the manifest of its folder lists it, None if not.
+
+    Whoever adds a file to a model folder without listing it has not vouched for it. Raise DragomanError where the file
+    is too large for a record or is not UTF-8.
+    """
+    try:
+        listed = file.name in json.loads((file.parent / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None  # `verify_files` says what is wrong with the manifest
+    if not listed or not file.is_file():
+        return None
+    if file.stat().st_size > MAX_RECORD_SIZE:
+        raise DragomanError(f"{file}: too large for a record")
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DragomanError(f"{file}: not UTF-8") from None
 
 
 def draft_of(path: Path, unique: str = "") -> Path:

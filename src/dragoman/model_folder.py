@@ -5,7 +5,6 @@ Nothing in them is code, and nothing in them is trusted: they come from stranger
 
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +16,7 @@ from torch import Tensor
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import CARD, MANIFEST, fingerprint
+from dragoman.files import CARD, MANIFEST, fingerprint, read_listed
 from dragoman.model import Model, build, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -70,10 +69,10 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
 
 
 def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
-    """Copy those files of `names` that the model folder `folder` has into the folder `draft`."""
+    """Copy those records of `names` that the manifest of the model folder `folder` lists into the folder `draft`."""
     for name in names:
-        if (record := folder / name).is_file():
-            shutil.copyfile(record, draft / name)
+        if (record := read_listed(folder / name)) is not None:
+            (draft / name).write_text(record, encoding="utf-8")
 
 
 def find_model(path: Path) -> Path:

@@ -17,6 +17,7 @@ from dragoman.alignment.ibm1 import mutual_links
 from dragoman.data.batches import Ids
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
+from dragoman.files import read_listed
 from dragoman.model import Model
 from dragoman.model.capture import AttentionCapture, attention_layers
 from dragoman.model_folder import find_model
@@ -59,10 +60,10 @@ class AlignmentHead:
         Raise DragomanError where the file is not such a record.
         """
         file = find_model(folder) / cls.RECORD
-        if not file.is_file():
+        if (text := read_listed(file)) is None:
             return None
         try:
-            record = cls(**json.loads(file.read_text(encoding="utf-8")))
+            record = cls(**json.loads(text))
             numbers = [record.layer, 1 if record.head is None else record.head, record.links + 1]
             if any(type(number) is not int or number < 1 for number in numbers):
                 raise ValueError

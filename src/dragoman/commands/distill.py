@@ -98,6 +98,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.student import prepare_student
     from dragoman.synthesis.synthesise import synthesise
+    from dragoman.training.checkpoint import checkpoints
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
@@ -112,7 +113,7 @@ def main(arguments: list[str]) -> None:
     if options.synthesis.shard or not all(records):
         return
     run = student_run(options, jobs, corpora)
-    is_new = not any((out / "checkpoints").glob("step-*"))
+    is_new = not checkpoints(out)
     if is_new and (warning := prepare_student(run, teacher)):
         progress.log(warning)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:

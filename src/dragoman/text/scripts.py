@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dragoman.errors import DragomanError
+from dragoman.files import read_listed
 
 RECORD = "scripts.json"  # in a model folder
 MIN_SHARE = 0.005
@@ -46,10 +47,10 @@ def read_scripts(folder: Path) -> tuple[str, ...]:
     Raise DragomanError where the record is not a list of scripts.
     """
     file = folder / RECORD
-    if not file.is_file():
+    if (text := read_listed(file)) is None:
         return ()
     with contextlib.suppress(ValueError, RecursionError):
-        scripts = json.loads(file.read_text(encoding="utf-8"))
+        scripts = json.loads(text)
         if isinstance(scripts, list) and all(isinstance(script, str) for script in scripts):
             return tuple(scripts)
     raise DragomanError(f"{file}: not a list of scripts")

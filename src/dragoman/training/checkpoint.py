@@ -6,11 +6,11 @@ not at all; a link is replaced in one rename, so at every instant both lead to a
 
 import contextlib
 import dataclasses
-import fcntl
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -22,10 +22,11 @@ from torch import Tensor
 
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import new_folder, replace_link
+from dragoman.files import lock_file, new_folder, replace_link
 from dragoman.model import Model
 from dragoman.model_folder import current_names, load_model, verify_files, write_model
 
+NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
@@ -63,10 +64,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     before = {*folder.iterdir()}
-    with (folder / ".lock").open("w") as lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(lock_file(folder / ".lock", wait=False))
+        except BlockingIOError:
             raise DragomanError(f"{folder}: another process is using this folder; choose another --out") from None
         try:
             yield
@@ -113,14 +114,15 @@ def save_checkpoint(
     # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
     newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
-    for old in [*folder.parent.glob("step-*"), *folder.parent.glob(".step-*.draft")]:
-        if old.is_dir() and old.resolve() not in kept:
-            shutil.rmtree(old)
+    for old in [*checkpoints(run), *folder.parent.glob(".step-*.draft")]:
+        if old.resolve() not in kept:
+            shutil.rmtree(old, ignore_errors=True)  # one that somebody reads now goes with the next save
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """Return the checkpoint folders of a run, the newest first."""
-    return sorted((run / "checkpoints").glob("step-[0-9]*"), reverse=True)
+    """Return the checkpoint folders of a run, the newest first; folders of other names are the user's."""
+    folders = (run / "checkpoints").glob("step-[0-9]*")
+    return sorted((path for path in folders if NAME.fullmatch(path.name)), reverse=True)
 
 
 def restore_best(run: Path, progress: TrainingProgress) -> None:

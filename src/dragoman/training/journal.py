@@ -13,6 +13,7 @@ from rich.console import Console
 
 from dragoman.console import ProgressDisplay, format_duration, time_left
 from dragoman.decoding.forced import perplexity
+from dragoman.files import open_append
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
@@ -75,7 +76,7 @@ class Journal:
             return
         if name not in self.files:
             self.run.mkdir(parents=True, exist_ok=True)
-            self.files[name] = (self.run / name).open("a", encoding="utf-8")
+            self.files[name] = open_append(self.run / name)
             if ends_mid_line(self.run / name):
                 self.files[name].write("\n")
         self.files[name].write(line + "\n")

@@ -10,7 +10,7 @@ from dragoman.config import RunConfig, as_dict, read_toml, update
 from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.dataset import Pairs
 from dragoman.errors import DragomanError, UsageError
-from dragoman.training.checkpoint import Checkpoint, TrainingProgress
+from dragoman.training.checkpoint import Checkpoint, TrainingProgress, checkpoints
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 
@@ -31,7 +31,7 @@ def previous_config(folder: Path) -> RunConfig | None:
     Raise UsageError where its config.toml is damaged.
     """
     file = folder / "config.toml"
-    if not any((folder / "checkpoints").glob("step-*")) or not file.exists():
+    if not checkpoints(folder) or not file.exists():
         return None
     settings = read_toml(file)
     training = settings.get("training", {})

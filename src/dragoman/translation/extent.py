@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from dragoman.errors import DragomanError
+from dragoman.files import read_listed
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ class SourceExtent:
         Raise DragomanError where the file is not such a record.
         """
         file = folder / cls.RECORD
-        if not file.is_file():
+        if (text := read_listed(file)) is None:
             return None
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = json.loads(text)
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError

@@ -1,17 +1,18 @@
-"""Convert each model once: the copy lies beside the model folder, or in the user's cache where that is read-only."""
+"""Convert each model once. The copy lies in the user's cache, and never beside the model: a model folder comes from
+strangers, and no one could tell whether a copy in it is one of its model.
+"""
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, fingerprint, new_folder
+from dragoman.files import MANIFEST, fingerprint, lock_file, new_folder
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
@@ -19,7 +20,7 @@ from dragoman.model_folder import find_model, read_model, verify_files
 
 FORMAT = 1  # with another number, all models are converted again
 FILES = ("config.json", "model.bin", VOCABULARY)
-CACHE = ".ctranslate2"
+MAX_AGE = 30 * 86_400  # seconds since a copy was last used
 
 
 def open_ctranslate2(
@@ -51,25 +52,23 @@ def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> P
         raise
     version = import_ctranslate2().__version__
     key = hashlib.sha256(f"{FORMAT} {version} {compute_type} ".encode() + manifest).hexdigest()
-    paths = [home / f"{compute_type}-{key}" for home in cache_folders(folder)]
-    for path in paths:
+    path = cache_folder() / key
+    try:
         if is_intact(path):
+            os.utime(path)  # so that it is not the first to be deleted
             return path
-    for path in paths:
-        try:
-            return make_copy(path, folder, compute_type, sample)
-        except OSError as error:
-            reason = error.strerror
-    raise DragomanError(f"{paths[-1].parent}: the model could not be converted for CTranslate2: {reason}")
+        return make_copy(path, folder, compute_type, sample)
+    except OSError as error:
+        raise DragomanError(f"{path}: the model could not be converted for CTranslate2: {error.strerror}") from None
 
 
-def cache_folders(folder: Path) -> list[Path]:
-    """Return the folders that may hold copies of a model, the preferred one first."""
-    folders = [folder.parent / CACHE / folder.name]
-    with contextlib.suppress(RuntimeError):  # a user without a home
-        users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "ctranslate2"
-        folders.append(users / hashlib.sha256(os.fsencode(folder.parent)).hexdigest() / folder.name)
-    return folders
+def cache_folder() -> Path:
+    """Return the folder of the user's copies. Raise DragomanError where the user has no home."""
+    try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise DragomanError("no folder for copies for CTranslate2: set XDG_CACHE_HOME to one") from None
+    return home / "dragoman" / "ctranslate2"
 
 
 def is_intact(folder: Path) -> bool:
@@ -84,18 +83,17 @@ def is_intact(folder: Path) -> bool:
 def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
     """Convert the model in `folder` into the new folder `path`, verify it, and return `path`.
 
-    sample: as for `open_ctranslate2`. Copies in the same `compute_type` beside it, damaged or of an earlier model, are
-    deleted. Raise DragomanError where the model is damaged or cannot be converted, OSError where `path` cannot be
-    written.
+    sample: as for `open_ctranslate2`. Copies that were not used for MAX_AGE are deleted. Raise DragomanError where the
+    model is damaged or cannot be converted, OSError where `path` cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock_file(path.parent / ".lock", wait=True):
         if is_intact(path):  # another process was faster
             return path
         model, tokenizer = read_model(folder)
-        for old in path.parent.glob(f"{compute_type}-*"):  # damaged, or of a model that was here before
-            shutil.rmtree(old)
+        for old in path.parent.iterdir():
+            if old.is_dir() and (old == path or time.time() - old.stat().st_mtime > MAX_AGE):
+                shutil.rmtree(old, ignore_errors=True)
         with new_folder(path) as draft:
             convert(model, tokenizer.pieces, draft)
             verify_copy(model, CTranslate2Engine(draft), sample, folder)
