@@ -480,7 +480,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, traine
 def test_a_flag_that_may_be_given_often_leaves_the_text_alone(dragoman, trained: Path):
     free = dragoman("translate", "-m", trained, "The dog")
     first, second = free.out.split()[:2]
-    ran = dragoman("translate", "-m", trained, "--forbid", first, "--forbid", second, "The dog")
+    ran = dragoman("translate", "-m", trained, "--forbid", first, "--forbid-exact", second, "The dog")
     assert (ran.code, ran.out.count("\n")) == (0, 1)
     assert first not in ran.out
     assert second not in ran.out

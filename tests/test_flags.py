@@ -45,7 +45,7 @@ FLAGS = {
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
 --word-scores --alignment --text-key --translate-key --as-lines
---tag --prefix --glossary --forbid --placeholders --no-placeholders --keep-numbers --no-keep-numbers
+--tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders --keep-numbers --no-keep-numbers
 --detect-faults --no-detect-faults
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,

@@ -225,7 +225,7 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
 
 def parse_entry(line: str, number: int) -> Entry:
     """Return the entry of line `number` of a glossary. Raise ValueError saying what is wrong with it."""
-    columns = [" ".join(normalise_atom(column).split()) for column in line.split("\t")]
+    columns = [normalise_term(column) for column in line.split("\t")]
     if len(columns) == 1:
         raise ValueError("no tab: write source term, tab, target term")
     if len(columns) > 3:
@@ -249,6 +249,11 @@ def normalise_atom(text: str) -> str:
     if text.isspace():
         return " "
     return normalise(text)
+
+
+def normalise_term(text: str) -> str:
+    """Return a term in Unicode NFC with single spaces between its words."""
+    return " ".join(normalise_atom(text).split())
 
 
 def fold(text: str) -> str:

@@ -1,13 +1,14 @@
 """Describe what every translation is checked for, and judge candidates by it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from dragoman.config.fields import check_fields, short_repr
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
 from dragoman.text.faults import find_faults
-from dragoman.text.glossary import Glossary, TermMatch, check_terms
+from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, normalise_term
 from dragoman.translation.segments import Segment
 
 
@@ -19,7 +20,8 @@ class Safeguards:
     numbers: so do numbers with units.
     faults: no loops, no copies of the source, nothing empty or far too long.
     glossary: source terms, and the target terms that have to stand for them.
-    forbidden: words that must not appear.
+    forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
+    forbidden_exact: words that must not appear in exactly this case.
     """
 
     placeholders: bool = True
@@ -27,13 +29,25 @@ class Safeguards:
     faults: bool = True
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()
+    forbidden_exact: tuple[str, ...] = ()
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not all(map(str.strip, self.forbidden)):
+        if not all(map(str.strip, self.forbidden + self.forbidden_exact)):
             raise UsageError("a forbidden word must not be blank")
+
+    @cached_property
+    def forbidden_words(self) -> Glossary | None:
+        """The forbidden words as entries without targets, so that they are found by the rules for terms; or None."""
+        entries = [Entry(normalise_term(word), ()) for word in self.forbidden]
+        entries += [Entry(normalise_term(word), (), "exact") for word in self.forbidden_exact]
+        return Glossary(entries) if entries else None
+
+    def demands_words(self, segment: Segment) -> bool:
+        """Return whether the translation of a segment must have terms or must not have some words."""
+        return bool(segment.terms or self.forbidden_words)
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:
         """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated."""
@@ -51,14 +65,27 @@ NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
 
 
 @dataclass(frozen=True)
+class Wording:
+    """Which of the demanded words a translation has."""
+
+    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A translation of a segment, and what is wrong with it."""
 
     text: str
     hypothesis: Hypothesis
-    flags: tuple[str, ...] = ()  # in words: 'loop', 'lost {name}', 'no brake pad'
+    faults: tuple[str, ...] = ()  # in words: 'loop', 'lost {name}'
     wrong_placeholders: int = 0  # how many it lost or invented
-    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    wording: Wording = Wording()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All that is wrong with it, in words."""
+        return self.faults + self.wording.flags
 
     @property
     def badness(self) -> tuple[int, int]:
@@ -78,33 +105,39 @@ class SegmentResult:
     retried: bool  # whether there was a second search
 
 
+def check_wording(segment: Segment, text: str, safeguards: Safeguards) -> Wording:
+    """Return which terms of its segment a translation has, and what is wrong with its words."""
+    if not safeguards.demands_words(segment):
+        return Wording()
+    terms = check_terms(segment.terms, text)
+    matches = safeguards.forbidden_words.find(text) if safeguards.forbidden_words else []
+    forbidden = dict.fromkeys(match.entry.source for match in matches)
+    return Wording(
+        tuple(term.entry.source for term in terms.met),
+        tuple([f"no {term.entry.source}" for term in terms.missed] + [f"has {word}" for word in forbidden]),
+    )
+
+
 def judge(
     segment: Segment, text: str, hypothesis: Hypothesis, safeguards: Safeguards, scripts: tuple[str, ...]
 ) -> Candidate:
-    """Return `text` as a candidate translation of the segment, with a flag in words for each thing wrong with it.
+    """Return a candidate with this text and a flag for each safeguard that it breaks.
 
-    It is checked for what the safeguards say, for the segment's terms, and for its prefix. hypothesis: what the text
-    was made from: it says whether the search reached EOS, and has the prefix; scripts: those of the target language,
-    see `find_faults`.
+    hypothesis: what the text was decoded from; scripts: those of the target language, see `find_faults`.
     """
-    flags: list[str] = []
+    faults: list[str] = []
     lost: list[str] = []
     invented: list[str] = []
     if safeguards.faults:
-        flags += find_faults(segment.text, text, finished=hypothesis.finished, scripts=scripts)
+        faults += find_faults(segment.text, text, finished=hypothesis.finished, scripts=scripts)
     if safeguards.placeholders:
         lost, invented = placeholders.compare(segment.text, text, safeguards.numbers, segment.prefix)
-    flags += [f"lost {placeholder}" for placeholder in lost]
-    flags += [f"invented {placeholder}" for placeholder in invented]
-    terms_met: tuple[str, ...] = ()
-    if segment.terms:
-        terms = check_terms(segment.terms, text)
-        flags += [f"no {term.entry.source}" for term in terms.missed]
-        terms_met = tuple(term.entry.source for term in terms.met)
-    flags += [f"has {word}" for word in safeguards.forbidden if word in text]
+    faults += [f"lost {placeholder}" for placeholder in lost]
+    faults += [f"invented {placeholder}" for placeholder in invented]
     if hypothesis.tokens[: len(segment.prefix_ids)] != segment.prefix_ids:
-        flags.append("lost prefix")
-    return Candidate(text, hypothesis, tuple(flags), len(lost) + len(invented), terms_met)
+        faults.append("lost prefix")
+    wording = check_wording(segment, text, safeguards)
+    return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented), wording)
 
 
 def replace_worse(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
@@ -115,3 +148,14 @@ def replace_worse(candidates: list[Candidate], second: Candidate | None) -> list
     if second is None or second.badness >= candidates[0].badness:
         return candidates
     return [second, *candidates[1:]]
+
+
+def merge_hypotheses(plain: list[Hypothesis], fits: list[bool], found: list[Hypothesis], n: int) -> list[Hypothesis]:
+    """Return the n best hypotheses of two searches, best first, with the first of `plain` as the best one if it fits.
+
+    plain: those of a plain search, of which those with True in `fits` may stay; found: those of a search for such.
+    """
+    kept = [one for one, stays in zip(plain, fits, strict=True) if stays]
+    first = kept[:1] if fits[0] else []
+    new = [one for one in found if all(one.tokens != own.tokens for own in kept)]
+    return (first + sorted(kept[len(first) :] + new, key=lambda one: -one.score))[:n]

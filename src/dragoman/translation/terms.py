@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dragoman.data.tokenizer import BYTES, Tokenizer
 from dragoman.decoding.engine import Term
 from dragoman.decoding.terms import OPEN, STEM, WORD
-from dragoman.text.glossary import HANGUL, LETTER, TermMatch
+from dragoman.text.glossary import HANGUL, LETTER, Glossary, TermMatch, capitalise
 
+OPENING_MARKS = "¿¡([{«“‘„\"'—–-"  # what a word may follow without a space
 BYTE = {piece: byte for byte, piece in enumerate(BYTES)}
 
 
@@ -31,9 +32,20 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple
     )
 
 
-def forbidden_sequences(words: Sequence[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """Return the token sequences of the words, each at the beginning of a text and after a space."""
-    forms = [form for word in words for form in (word, f" {word}")]
+def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Return the token sequences of forbidden words, in each case that they are forbidden in.
+
+    Each is there as it is at the beginning of a text, which is as it is after a space, and after opening marks.
+    """
+    if words is None:
+        return ()
+    spellings = dict.fromkeys(
+        form
+        for entry in words.entries
+        for form in (entry.source, entry.source.lower(), capitalise(entry.source), entry.source.upper())
+        if entry.matches(form)
+    )
+    forms = [mark + spelling for spelling in spellings for mark in ("", *OPENING_MARKS)]
     return tuple(dict.fromkeys(tuple(ids) for ids in tokenizer.encode_all(forms)))
 
 

@@ -30,7 +30,15 @@ from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
-from dragoman.translation.safeguards import Candidate, Safeguards, SegmentResult, judge, replace_worse
+from dragoman.translation.safeguards import (
+    Candidate,
+    Safeguards,
+    SegmentResult,
+    check_wording,
+    judge,
+    merge_hypotheses,
+    replace_worse,
+)
 from dragoman.translation.segments import Segment, Segmenter
 from dragoman.translation.terms import forbidden_sequences, token_sequences
 from dragoman.translation.translation import Translation
@@ -72,7 +80,7 @@ class Translator:
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.segmenter = Segmenter(tokenizer, self.extent, search.split)
-        self.forbidden = forbidden_sequences(safeguards.forbidden, tokenizer)
+        self.forbidden = forbidden_sequences(safeguards.forbidden_words, tokenizer)
 
     @classmethod
     def load(
@@ -279,7 +287,7 @@ class Translator:
             else [Candidate(segment.text.strip(), Hypothesis([], 0.0))]
             for segment, searched in zip(segments, search, strict=True)
         ]
-        flagged = [index for index, candidates in enumerate(first) if candidates[0].flags]
+        flagged = [index for index, candidates in enumerate(first) if candidates[0].faults]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
         return [
             SegmentResult(segment, replace_worse(candidates, second.get(index)), retried=index in second)
@@ -300,9 +308,7 @@ class Translator:
                 candidates.append(self._judge(retry.segment, text, hypothesis))
             else:
                 text = copy_segment(retry, self.annotator, self.safeguards)
-                candidates.append(
-                    replace(self._judge(retry.segment, text, Hypothesis([], 0.0)), flags=(), wrong_placeholders=0)
-                )
+                candidates.append(Candidate(text, Hypothesis([], 0.0)))
         return candidates
 
     def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
@@ -310,20 +316,30 @@ class Translator:
         return judge(segment, text, hypothesis, self.safeguards, self.scripts)
 
     def _search_segments(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each segment, best first, from a search that is given what they must contain.
+        """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words.
 
-        That is the prefix and the terms of the segment; forbidden words are excluded.
+        What a plain search finds stays where it has all its terms and nothing forbidden; the others are searched again.
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
-        constraints = [
-            Constraints(
-                tuple(segment.prefix_ids),
-                token_sequences(segment.terms, self.tokenizer) if segment.terms else (),
-                self.forbidden,
-            )
-            for segment in segments
+        free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
+        hypotheses = self._search(sources, search, free)
+        fits = [[self._fits(segment, one) for one in own] for segment, own in zip(segments, hypotheses, strict=True)]
+        rows = [row for row, own in enumerate(fits) if not all(own)]
+        if not rows:
+            return hypotheses
+        bound = [
+            replace(free[row], terms=token_sequences(segments[row].terms, self.tokenizer), forbidden=self.forbidden)
+            for row in rows
         ]
-        return self._search(sources, search, constraints)
+        for row, found in zip(rows, self._search([sources[row] for row in rows], search, bound), strict=True):
+            hypotheses[row] = merge_hypotheses(hypotheses[row], fits[row], found, search.n_best)
+        return hypotheses
+
+    def _fits(self, segment: Segment, hypothesis: Hypothesis) -> bool:
+        """Return whether a hypothesis has the terms of its segment and no forbidden word."""
+        if not self.safeguards.demands_words(segment):
+            return True
+        return not check_wording(segment, self.tokenizer.decode(hypothesis.tokens), self.safeguards).flags
 
     def _search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
@@ -396,7 +412,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         tuple(zip((segment.text + segment.space for segment in segments), outputs, strict=True)),
         all(candidate.hypothesis.finished for candidate in candidates),
         tuple(flag for candidate in candidates for flag in candidate.flags),
-        terms_met=tuple(term for candidate in candidates for term in candidate.terms_met),
+        terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
     )
 
 

@@ -64,7 +64,9 @@ class Options:
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
-    "word that no translation may contain"
+    "word that no translation may contain, whole and in any case (one in capitals: in capitals); repeatable"
+    forbid_exact: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
+    "the same, but only written exactly like this"
     placeholders: bool = True
     "keep placeholders, tags, addresses and code unchanged, each exactly once (docs/placeholders.md)"
     keep_numbers: bool = False
@@ -205,6 +207,7 @@ def open_translator(options: Options) -> "Translator":
         faults=options.detect_faults,
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
+        forbidden_exact=options.forbid_exact,
     )
     return Translator.load(
         options.model,
