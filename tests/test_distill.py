@@ -156,7 +156,7 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
     found = {name for name in matrices if ".".join(name.split(".")[:2]) in layers}
     assert same == (found | {"source_embedding.weight"} if layers else set())
     inherited = sum(p.numel() for name, p in student.named_parameters() if layers and name in theirs)
-    assert f"weights {inherited:,} are the teacher's" in (start / "card.md").read_text()
+    assert f"weights, {inherited:,} come from the teacher" in (start / "card.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
 
 @pytest.mark.parametrize(
     ("with_", "advice"),
-    [(nan, "lower training.learning_rate"), (no_memory, "choose more training.micro_batches than 4")],
+    [(nan, "lower training.learning_rate"), (no_memory, "raise training.micro_batches above 4")],
     ids=["nan", "memory"],
 )
 def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
@@ -302,7 +302,7 @@ def test_nine_batches_without_a_number_do_not_end_the_run(corpus: Corpus, tmp_pa
 def test_a_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpus, tmp_path: Path):
     said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, {0}), code=1)
     assert said.count("a batch of 400 tokens does not fit in memory") == 2
-    assert said.count("choose a smaller training.batch_tokens, or choose more training.micro_batches than 4") == 2
+    assert said.count("choose a smaller training.batch_tokens, or raise training.micro_batches above 4") == 2
     assert "skipped" not in said
     assert not (tmp_path / "run" / "checkpoints").exists()
 
@@ -474,7 +474,7 @@ def test_a_meeting_is_one_of_those_who_are_there(tmp_path: Path):
     assert len(set(before)) == len(set(after)) == 1
     assert before != after
     assert {store.get("word") for store in first} == set(before)
-    with pytest.raises(DistStoreError, match="process 1 did not come"):  # its old name is no sign of life
+    with pytest.raises(DistStoreError, match="process 1 did not arrive"):  # its old name is no sign of life
         meet(store, 0, 2, timedelta(seconds=0.2))
 
 

@@ -255,7 +255,7 @@ def test_an_alignment_of_another_model_is_refused(
     trained: Path, dev: list[Pair], monkeypatch: pytest.MonkeyPatch, record: AlignmentHead
 ):
     monkeypatch.setattr(AlignmentHead, "load", lambda _: record)
-    with pytest.raises(DragomanError, match=r"alignment\.json is of another model: layer"):
+    with pytest.raises(DragomanError, match=r"alignment\.json belongs to another model: layer"):
         history_of(trained, dev)
 
 

@@ -291,7 +291,7 @@ def test_only_our_own_engine_packs_weights(trained: Path, monkeypatch: pytest.Mo
     assert not packed
     Translator.load(trained, SHORT, ensemble=[trained])
     assert len(packed) == 2  # the control
-    with pytest.raises(UsageError, match="does not support setting 'beam_groups'"):
+    with pytest.raises(UsageError, match="does not support the setting 'beam_groups'"):
         Translator.load(trained, SearchConfig(beam=2, beam_groups=2), engine="ctranslate2")
     with pytest.raises(UsageError, match="an ensemble needs the native engine"):
         Translator.load(trained, SHORT, ensemble=[trained], engine="ctranslate2")

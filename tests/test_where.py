@@ -141,7 +141,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         ("documents/__init__.py", "PARSERS: dict[str, Callable[[bytes], Document]] = {\n^",
             '    ".par": parse_paragraphs,\n'),
     ],
-    "setting of a training": [
+    "training setting": [
         ("config/training.py", "^    epochs: ", '    mood: str = "calm"\n    "how the training feels"\n'),
     ],
     "flag of a command": [
@@ -298,7 +298,7 @@ WORKS = {
     ),
     "preset": lambda r: 'preset = "mini"' in r["config"] and "d_model = 32" in r["config"],
     "document format": lambda r: r["document"] != "",
-    "setting of a training": lambda r: 'mood = "merry"' in r["config"],
+    "training setting": lambda r: 'mood = "merry"' in r["config"],
     "flag of a command": lambda r: "thank you" in r["score"],
 }
 

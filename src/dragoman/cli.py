@@ -17,7 +17,7 @@ COMMANDS = {
     "plot": "draw the curves of training runs",
     "average": "average the weights of several checkpoints into one model",
     "evaluate": "measure BLEU and chrF of a model on a test set",
-    "score": "score how probable given translations are under a model",
+    "score": "show how probable a model finds given translations",
     "align": "show which target word translates which source word",
     "info": "show what a model or a preset consists of, and what it costs",
     "inspect": "draw what a model attended to while it translated",

@@ -36,9 +36,9 @@ class CheckLimits:
     """Set how far a pair may be from what is usual."""
 
     ratio: float = 3.0
-    "how many times as long as usual one side may be for the other"
+    "maximum ratio of the lengths of the two sides, as a multiple of the corpus's median"
     length: int = 2000
-    "characters of a side"
+    "maximum number of characters on a side"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ratio) and self.ratio > 1):

@@ -40,7 +40,7 @@ class Options:
     write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
     "write the pairs without errors and warnings to this file"
     max_ratio: float = 3.0
-    "how many times longer than usual in this corpus one side may be, relative to the other"
+    "maximum ratio of the lengths of the two sides, as a multiple of this corpus's median"
     max_length: int = 2000
     "maximum number of characters on a side"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

@@ -48,7 +48,7 @@ class Options:
     out: str = ""
     "folder for the student's run and the teacher's translations"
     originals: float = 0.0
-    "weight of the original pairs of --train besides the teacher's translations; 0: do not use them"
+    "weight of the original pairs of --train, next to the teacher's translations; 0: do not use them"
     synthesis: Synthesis = SynthesisOptions()
     preset: PresetName = "small"
     "preset of the training settings"
@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> None:
     shard = options.synthesis.check(options.search)
     corpora, test = parse_corpora(options.train), options.test or options.dev
     if options.originals and any(spec.share for spec in corpora):
-        raise UsageError("--originals needs corpora without share=: it is a weight beside theirs")
+        raise UsageError("--originals is a weight: use it with corpora that have weights, not share=")
     for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
     import torch

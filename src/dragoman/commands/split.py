@@ -37,7 +37,7 @@ class Options:
     test: int = 1000
     "number of pairs to test with; 0: none"
     by: Literal["pair", "document"] = "pair"
-    "choose single pairs, or whole documents, which blank lines and the ends of files separate"
+    "choose single pairs, or whole documents (separated by blank lines and ends of files)"
 
 
 def main(arguments: list[str]) -> None:
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     if not options.corpora:
         raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
     if min(options.dev, options.test) < 0 or options.dev + options.test == 0:
-        raise UsageError("--dev and --test are numbers of pairs, one of them above 0")
+        raise UsageError("--dev and --test are numbers of pairs, at least one of them above 0")
     from dragoman.data.spec import parse_corpora
     from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
 

@@ -24,7 +24,7 @@ class SearchConfig:
     coverage_penalty: Annotated[float, at_least(0)] = 0.0
     "beta: prefer finished hypotheses that attended to every source token; try 0.2"
     extra_length: Annotated[int, at_least(1), at_most(MAX_SIZE)] = 50
-    "maximum length of the output, in tokens beyond that of the source"
+    "maximum length of the output: this many tokens more than the source"
     min_length: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
     "minimum length of the output, in tokens"
     n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1
@@ -47,7 +47,8 @@ class SearchConfig:
     "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
 
     split: Split = "sentences"
-    "translate as many sentences at once as a training source had; or split only texts that are longer; or none"
+    "sentences: translate as many at once as a training source had; long: split only texts longer than such a source; "
+    "none: do not split"
 
     __repr__ = short_repr
 

@@ -26,7 +26,7 @@ NOT_TEXT = {
     **dict.fromkeys((".mo", ".gmo"), "a compiled catalogue: turn it into .po with msgunfmt"),
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz"), ARCHIVE),
     ".pdf": "a PDF has letters and their places, but no sentences: get its text with pdftotext",
-    ".epub": "a book is an archive of web pages: unpack it and translate those",
+    ".epub": "an e-book is an archive of web pages: unpack it and translate those",
 }
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
@@ -38,7 +38,7 @@ class CorpusSpec:
 
     files: tuple[str, ...]
     weight: float = 1.0
-    "how often each pair comes in an epoch"
+    "how often each pair occurs in an epoch"
     tag: str = ""
     "put in front of the source as a token of its own"
     columns: tuple[str, str] | None = None

@@ -102,8 +102,8 @@ def split_by_document(pairs: Sequence[Pair], documents: Sequence[int], dev: int,
                     sets[row] = name
         if left == wanted > 0:
             raise DragomanError(
-                f"none of the {len(members):,} documents left has at most {wanted:,} pairs, so {name} would be empty: "
-                f"choose a larger --{name}, or --by pair. Blank lines and ends of files separate documents"
+                f"none of the {len(members):,} remaining documents has at most {wanted:,} pairs, so {name} would be "
+                f"empty: choose a larger --{name}, or --by pair. Blank lines and ends of files separate documents"
             )
     assigned = list(sets)
     for row, candidate in near_duplicates(pairs, chosen):

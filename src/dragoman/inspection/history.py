@@ -131,7 +131,7 @@ def read_history(
         before = model
     head = AlignmentHead.load(folder) or AlignmentHead(layer=len(maps))
     if head.layer > len(maps) or (head.head or 0) > maps.size(1):
-        raise DragomanError(f"{folder}: {AlignmentHead.RECORD} is of another model: {head}")
+        raise DragomanError(f"{folder}: {AlignmentHead.RECORD} belongs to another model: {head}")
     source, target = ([word.label for word in entries] for entries in (columns, rows))
     return History(run, len(sample), target, source, head, snapshots)
 

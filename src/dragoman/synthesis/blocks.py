@@ -133,7 +133,7 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
             raise inputs_changed_error(job)
         notes = left_out_notes(job, started, left_out, pairs)
         if not pairs:
-            raise DragomanError(f"{job.out}: there is no pair to write: {'; '.join(notes)}")
+            raise DragomanError(f"{job.out}: there are no pairs to write: {'; '.join(notes)}")
         notes = started["notes"] + notes
         record = {**started, "pairs": pairs, "left_out": counts, "notes": notes, **fingerprint(draft)}
     joined.replace(job.out)

@@ -36,7 +36,7 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
     last = read_card(folders[-1]).splitlines()
     return model_card(
         name,
-        f"The mean of the weights of {len(folders)} checkpoints, without scores of its own. Written on {today()}.",
+        f"The mean of the weights of {len(folders)} checkpoints. It has not been scored. Written on {today()}.",
         "\n".join(f"- {relative_path(folder)}" for folder in folders),
         f"The card of {folders[-1].name}:",
         "\n".join(f"> {line}".rstrip() for line in last),
@@ -45,7 +45,7 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
 
 def card_of_student(weights: int, inherited: int) -> str:
     """Return the card of a student before its training: how many of its weights are the teacher's."""
-    return model_card("start", f"Of {weights:,} weights {inherited:,} are the teacher's, the others drawn at random.")
+    return model_card("start", f"Of {weights:,} weights, {inherited:,} come from the teacher; the others are random.")
 
 
 def read_card(folder: Path) -> str:

@@ -179,8 +179,8 @@ class Loop:
         if result.out_of_memory:
             smaller = "" if self.progress.step else "choose a smaller training.batch_tokens, or "
             raise DragomanError(
-                f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: {smaller}"
-                f"choose more training.micro_batches than {settings.micro_batches}"
+                f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: {smaller}raise "
+                f"training.micro_batches above {settings.micro_batches}"
             )
         seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
         megabytes = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
@@ -194,7 +194,7 @@ class Loop:
         if self.progress.skipped < MAX_SKIPPED:
             return
         if result.out_of_memory:
-            advice = f"choose more training.micro_batches than {self.settings.micro_batches}"
+            advice = f"raise training.micro_batches above {self.settings.micro_batches}"
         else:
             advice = (
                 f"training has diverged; a lower training.learning_rate than {self.settings.learning_rate:g}, a longer "

@@ -41,5 +41,5 @@ def _welcome(store: Store, rank: int, meeting: str, timeout: timedelta) -> None:
         if store.check([f"present/{rank}"]):
             store.set(f"meeting/{store.get(f'present/{rank}').decode()}", meeting)
         if time.monotonic() > deadline:
-            raise DistStoreError(f"process {rank} did not come in {timeout.total_seconds():.0f} s")
+            raise DistStoreError(f"process {rank} did not arrive within {timeout.total_seconds():.0f} s")
         time.sleep(INTERVAL)

@@ -27,5 +27,5 @@ class TranslationReport:
 
     def summarise(self) -> None:
         """Log the counts that are not 0."""
-        if counts := [f"{count:,} {name}" for name, count in self.counts.items() if count]:
+        if counts := [f"{name}: {count:,}" for name, count in self.counts.items() if count]:
             self.progress.log(", ".join(counts))

@@ -53,8 +53,9 @@ def history_figure(history: History) -> Figure:
 
     caption = (
         f"{history.run}: gradients and entropies over {history.pairs:,} pairs. Norms: shades are logarithmic. "
-        "Normalised entropy (over ln n): 0, a head attends to one token; 1, to all equally. Below: cross-attention, "
-        f"{history.head_name}, from white, 0, to dark, 1; each row, a word of the target, sums to 1"
+        "Normalised entropy (divided by ln n): 0 if a head attends to one token, 1 if to all equally. Below: "
+        f"cross-attention, {history.head_name}, from 0 (white) to 1 (dark); each row is a word of the target and sums "
+        "to 1"
     )
     return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
 

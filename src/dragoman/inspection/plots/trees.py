@@ -30,7 +30,9 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
         rows[node.step] += 1
     notes = [caption, f"beam search with {tree.beams} beams, length penalty {tree.alpha:g}"]
     notes.append("p: log-probability of the token, s: of the hypothesis, divided by the length penalty; both in nats")
-    notes.append("round: kept, arrow: finished, dotted and sharp: pruned; bold: the path of the translation")
+    notes.append(
+        "round corners: kept, arrow: finished, dotted with sharp corners: pruned; bold: the path of the translation"
+    )
     if tree.steps > MAX_STEPS:
         notes.append(f"the first and the last {MAX_STEPS // 2} of {tree.steps} steps")
     if max(rows.values()) > MAX_ROWS:

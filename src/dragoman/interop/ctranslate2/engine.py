@@ -76,7 +76,9 @@ class CTranslate2Engine:
         """Raise UsageError naming the setting, constraint or length that this engine does not support."""
         for spec in dataclasses.fields(SearchConfig):
             if spec.name not in HONOURED | IDLE and getattr(config, spec.name) != spec.default:
-                raise UsageError(f"the CTranslate2 engine does not support setting '{spec.name}': use the native one")
+                raise UsageError(
+                    f"the CTranslate2 engine does not support the setting '{spec.name}': use the native one"
+                )
         for spec in dataclasses.fields(Constraints):
             used = any(getattr(own, spec.name) != spec.default for own in constraints)
             if used and spec.name not in HONOURED_CONSTRAINTS:
