@@ -81,8 +81,8 @@ def claims(courses: dict[tuple[str, float], Course], blurred: float) -> Claims:
         f"With ReLU, the gradient of the first input, as a share of that of the last, is {told['relu']}: [it no longer "
         "vanishes|whether it vanishes depends on the gain, not on the activation "
         "alone].": min(share for name in GROWING for share in kept[name].values()) > 1e-2,
-        f"With tanh it is {told['tanh']}: [it vanishes at every gain tried|it does not vanish at every gain, and "
-        "explodes at large ones].": max(kept["tanh"].values()) < 1e-2,
+        f"With tanh that gradient is {told['tanh']}: [it vanishes at every gain tried|it does not vanish at every "
+        "gain, and explodes at large ones].": max(kept["tanh"].values()) < 1e-2,
     }
 
 

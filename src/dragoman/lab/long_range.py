@@ -129,7 +129,7 @@ def claims(kept: dict[str, float], middle: dict[str, Sides]) -> Claims:
         "influence|can still be learned from].": kept[PLAIN] < 1e-6,
         f"Self-attention keeps {kept[ATTENTION]:.2g} of it: [any two words are one step apart, however distant|it "
         "loses the distant word, too].": kept[ATTENTION] > 1e-2,
-        f"Of the gated cells, {best} keeps the most, {kept[best]:.1e}: [more than the plain RNN and less than "
+        f"The best of the gated cells ({best}) keeps {kept[best]:.1e}: [more than the plain RNN and less than "
         "self-attention|not between the plain RNN and self-attention]. As PyTorch initialises it, an LSTM forgets "
         f"about half of its cell at each word and keeps {kept[LSTM]:.1e}.": kept[PLAIN] < kept[best] < kept[ATTENTION],
         "[With one direction, the middle word does not see the words after it; with both, it sees both sides, but the "

@@ -135,8 +135,8 @@ def claims(
         f"training one by one, it is {told[LAYER]} with layer norm and {told[BATCH]} with batch "
         "norm.": spread[LAYER] < 1e-4 < 1e-2 < spread[BATCH],
         "With small batches batch norm [falls|does not fall] behind: with 4 pairs at a time, layer norm reaches "
-        f"{reached[LAYER, few]:.1%} and batch norm {reached[BATCH, few]:.1%}, with 64 {reached[LAYER, many]:.1%} and "
-        f"{reached[BATCH, many]:.1%}.": reached[LAYER, few] > reached[BATCH, few] + 0.02,
+        f"{reached[LAYER, few]:.1%} and batch norm {reached[BATCH, few]:.1%}; with 64 pairs they reach "
+        f"{reached[LAYER, many]:.1%} and {reached[BATCH, many]:.1%}.": reached[LAYER, few] > reached[BATCH, few] + 0.02,
     }
 
 
@@ -166,8 +166,8 @@ def run(effort: Effort) -> Findings:
     ten, label = PADDING.index(10), f"rows of padding added to {SENTENCES * TOKENS} real tokens"
     changes = {kind: (PADDING, by_padding[kind]) for kind in kinds}
     return Findings(
-        f"Norms of random vectors of {SIZE} numbers; and a Transformer ({CONFIG.encoder_layers} and "
-        f"{CONFIG.decoder_layers} layer of d_model {CONFIG.d_model}, post-norm) that learns to copy 1 to 6 words in "
+        f"Norms of random vectors of {SIZE} numbers; and a Transformer ({CONFIG.encoder_layers} + "
+        f"{CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, post-norm) that learns to copy 1 to 6 words in "
         f"{effort.of(STEPS)} steps, {effort}. The layers of this Transformer never see padding, so it does no harm to "
         "batch norm there.",
         claims(

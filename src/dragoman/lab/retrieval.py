@@ -224,8 +224,8 @@ def run(effort: Effort) -> Findings:
     return Findings(
         f"A dictionary of {ENTRIES} random entries with keys of {SIZE} numbers, asked {QUERIES} times. A search among "
         f"{POSTS} posts, each a mixture of {TOPICS} topics: titles and search words are vectors of {FEATURES} numbers "
-        f"that encode the mixture, both in their own way and with noise; {effort.of(STEPS)} steps of training, and as "
-        f"many again. A regression of {POINTS} noisy points on a circle. {effort}.",
+        f"that encode the mixture, each in its own way and with noise; {effort.of(STEPS)} steps of training, and as "
+        f"many again. A regression of {POINTS} noisy points on a circle; {effort}.",
         claims(rows, ranks, regression.gap, regression.errors),
         {
             "From equal weights to a lookup": Table(
