@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -189,12 +190,27 @@ def test_a_run_stands_for_its_last_checkpoints(
     assert (printed.out, printed.err) == ("out/mean\n", "")
 
 
+def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
+    run: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Validations at 2, 4, 5 and 7: of step 3, and of step 6, the loss is that of the one before."""
+    rows = [{"event": "validation", "step": s, "loss": loss} for s, loss in ((2, 2.5), (4, 2.06), (5, 2.04), (7, 2.0))]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for last, mean, left_out in ((7, 6, [1, 2, 3, 4]), (4, 6, [4]), (3, 6, [])):
+        assert main(["average", "run", "--last", str(last), "--out", f"mean{last}"]) == 0
+        assert weight(f"mean{last}") == mean
+        errors = capsys.readouterr().err
+        assert [int(line.split(":")[0][-1]) for line in reversed(errors.splitlines())] == left_out
+    assert main(["average", *map(str, sorted((run / "checkpoints").iterdir())), "--out", "named"]) == 0
+    assert weight("named") == 4  # those that are named are averaged, whatever their loss
+
+
 def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
     run: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["average", "run", "--last", "20", "--out", "mean"]) == 0
     assert weight("mean") == 4
-    assert "only 7 checkpoints were kept, not 20" in capsys.readouterr().err
+    assert "run: 7 checkpoints kept, not 20" in capsys.readouterr().err
     card = Path("mean/card.md").read_text()
     named = [line for line in card.splitlines() if line.startswith("- ")]
     assert named == [f"- run/checkpoints/step-{step:08d}" for step in range(1, 8)]

@@ -200,6 +200,19 @@ def test_the_command_prints_the_name_of_the_figure_and_which_lines_are_damaged(
     assert Path(out).exists()
 
 
+def test_folders_without_metrics_are_left_out_by_name(plot: Callable[..., Ran]):
+    for name in ("young", "other"):
+        Path(name).mkdir()
+    Path("young/config.toml").touch()
+    code, out, err = plot("young first other second first/metrics.jsonl --out some.svg")
+    assert (code, out) == (0, "some.svg\n")
+    assert [line.split(":")[0] for line in err.splitlines()] == ["young/metrics.jsonl", "other", "first/metrics.jsonl"]
+    assert plot("first second --out two.svg")[2] == ""
+    assert Path("some.svg").read_text().count("<path") == Path("two.svg").read_text().count("<path")
+    code, out, err = plot("young other")
+    assert (code, out, err.splitlines()[-1]) == (1, "", "dragoman: no run to draw")
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from dragoman.commands import parse
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,29 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    """Run `dragoman plot`: draw the curves of runs into one figure, and print its name."""
+    """Run `dragoman plot`: draw the curves of runs into one figure, and print its name.
+
+    Among several folders, those without metrics are left out. Raise DragomanError where none is left or one is missing.
+    """
     options = parse(Options, "plot", arguments)
     if not options.runs:
         raise UsageError("give a run folder: dragoman plot runs/mine")
     from dragoman.data.corpus import name_lines
-    from dragoman.inspection.plots.training import draw_curves, names_of, read_metrics
+    from dragoman.inspection.plots.training import Metrics, draw_curves, names_of, read_metrics
 
     folders = list(dict.fromkeys(options.runs))
-    runs = {name: read_metrics(folder) for name, folder in zip(names_of(folders), folders, strict=True)}
-    for folder, metrics in zip(folders, runs.values(), strict=True):
-        if metrics.damaged:
-            print(f"{folder / 'metrics.jsonl'}: skipped {name_lines(metrics.damaged)}: damaged", file=sys.stderr)
+    runs: dict[str, Metrics] = {}
+    for name, folder in zip(names_of(folders), folders, strict=True):
+        try:
+            runs[name] = read_metrics(folder)
+        except DragomanError as error:
+            if len(folders) == 1 or not folder.exists():
+                raise
+            print(f"{error}; left out", file=sys.stderr)
+            continue
+        if damaged := runs[name].damaged:
+            print(f"{folder / 'metrics.jsonl'}: skipped {name_lines(damaged)}: damaged", file=sys.stderr)
+    if not runs:
+        raise DragomanError("no run to draw")
     draw_curves(runs, options.out, options.against)
     print(options.out)
