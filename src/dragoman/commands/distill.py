@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from dragoman.data.spec import CorpusSpec
     from dragoman.synthesis.job import Job
 
-ENCODER_LAYERS, DECODER_LAYERS = (
-    6,
-    1,
-)  # of a student by default; the decoder is shallow because it runs once per output token
+# Of a student by default: at most so many encoder layers, and one decoder layer, because it runs once per output token.
+ENCODER_LAYERS, DECODER_LAYERS = 6, 1
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Options:
     """Train a small, fast student on a teacher's translations of the training sources.
 
     It translates the sources of --train with the teacher, trains the student, and compares the two. The student has the
-    teacher's subwords and settings, but a deep encoder and a shallow decoder. Rerun the same command to resume; without
+    teacher's subwords and settings, but a single decoder layer. Rerun the same command to resume; without
     --shard it translates whatever is not translated yet, then trains.
 
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
@@ -106,6 +104,7 @@ def main(arguments: list[str]) -> None:
     set_threads(options.training.threads, options.quiet)
     threads = torch.get_num_threads()
     teacher = find_model(Path(options.teacher))
+    check_is_smaller(options.model, teacher)
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
     make = synthesise_on_ray if options.synthesis.ray else partial(synthesise, shard=shard, device=device)
@@ -113,9 +112,8 @@ def main(arguments: list[str]) -> None:
     if options.synthesis.shard or not all(records):
         return
     run = student_run(options, jobs, corpora)
-    is_new = not checkpoints(out)
-    if is_new and (warning := prepare_student(run, teacher)):
-        progress.log(warning)
+    if not checkpoints(out):
+        prepare_student(run, teacher)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
@@ -141,10 +139,25 @@ def defaults(arguments: list[str]) -> Options:
         config = read_model(Path(teacher))[0].config
         if isinstance(config, TransformerConfig):
             start = replace(start, model=config)
-    model = replace(start.model, encoder_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS)
+    layers = min(start.model.encoder_layers, ENCODER_LAYERS)
+    model = replace(start.model, encoder_layers=layers, decoder_layers=DECODER_LAYERS)
     if model.positions == "rotary-across":  # a student is for speed, and CTranslate2 has no such attention
         model = replace(model, positions="rotary")
     return replace(start, model=model)
+
+
+def check_is_smaller(student: TransformerConfig, teacher: Path) -> None:
+    """Raise UsageError where a student would have more weights than the model in the folder `teacher`."""
+    from dragoman.model import outline, parameter_count
+    from dragoman.model_folder import load_model
+
+    model, tokenizer = load_model(teacher)
+    own, its = parameter_count(outline(student, len(tokenizer))), parameter_count(model)
+    if own > its:
+        raise UsageError(
+            f"the student would have {own:,} weights, more than the {its:,} of its teacher: --model.encoder-layers, "
+            "--model.decoder-layers, --model.d-model and --model.feed-forward.d-ff make it smaller"
+        )
 
 
 def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: Path) -> "Job":

@@ -16,27 +16,20 @@ from dragoman.training.card import card_of_student
 from dragoman.translation.extent import SourceExtent
 
 
-def prepare_student(run: RunConfig, teacher: Path) -> str:
+def prepare_student(run: RunConfig, teacher: Path) -> None:
     """Write the student before its training into the model folder `run.init_from`, in place of what is there.
 
-    It has the subwords of the teacher, those of its weights that fit, and random weights for the rest. Return a warning
-    for the user where it is no smaller than the teacher, else ''.
+    It has the subwords of the teacher, those of its weights that fit, and random weights for the rest.
     """
     folder = Path(run.init_from)
     parent, tokenizer = load_model(teacher)
     torch.manual_seed(run.training.seed)
     model = build(run.model, len(tokenizer), pad=PAD)
-    weights, theirs, inherited = parameter_count(model), parameter_count(parent), inherit_weights(model, parent)
+    weights, inherited = parameter_count(model), inherit_weights(model, parent)
     shutil.rmtree(folder, ignore_errors=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card_of_student(weights, inherited))
         copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD])
-    if weights < theirs:
-        return ""
-    return (
-        f"the student has {weights:,} weights, its teacher {theirs:,}: --model.encoder-layers, --model.decoder-layers, "
-        "--model.d-model and --model.feed-forward.d-ff make it smaller"
-    )
 
 
 @torch.no_grad()
