@@ -62,7 +62,7 @@ FLAGS = {
     "lab": "--quick --out --seeds --threads --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
-    "backtranslate": "-m --model --text --out --tag --model-tag --noise --max-tokens --block --shard --ray "
+    "backtranslate": "-m --model --text --out --tag --model-tag --reverse --noise --max-tokens --block --shard --ray "
     + f"--engine --compute-type --device --threads --quiet {SEARCH}",
     "benchmark": "",
     "benchmark training": "--threads --rounds --shapes --corpus --peers",

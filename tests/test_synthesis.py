@@ -449,6 +449,7 @@ def test_text_that_changes_during_the_translation_is_not_joined(
     [
         ("--out a.tsv", 2, "--text"),
         ("--text {mono} --out a.txt", 2, "a.txt: the pairs are TSV"),
+        ("--text {mono} --out a.tsv --noise --reverse", 2, "leave out --reverse"),
         ("--text {mono} --out a.tsv --noise --temperature 1", 2, "choose --noise or --temperature"),
         ("--text {mono} --out a.tsv --shard 3/2", 2, "write a shard as 1/4"),
         ("--text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
@@ -474,6 +475,36 @@ def test_a_wrong_request_is_one_sentence(
     assert (returned, "Traceback" in err) == (code, False)
     assert says in err
     assert not list(tmp_path.iterdir())
+
+
+def test_reverse_swaps_the_columns_and_text_in_the_wrong_script_gets_a_word(
+    trained: Path, tmp_path: Path, pairs: list[Pair], capfd: pytest.CaptureFixture[str]
+):
+    """The model translates English into Korean; one from before 0.2 has no record of what it reads."""
+    for name, side in (("en.txt", 0), ("ko.txt", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs[:12]))
+    older = shutil.copytree((trained / "best").resolve(), tmp_path / "older")
+    (older / "extent.json").unlink()
+    manifest = json.loads((older / "manifest.json").read_text())
+    (older / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != "extent.json"}))
+    found: dict[str, list[Pair]] = {}
+    cases = (
+        ("back", trained, "en.txt", ""),
+        ("forth", trained, "en.txt", ""),
+        ("wrong", trained, "ko.txt", "ko.txt: written in Hangul script, but the model reads Latin"),
+        ("old", older, "ko.txt", "ko.txt: written in Hangul script, but the model writes Hangul"),
+    )
+    for name, model, text, said in cases:
+        job = Job(model, (str(tmp_path / text),), tmp_path / f"{name}.tsv", FAST)
+        more = ["--reverse"] * (name == "forth")
+        code = main([word for word in command(job, *more) if word != "--noise"])
+        err = capfd.readouterr().err
+        assert said in err
+        assert ("script" in err) == bool(said)
+        if code == 0:  # nonsense may be left out
+            found[name] = read_corpus([str(job.out)]).pairs
+    assert found["forth"] == [(text, translation) for translation, text in found["back"]]
+    assert {text for _, text in found["back"]} <= {source for source, _ in pairs[:12]}
 
 
 # Noise.

@@ -1,14 +1,20 @@
 """Make sentence pairs from text in the target language: `dragoman backtranslate`."""
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from dragoman.commands import Model, Search, Synthesis, SynthesisOptions, parse, set_threads
 from dragoman.config import Device, SearchConfig, TrainingConfig
 from dragoman.errors import UsageError
+
+if TYPE_CHECKING:
+    from dragoman.synthesis.job import Job
+
+SAMPLE = 1000  # lines whose letters are looked at
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,13 @@ class Options:
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")]
     "text in the target language, one sentence per line; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="TSV")]
-    "file to write the pairs to: translation TAB line of text"
+    "file to write the pairs to: translation TAB line of text, or with --reverse the other way round"
     tag: str = "bt"
     "tag that training puts in front of these sources, to tell them from real ones; '' for none"
     model_tag: str = ""
     "tag to put in front of every line, if this model was trained with tags"
+    reverse: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "write line of text TAB translation: pairs for a model in the direction of this one"
     noise: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "drop, replace and move some words of the translations"
     max_tokens: int = 256
@@ -55,6 +63,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "backtranslate", arguments)
     if not options.text:
         raise UsageError("--text is missing: files with text in the target language")
+    if options.noise and options.reverse:
+        raise UsageError("--noise is for translations on the source side: leave out --reverse")
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: sampled text needs no noise")
     from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
@@ -82,12 +92,37 @@ def main(arguments: list[str]) -> None:
         search=options.search,
         tag=options.model_tag,
         max_tokens=options.max_tokens,
+        reverse=options.reverse,
         noise=options.search.seed if options.noise else None,
         block=options.synthesis.block,
         engine=options.synthesis.engine,
         compute_type=options.synthesis.compute_type,
     )
     progress, device = TextProgress(quiet=options.quiet), device_of(settings.device)
+    if warning := direction_warning(job):
+        progress.log(warning)
     record = synthesise_on_ray(job, progress) if options.synthesis.ray else synthesise(job, shard, device, progress)
     if record:
         print(" ".join(result.words()))
+
+
+def direction_warning(job: "Job") -> str:
+    """Return a sentence where the texts are in none of the scripts that the model reads; '' else.
+
+    Where training did not record what the model reads, it is one where they are in the scripts that it writes, unless
+    that is Latin, in which most languages are written.
+    """
+    from dragoman.inspection.summary import name_scripts
+    from dragoman.text.scripts import read_scripts, usual_scripts
+    from dragoman.translation.extent import SourceExtent
+
+    extent = SourceExtent.load(job.model)
+    reads, writes = extent.scripts if extent else (), read_scripts(job.model)
+    own = tuple(usual_scripts(text for _, text in islice(job.texts(), SAMPLE)))
+    if not own or (set(own) & set(reads) if reads else own != writes or own == ("LATIN",)):
+        return ""
+    knows = f"reads {name_scripts(reads)}" if reads else f"writes {name_scripts(writes)}"
+    return (
+        f"{' and '.join(job.files)}: written in {name_scripts(own)} script, but the model {knows}: "
+        "its direction must be from the language of the text"
+    )

@@ -15,7 +15,6 @@ from uuid import uuid4
 import torch
 
 from dragoman.data.corpus import SHOWN, first_few
-from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 from dragoman.files import atomic_file, fingerprint, replace_file, sync
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
@@ -62,7 +61,7 @@ def build_block(job: Job, provenance: Record, number: int, block: list[LocatedTe
     for index, text, translation in translate_block(job, block, translator, left_out):
         if job.noise is not None:
             translation = add_noise(translation, Random(f"{job.noise} {number * job.block + index}"))
-        pairs.append((text, translation) if isinstance(job.text, CorpusSpec) else (translation, text))
+        pairs.append((text, translation) if job.text_is_source else (translation, text))
     body = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
     head = {
         "made_of": sha256(as_json(provenance)),

@@ -44,6 +44,8 @@ class Job:
     "put in front of every text, for models that were trained with tags"
     max_tokens: int = 256
     "longer texts are left out; in tokens, EOS included"
+    reverse: bool = False
+    "write files of text as the source of their translation"
     noise: int | None = None
     "seed of the noise on the translations; None: no noise"
     block: int = 1000
@@ -71,6 +73,11 @@ class Job:
         """Return the path of a finished block."""
         return self.blocks_folder / f"{number:08d}"
 
+    @property
+    def text_is_source(self) -> bool:
+        """Return whether a pair is text TAB translation, not translation TAB text."""
+        return self.reverse or isinstance(self.text, CorpusSpec)
+
     def provenance(self) -> Record:
         """Return all that the translations depend on: settings, and checksums of model and texts.
 
@@ -83,7 +90,7 @@ class Job:
         made_of = {
             "model": fingerprint(folder / MANIFEST)["sha256"],
             "text": [fingerprint(Path(file))["sha256"] for file in self.files],
-            "direction": "forward" if corpus else "back",
+            "direction": "forward" if self.text_is_source else "back",
             "columns": corpus.columns if corpus else None,
             "tag": self.tag,
             "longest": self.max_tokens,
