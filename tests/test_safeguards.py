@@ -109,6 +109,15 @@ def test_a_translation_without_a_fault_is_not_searched_for_again(dictated):
     assert translator.engine.searches == 1
 
 
+def test_words_beside_a_placeholder_are_translated_or_flagged(dictated):
+    (translation,) = dictated(lambda text, _: "%d" if "%d" in text else "Mann").translate(["%d man"])
+    assert (translation.text, translation.flags) == ("%d Mann", ())
+    (translation,) = dictated(lambda text, _: "%d" if "%d" in text else "").translate(["%d man"])
+    assert (translation.text, translation.flags, translation.retried) == ("%d", ("empty",), True)
+    (translation,) = dictated(lambda *_: "%d 7").translate(["%d man"])  # the control: a number says something
+    assert (translation.flags, translation.retried) == ((), False)
+
+
 def test_nonsense_is_searched_for_again_and_the_better_one_is_kept(dictated):
     def stutter(text: str, search: SearchConfig) -> str:
         return "Der Hund " + "sieht " * (3 if search.no_repeat_ngram else 60)

@@ -154,7 +154,9 @@ def test_a_segment_has_as_many_sentences_as_a_training_source(
     assert whole.finished == all(one.finished for one in translations)
 
 
-@pytest.mark.parametrize("text", ["42", "---", "!?", "...", "1234-5678", "😀 👍", "12:30", "5 + 7 = 12"])
+@pytest.mark.parametrize(
+    "text", ["42", "---", "!?", "...", "1234-5678", "😀 👍", "12:30", "5 + 7 = 12", "{name}", "<b>%d</b>"]
+)
 def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
     (translation,) = translator.replace(safeguards=Safeguards()).translate([text])
     assert (translation.text, translation.flags, translation.finished) == (text, (), True)
@@ -168,12 +170,21 @@ def test_a_model_of_numbers_translates_numbers(translator: Translator):
     assert numbers.translate(["42"])[0].text != "42" == translator.translate(["42"])[0].text
 
 
-@pytest.mark.parametrize("marker", ["- ", "– ", "• ", "2) ", "(3) ", "-"])
+@pytest.mark.parametrize("marker", ["- ", "– ", "-- ", "• ", "→ ", "😀 ", "2) ", "(3) ", "[4] ", "5. ", "6.7. ", "-"])
 def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, marker: str):
     dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
     assert translator.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
     assert translator.translate([f"{marker}The dog."], prefixes=["개가"])[0].text.startswith(f"{marker}개가")
-    assert translator.translate(["-5 dogs"])[0].segments[0][0] == "-5 dogs"  # the control
+    parts = translator.model, translator.tokenizer, SHORT, NO_SAFEGUARDS
+    paragraphs = Translator(*parts, extent=SourceExtent(2, 512))
+    assert paragraphs.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
+    assert translator.translate([f"{marker}The dog.  ♪"])[0].text == f"{marker}{dog}  ♪"
+
+
+@pytest.mark.parametrize("text", ["-5 dogs", "2.5 dogs", "3. dogs", "♪dogs", "I ♥ dogs", "(dogs)"])
+def test_what_belongs_to_the_words_is_no_bullet(translator: Translator, text: str):
+    """The control for the test above."""
+    assert translator.translate([text])[0].segments[0][0] == text
 
 
 @pytest.mark.parametrize("space", [" ", "\n", "\u3000"])

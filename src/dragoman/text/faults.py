@@ -42,7 +42,7 @@ def find_faults(source: str, output: str, *, finished: bool = True, scripts: Col
     none are given, no script is wrong.
     """
     unfinished: tuple[Fault, ...] = () if finished else ("unfinished",)
-    if _is_empty(source, output):
+    if is_empty(source, output):
         return ("empty", *unfinished)
     ratio = (_weight(output) + ALLOWANCE) / (_weight(source) + ALLOWANCE)
     checks: dict[Fault, bool] = {
@@ -55,7 +55,7 @@ def find_faults(source: str, output: str, *, finished: bool = True, scripts: Col
     return (*(fault for fault, present in checks.items() if present), *unfinished)
 
 
-def _is_empty(source: str, output: str) -> bool:
+def is_empty(source: str, output: str) -> bool:
     """Return whether a source that says something has an output that says nothing."""
     if not output.strip():
         return bool(source.strip())

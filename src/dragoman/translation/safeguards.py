@@ -7,7 +7,7 @@ from dragoman.config.fields import check_fields, short_repr
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
-from dragoman.text.faults import find_faults
+from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, normalise_term
 from dragoman.translation.segments import Segment
 
@@ -48,6 +48,14 @@ class Safeguards:
     def demands_words(self, segment: Segment) -> bool:
         """Return whether the translation of a segment must have terms or must not have some words."""
         return bool(segment.terms or self.forbidden_words)
+
+    def has_words(self, text: str) -> bool:
+        """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
+        return any(map(str.isalpha, self.bare(text)))
+
+    def bare(self, text: str) -> str:
+        """Return the text without its placeholders, or the text where they are no matter."""
+        return placeholders.remove(text, self.numbers)[0] if self.placeholders else text
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:
         """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated."""
@@ -130,6 +138,8 @@ def judge(
     invented: list[str] = []
     if safeguards.faults:
         faults += find_faults(segment.text, text, finished=hypothesis.finished, scripts=scripts)
+        if "empty" not in faults and is_empty(safeguards.bare(segment.text), safeguards.bare(text)):
+            faults.append("empty")  # besides its placeholders
     if safeguards.placeholders:
         lost, invented = placeholders.compare(segment.text, text, safeguards.numbers, segment.prefix)
     faults += [f"lost {placeholder}" for placeholder in lost]

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import regex
+
 from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
@@ -12,7 +14,14 @@ from dragoman.text.segmentation import group_sentences, split_sentences, split_t
 from dragoman.translation.extent import SourceExtent
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
-MARKER = re.compile(r"\s*(?:(?:[-–—•◦‣*·]|\(?\d{1,3}\))\s+|-(?=[^\W\d]|[¿¡\"“«]))(?=\S)")
+# What stands before a text and has no words: a dash of dialogue, a bullet, a number of a list, a note, an emoji.
+MARKER = regex.compile(
+    r"""\s*(?:(?:[\p{Pd}\p{So}\p{Sm}#*•◦‣·][\p{Pd}\p{So}\p{Sm}\p{M}\p{Cf}#*•◦‣·]*+
+    | \(?\d{1,3}\) | \[\d{1,3}\] | (?:\d{1,3}\.)++(?=\s+[\p{Lu}\p{Lo}¿¡"“«]) )\s+
+    | -(?=[^\W\d]|[¿¡"“«]) )(?=\S)""",
+    regex.VERBOSE,
+)
+NOTE = regex.compile(r"(?<=\s)\p{So}[\p{So}\p{M}\p{Cf}\s]*+\Z")  # what stands behind it: "♪", an emoji
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Segmenter:
         if not text.strip():
             return []
         groups = self._group_sentences(text, len(ids))
-        if len(groups) == 1 and len(ids) <= max_tokens and not MARKER.match(text):
+        if len(groups) == 1 and len(ids) <= max_tokens and len(split_marker(text)) == 1:
             return [Segment(text, ids)]
         pieces = self._cut_long(groups, max_tokens)
         parts = attach_blanks(part for piece in pieces for part in split_marker(piece))
@@ -65,9 +74,11 @@ class Segmenter:
         """Return a text of so many tokens in groups of as many sentences as training sources had; see `split`.
 
         With "long" only their tokens count, with "none" the text is one group. A sentence is a group of its own where
-        it is longer than training sources were.
+        it is longer than training sources were, and no group has a bullet, a number or a dash of dialogue inside.
         """
         sentences = split_sentences(text)
+        if self.split != "none" and len(turns := split_turns(sentences)) > 1:
+            return [group for turn in turns for group in self._group_sentences(turn, len(self.tokenizer.encode(turn)))]
         if self.split == "none" or len(sentences) == 1 or self._as_in_training(len(sentences), tokens):
             return [text]
         return group_sentences(
@@ -98,10 +109,24 @@ def attach_blanks(pieces: Iterable[str]) -> list[str]:
     return attached
 
 
+def split_turns(sentences: Iterable[str]) -> list[str]:
+    """Return the sentences joined to the turns of a dialogue: texts that each, after the first, begin with a marker."""
+    turns: list[str] = []
+    for sentence in sentences:
+        if turns and not MARKER.match(sentence):
+            turns[-1] += sentence
+        else:
+            turns.append(sentence)
+    return turns
+
+
 def split_marker(text: str) -> list[str]:
-    """Return the bullet, the number or the dash of dialogue that a text begins with, and the rest; or the text."""
+    """Return a text in parts: a bullet, number, dash or note that it begins with, its words, a note that it ends in."""
     marker = MARKER.match(text)
-    return [marker[0], text[marker.end() :]] if marker else [text]
+    start = marker.end() if marker else 0
+    note = NOTE.search(text, start)
+    end = note.start() if note else len(text)
+    return [part for part in (text[:start], text[start:end], text[end:]) if part]
 
 
 def narrow(text: str) -> str:

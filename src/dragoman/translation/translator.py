@@ -279,7 +279,10 @@ class Translator:
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
-        search = [segment.has_words or self.extent.wordless for segment in segments]
+        search = [
+            bool(segment.prefix) or self.extent.wordless or self.safeguards.has_words(segment.text)
+            for segment in segments
+        ]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
             [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
