@@ -174,7 +174,7 @@ XLF = """<?xml version="1.0" encoding="UTF-8"?>
   <trans-unit id="8"><source>One. Two.</source>
     <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
   <trans-unit id="9"><source><x id="1"/> 42 <mrk mtype="protected">Zorg</mrk></source></trans-unit>
-  <trans-unit id="10"><source> First line
+  <trans-unit id="10" xml:space="preserve"><source> First line
  second <![CDATA[<b>]]> line&#10;third</source></trans-unit>
 </body></file></xliff>
 """
@@ -182,7 +182,9 @@ XLIFF = """<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0
 <x:file id="f">
   <x:unit id="1"><x:notes><x:note>No text</x:note></x:notes>
     <x:segment id="s">
-      <x:source>Hello <x:pc id="1">big</x:pc> <x:ph id="2"/>world</x:source>
+      <x:source>
+        Hello
+        <x:pc id="1">big</x:pc> <x:ph id="2"/>world, <x:sc id="3"/>dear<x:ec startRef="3"/> all</x:source>
     </x:segment>
     <x:ignorable><x:source> </x:source></x:ignorable>
     <x:segment state="initial"><x:source>Again</x:source><x:target></x:target></x:segment>
@@ -226,7 +228,7 @@ TEXTS = {
         'Salt & <g id="1">pepper</g> <3 <x id="2"/> here', "Hello", "Copied", "One.", "Two.", "First line",
         'second <x id="1"/> line', "third",
     ],
-    ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world', "Again"],
+    ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world, <sc id="3">dear</sc> all', "Again"],
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 # What the formats are made of, so that random documents are not all without texts.
@@ -719,8 +721,9 @@ def test_missing_targets_are_written_with_their_tags_and_state():
     assert translated(XLIFF.encode(), ".xliff").decode() == XLIFF.replace(
         '<x:segment id="s">', '<x:segment id="s" state="translated">'
     ).replace(
-        "world</x:source>\n",
-        'world</x:source>\n      <x:target>HELLO <x:pc id="1">BIG</x:pc> <x:ph id="2"/>WORLD</x:target>\n',
+        " all</x:source>\n",
+        ' all</x:source>\n      <x:target>\n        HELLO <x:pc id="1">BIG</x:pc> <x:ph id="2"/>WORLD, '
+        '<x:sc id="3"/>DEAR<x:ec startRef="3"/> ALL</x:target>\n',
     ).replace(
         '<x:segment state="initial"><x:source>Again</x:source><x:target></x:target>',
         '<x:segment state="translated"><x:source>Again</x:source><x:target>AGAIN</x:target>',

@@ -15,6 +15,7 @@ from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span
 from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
+    SPACE,
     Fragment,
     Inline,
     core_range,
@@ -33,13 +34,23 @@ MARKUP = re.compile(
 )
 ATTRIBUTE = re.compile(rf"([^\s=]+)\s*=\s*({QUOTED})")
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
-LINE_END = re.compile(r"(\r\n?|\n|&#(?:0*1[03]|x0*[aAdD]);)")
+LINE_END_REFERENCE = re.compile(r"(&#(?:0*1[03]|x0*[aAdD]);)")
+LINE_END = re.compile(rf"(\r\n?|\n|{LINE_END_REFERENCE.pattern[1:-1]})")
 ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 SPANNING = {"g", "pc", "mrk"}  # elements with text in them; what others hold is code of the original document
+CLOSED_BY = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end without being one element
+CLOSES = {last: first for first, last in CLOSED_BY.items()}
 UNTRANSLATED = {"new", "needs-translation", "initial"}  # states in which a target may be a copy of its source
 # What a new translation is: in 1.2 an attribute of the target, in 2.x one of the segment.
 REVIEW = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 TRANSLATED = {"state": "translated"}
+
+
+class Setting(NamedTuple):
+    """What holds in an element: whether it is translated, and whether its line breaks are part of its text."""
+
+    translated: bool = True
+    lines_kept: bool = False
 
 
 @dataclass
@@ -58,10 +69,13 @@ class Element:
         """Return the first child of the first of these names that there is; None without any."""
         return next((child for name in names for child in self.children if child.name == name), None)
 
-    def is_translated(self, inherited: bool) -> bool:
-        """Return whether the element and what is in it are translated, as it says itself or else `inherited`."""
-        said = self.attributes.get("translate", "")
-        return inherited if said not in ("yes", "no") else said == "yes"
+    def within(self, around: Setting) -> Setting:
+        """Return what holds inside the element, by its attributes or else as `around` it."""
+        translate, space = (self.attributes.get(name) for name in ("translate", "xml:space"))
+        return Setting(
+            translate == "yes" if translate in ("yes", "no") else around.translated,
+            space == "preserve" if space in ("preserve", "default") else around.lines_kept,
+        )
 
 
 class Flow(NamedTuple):
@@ -132,17 +146,17 @@ def read_tree(original: str) -> Element:
 
 def passages(original: str, root: Element) -> Iterator[Passage]:
     """Yield a passage for each unit of 1.2, and each segment of 2.x, that lacks its translation."""
-    todo = [(root, True)]
+    todo = [(root, Setting())]
     while todo:
-        element, inherited = todo.pop()
-        translated = element.is_translated(inherited)
+        element, around = todo.pop()
+        setting = element.within(around)
         if element.name not in ("trans-unit", "segment"):
-            todo += [(child, translated) for child in reversed(element.children)]
-        elif translated and element.attributes.get("approved") != "yes":
-            yield from unit_passages(original, element)
+            todo += [(child, setting) for child in reversed(element.children)]
+        elif setting.translated and element.attributes.get("approved") != "yes":
+            yield from unit_passages(original, element, setting)
 
 
-def unit_passages(original: str, unit: Element) -> Iterator[Passage]:
+def unit_passages(original: str, unit: Element, setting: Setting) -> Iterator[Passage]:
     """Yield one passage for a unit or segment, none if it is translated or has no text."""
     source, target = unit.child("seg-source", "source"), unit.child("target")
     if source is None:
@@ -151,7 +165,7 @@ def unit_passages(original: str, unit: Element) -> Iterator[Passage]:
         state = (target if unit.name == "trans-unit" else unit).attributes.get("state")
         if state not in UNTRANSLATED or present != original[source.inner : source.inner_end]:
             return
-    flows = list(text_flows(original, source))
+    flows = list(text_flows(original, source, source.within(setting).lines_kept))
     if not flows:
         return
 
@@ -200,10 +214,14 @@ def with_attributes(tag: str, attributes: dict[str, str]) -> str:
     return tag
 
 
-def text_flows(original: str, source: Element) -> Iterator[Flow]:
-    """Yield the lines of a source, and the segments that its markers of type 'seg' are, that have words."""
+def text_flows(original: str, source: Element, lines_kept: bool) -> Iterator[Flow]:
+    """Yield the texts of a source that have words: its segments, which are markers of type 'seg', or the whole source.
+
+    With `lines_kept`, each of its lines is a text of its own.
+    """
     flow: list[tuple[Fragment, Span]] = []
-    for fragment, span in [*fragments(original, source), ("\n", Span(source.inner_end, source.inner_end))]:
+    end_of_text = ("\n", Span(source.inner_end, source.inner_end))
+    for fragment, span in [*fragments(original, source, lines_kept), end_of_text]:
         if fragment != "\n":
             flow.append((fragment, span))
             continue
@@ -220,28 +238,31 @@ def text_flows(original: str, source: Element) -> Iterator[Flow]:
         flow = []
 
 
-def fragments(original: str, element: Element) -> Iterator[tuple[Fragment, Span]]:
-    """Yield what is in an element, with its place: lines of text, tags, and a line feed where a text ends."""
+def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tuple[Fragment, Span]]:
+    """Yield what is in an element, with its place: text, tags, and a line feed where a text ends; see `text_flows`."""
+    line_end = LINE_END if lines_kept else LINE_END_REFERENCE
     at = element.inner
     for child in [*element.children, None]:
         end = child.start if child else element.inner_end
-        for part in LINE_END.split(original[at:end]):
+        for part in line_end.split(original[at:end]):
             span = Span(at, at + len(part))
             at = span.end
             if part:
-                yield "\n" if LINE_END.fullmatch(part) else resolve_references(part), span
+                yield "\n" if line_end.fullmatch(part) else SPACE.sub(" ", resolve_references(part)), span
         if child is None:
             return
         at = child.end
         opening, closing = Span(child.start, child.inner), Span(child.inner_end, child.end)
-        protected = child.attributes.get("mtype") == "protected" or not child.is_translated(True)
+        protected = child.attributes.get("mtype") == "protected" or not child.within(Setting()).translated
         if child.name not in SPANNING or protected or child.inner == child.end:
-            yield Inline("", Span(child.start, child.end)), Span(child.start, child.end)
+            span = Span(child.start, child.end)
+            opens = child.name if child.name in CLOSED_BY else ""
+            yield Inline("", span, opens, CLOSES.get(child.name, "")), span
         elif child.attributes.get("mtype") == "seg":
             yield "\n", opening
-            yield from fragments(original, child)
+            yield from fragments(original, child, lines_kept)
             yield "\n", closing
         else:
             yield Inline("", opening, opens=child.name), opening
-            yield from fragments(original, child)
+            yield from fragments(original, child, lines_kept)
             yield Inline("", closing, closes=child.name), closing
