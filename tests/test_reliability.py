@@ -214,7 +214,9 @@ def filled_checkpoint(step: int) -> tuple[Any, Tokenizer, dict[str, torch.Tensor
 
 def save(out: Path, step: int) -> None:
     model, tokenizer, moments = filled_checkpoint(step)
-    save_checkpoint(out, model, tokenizer, moments, TrainingProgress(step=step, best_step=step), "", keep=2)
+    save_checkpoint(
+        out, model, tokenizer, moments, TrainingProgress(step=step, best_step=step, best_loss=1.0), "", keep=2
+    )
 
 
 def save_in_place(out: Path, step: int) -> None:

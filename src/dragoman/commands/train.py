@@ -74,16 +74,26 @@ def check_is_settings_file(name: str) -> None:
 def defaults(arguments: list[str]) -> Options:
     """Return the options before flags change them: those of the preset, changed by the TOML file.
 
-    Both have to be known before the flags are parsed, as they are the defaults that `--help` shows. Raise UsageError
-    for an unknown preset, and for a file that cannot be read or has wrong settings.
+    Both have to be known before the flags are parsed, as they are the defaults that `--help` shows. In fine-tuning, the
+    model is the one to start from. Raise UsageError for an unknown preset or one of another model, and for a file that
+    cannot be read or has wrong settings; DragomanError where the model to start from cannot be read.
     """
     config = None
     for argument, before in zip(arguments, ["", *arguments], strict=False):
         if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
             config = Path(argument)
     data = read_toml(config) if config else {}
-    name = flag_value(arguments, "--preset") or data.get("preset", "small")
-    return Options(config=config, run=preset_run(name, data, str(config)))
+    name = flag_value(arguments, "--preset") or data.get("preset")
+    start, out = (
+        flag_value(arguments, f"--{flag}") or data.get(key)
+        for flag, key in (("init-from", "init_from"), ("out", "out"))
+    )
+    if not start:
+        return Options(config=config, run=preset_run(name or "small", data, str(config)))
+    from dragoman.training.fine_tuning import preset_of, start_config
+
+    model = start_config(str(start), str(out or ""))
+    return Options(config=config, run=preset_run(preset_of(model, name, str(start)), data, str(config), model))
 
 
 def flag_value(arguments: list[str], name: str) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 from dragoman.config import (
     AttentionConfig,
     FeedForwardConfig,
+    ModelConfig,
     PresetName,
     RecurrentConfig,
     RunConfig,
@@ -93,12 +94,12 @@ PRESETS: dict[PresetName, Preset[TransformerConfig] | Preset[RecurrentConfig]] =
 }
 
 
-def preset_run(name: Any, settings: dict[str, Any], where: str) -> RunConfig:
-    """Return the run of a preset, changed by settings from TOML.
+def preset_run(name: Any, settings: dict[str, Any], where: str, model: ModelConfig | None = None) -> RunConfig:
+    """Return the run of a preset, with its model or the one given, changed by settings from TOML.
 
     where: the file, for messages. Raise UsageError for an unknown preset and for wrong settings.
     """
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"no preset '{name}'; choose from {', '.join(PRESETS)}")
     preset = PRESETS[name]
-    return update(RunConfig(preset=name, model=preset.model, training=preset.training), settings, where)
+    return update(RunConfig(preset=name, model=model or preset.model, training=preset.training), settings, where)

@@ -41,7 +41,7 @@ class TrainingProgress:
     seconds: float = 0.0
     target_tokens: int = 0
     skipped: int = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
-    validated: int = 0  # the step of the last validation
+    validated: int = -1  # the step of the last validation; -1: none, or 0 in runs of version 0.1
     best_score: float = -UNKNOWN_LOSS  # of the metric `stop_on`; higher is better
     best_loss: float = UNKNOWN_LOSS  # the dev loss of that validation
     best_step: int = 0
@@ -52,6 +52,11 @@ class TrainingProgress:
     scores: list[str] = field(default_factory=list)  # of the last validation, for the card
     shown: list[str] = field(default_factory=list)  # the sample translations of the last validation
     machine: dict[str, Any] = field(default_factory=dict)  # what decides the last bits: threads, versions
+
+    @property
+    def is_validated(self) -> bool:
+        """Return whether a validation has found a finite loss, so that there is a best checkpoint."""
+        return self.best_loss < UNKNOWN_LOSS
 
 
 @contextmanager
@@ -108,7 +113,8 @@ def save_checkpoint(
         text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")
     # `best` first: a run resumed from `last` relies on `best` being what its state says.
-    if progress.best_step in (0, progress.step):  # before the first validation, the newest is the best
+    # Before the first validation, the newest is the best.
+    if not progress.is_validated or progress.best_step == progress.step:
         replace_link(run / "best", folder)
     replace_link(run / "last", folder)
     # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
@@ -132,7 +138,7 @@ def restore_best(run: Path, progress: TrainingProgress) -> None:
     or damaged.
     """
     for folder in checkpoints(run):
-        if folder.name.startswith(f"step-{progress.best_step or progress.step:08d}"):
+        if folder.name.startswith(f"step-{progress.best_step if progress.is_validated else progress.step:08d}"):
             with contextlib.suppress(DragomanError):
                 verify_files(folder)
                 replace_link(run / "best", folder)

@@ -68,7 +68,7 @@ class Loop:
         if not progress.finished:
             self.try_largest_batch()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
-        if progress.best_step:
+        if progress.is_validated:
             journal.best_so_far = describe_best(progress, self.settings)
         stopping = False
         while True:
@@ -212,10 +212,15 @@ class Loop:
         return self.progress.step != saved_step and (stopping or self.is_multiple(self.settings.save_every))
 
     def validation_is_due(self) -> bool:
-        """Return whether to validate now: every `validate_every` steps, and at the end, but no model twice."""
+        """Return whether to validate now: every `validate_every` steps, and at the end, but no model twice.
+
+        Fine-tuning also begins with a validation, which shows where it starts.
+        """
         progress = self.progress
+        if not progress.step:
+            return bool(self.run.config.init_from) and progress.validated < 0
         due = bool(progress.finished) or self.is_multiple(self.validate_every)
-        return due and 0 < progress.step != progress.validated
+        return due and progress.step != progress.validated
 
     def is_multiple(self, every: int | None) -> bool:
         """Return whether the step is a multiple of `every`; False for None."""

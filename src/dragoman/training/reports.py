@@ -66,7 +66,7 @@ def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
 
 def describe_best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return 'best BLEU 23.1 at step 1,200', for the metric that the run stops on; 'not validated yet' before that."""
-    if not progress.best_step:
+    if not progress.is_validated:
         return "not validated yet"
     name = {"bleu": "BLEU", "chrf": "chrF2", "loss": "dev loss"}[settings.stop_on]
     value = f"{-progress.best_score:.3f}" if settings.stop_on == "loss" else f"{progress.best_score:.1f}"

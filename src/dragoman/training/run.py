@@ -37,7 +37,7 @@ class Run:
     learner: Learner
     progress: TrainingProgress
     journal: Journal
-    saved: tuple[int, int] = (-1, 0)
+    saved: tuple[int, int] = (-1, -1)
 
     @property
     def folder(self) -> Path:

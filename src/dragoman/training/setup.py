@@ -25,6 +25,7 @@ from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
 from dragoman.training.checkpoint import TrainingProgress, newest_checkpoint, restore_best
 from dragoman.training.distributed import ProcessGroup
+from dragoman.training.fine_tuning import check_shape
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.precision import best_precision
@@ -94,7 +95,7 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     config = replace(config, training=resolve_settings(config.training, previous, group))
     if config.init_from:
         model = previous.model if previous else read_model(Path(config.init_from))[0].config
-        config = replace(config, model=replace(model, dropout=config.model.dropout))
+        config = replace(config, model=check_shape(config.model, model, config.init_from))
     if previous:
         check_same_settings(config, previous, journal)
     settings, data = config.training, folder / "data"
@@ -165,7 +166,7 @@ def tokenizer_of_run(
     """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
 
     A new tokenizer, with the tags of all corpora, is written to `file`. dev: only its tags are used. Raise UsageError
-    where the vocabulary is too small.
+    where the vocabulary is too small, or smaller than that of `init_from`.
     """
     if resumed and file.exists():
         return Tokenizer.load(file)
@@ -174,6 +175,11 @@ def tokenizer_of_run(
     if config.init_from:
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
         with_tags = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
+        if config.vocabulary and config.vocabulary < len(tokenizer):
+            raise UsageError(
+                f"vocabulary {config.vocabulary:,} is not possible: {config.init_from} has {len(tokenizer):,} "
+                "subwords, which stay; leave it out, or choose more to learn new ones"
+            )
         size = max(config.vocabulary or 0, with_tags)
         if size > len(tokenizer):
             tokenizer = tokenizer.extend(texts, size, tags)

@@ -1,0 +1,59 @@
+"""Fine-tuning: the settings of a run that starts from a trained model, whose shape cannot change."""
+
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import ModelConfig, PresetName, TransformerConfig, as_dict
+from dragoman.config.presets import PRESETS
+from dragoman.errors import UsageError
+from dragoman.model_folder import read_model
+from dragoman.training.resume import flatten, previous_config
+
+
+def start_config(init_from: str, out: str) -> ModelConfig:
+    """Return the settings of the model that a run starts from: those that the run folder `out` has recorded, if any.
+
+    A run is resumed without the model that it started from. Raise DragomanError where that model cannot be read.
+    """
+    previous = previous_config(Path(out)) if out else None
+    return previous.model if previous else read_model(Path(init_from))[0].config
+
+
+def preset_of(model: ModelConfig, wanted: Any, init_from: str) -> Any:
+    """Return the preset whose training settings are the defaults: `wanted`, or the one that has this model, or 'small'.
+
+    Raise UsageError where the preset that is wanted has another model.
+    """
+    fitting: list[PresetName] = [name for name, preset in PRESETS.items() if not differences(preset.model, model)]
+    if wanted in PRESETS and wanted not in fitting and fitting:
+        raise UsageError(
+            f"preset '{wanted}' has another model than {init_from}, which keeps its shape: leave it out, or give "
+            f"{fitting[0]}"
+        )
+    return wanted or (fitting or ["small"])[0]
+
+
+def check_shape(wanted: ModelConfig, model: ModelConfig, init_from: str) -> ModelConfig:
+    """Return the settings of the model to train: `wanted`, or those of `model`, which a run starts from, by default.
+
+    Raise UsageError where the two differ in more than dropout, since the weights would not fit.
+    """
+    if wanted == TransformerConfig():  # nothing was chosen: a RunConfig made in Python
+        return model
+    for name, value in differences(wanted, model).items():
+        there = flatten(as_dict(model)).get(name, "the default")
+        raise UsageError(
+            f"model.{name} = {value} is not possible: {init_from} has {there}, and a model that is fine-tuned keeps "
+            "its shape; only dropout may change"
+        )
+    return wanted
+
+
+def differences(one: ModelConfig, other: ModelConfig) -> dict[str, Any]:
+    """Return the settings of `one`, by name, that differ from those of `other`, dropout left out."""
+    own, theirs = flatten(as_dict(one)), flatten(as_dict(other))
+    return {
+        name: own.get(name, "default")
+        for name in {**own, **theirs}
+        if own.get(name) != theirs.get(name) and name.rsplit(".", 1)[-1] != "dropout"
+    }
