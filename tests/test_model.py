@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, RecurrentConfig
 from dragoman.errors import UsageError
 from dragoman.model import Model, build
-from dragoman.model.positions import POSITIONS, Relative
+from dragoman.model.positions import POSITIONS, Positions
 
 PRE_NORM, ADDITIVE = {"norm_first": True}, {"attention": AttentionConfig(heads=2, score="additive")}
 TRANSFORMERS: dict[str, ModelConfig] = {
@@ -46,8 +46,9 @@ def make(config: ModelConfig, words: int = WORDS, target_words: int | None = Non
     """Nothing of it is zero that could hide a mistake."""
     model = build(config, words, target_words, pad=PAD).eval()
     for module in model.modules():
-        if isinstance(module, Relative):
-            nn.init.normal_(module.scores.weight)
+        if isinstance(module, Positions):
+            for parameter in module.parameters():
+                nn.init.normal_(parameter)
     if model.output.bias is not None:
         nn.init.normal_(model.output.bias)
     return model
@@ -206,7 +207,8 @@ def test_only_positions_that_are_embedded_tell_where_a_sentence_begins(positions
     model, source, target = make(TRANSFORMERS[positions]), SOURCE[:1], TARGET[1:2]
     later = [nn.functional.pad(ids, (3, 0), value=PAD) for ids in (source, target)]
     moved = gap(model(*later, later[1] != PAD), model(source, target)[0])
-    assert moved > 1e-3 if positions in ("sinusoidal", "sinusoidal-halves", "learned") else moved <= 1e-12
+    embedded = POSITIONS[positions].embed is not Positions.embed
+    assert moved > 1e-3 if embedded else moved <= 1e-12
 
 
 # Parameters.

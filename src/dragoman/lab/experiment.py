@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ALTERNATIVES = re.compile(r"\[([^][|]*)\|([^][|]*)\]")
-Cell = str | int | float | bool
+Cell = str | int | float | bool  # neither a tensor nor a number of NumPy
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ FIRST_LENGTH = 1024  # of a table that is computed; it grows when a longer sente
 class Positions(nn.Module):
     """A position scheme without effect. Others override one or two of the four hooks and have a line in POSITIONS.
 
-    A model has one instance for its encoder and one for its decoder, each shared by all layers. CTranslate2 and
-    `dragoman inspect --view positions` refuse a scheme that they do not know.
+    A model has one instance for its encoder and one for its decoder, each shared by all layers. Parameters keep the
+    values that `__init__` gives them; vectors get no weight decay. CTranslate2 refuses a scheme that it does not know;
+    `dragoman inspect --view positions` draws what `embed` adds, and refuses a new scheme that adds nothing there.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):

@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 from dragoman.inspection.figure import Figure, draw_image, signed_scale
 from dragoman.inspection.plots.training import style
 from dragoman.model import Model
-from dragoman.model.positions import Learned, Relative, Rotary, Sinusoidal, sinusoids
+from dragoman.model.positions import Learned, Positions, Relative, Rotary, RotaryAcross, sinusoids
 from dragoman.model.transformer import Transformer
 
 SHOWN = 4  # positions whose dot products with all others are drawn
@@ -33,7 +33,7 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
 
     None for a scheme that adds nothing to words.
     """
-    if not isinstance(model, Transformer) or not isinstance(model.encoder_positions, Sinusoidal | Learned):
+    if not isinstance(model, Transformer) or type(model.encoder_positions).embed is Positions.embed:
         return None
     config = model.config
     if isinstance(model.encoder_positions, Learned):
@@ -52,11 +52,11 @@ def position_figure(model: Model, positions: int, about: str) -> Figure:
         caption = f"{table.scheme} positions of the encoder, added to the embeddings of words; {about}"
         return encoding_figure(table.table, "What is added to the word at each position", caption)
     scheme = model.encoder_positions if isinstance(model, Transformer) else None
-    if isinstance(scheme, Rotary):
+    if isinstance(scheme, Rotary) and type(scheme) in (Rotary, RotaryAcross):
         angles = sinusoids(positions, scheme.table.size(1))
         caption = f"rotary positions: sines (even) and cosines (odd) of the angles; {about}"
         return encoding_figure(angles, "How queries and keys are rotated at each position", caption)
-    if isinstance(scheme, Relative):
+    if isinstance(scheme, Relative) and type(scheme) is Relative:
         caption = f"relative positions of the encoder, learned, the same in all layers; {about}"
         return distance_figure(scheme.scores.weight.T, scheme.reach, "What is added to scores, by distance", caption)
     if isinstance(model, Transformer) and model.config.positions != "none":
