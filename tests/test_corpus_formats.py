@@ -252,6 +252,10 @@ def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a.tsv columns=1,2", "columns= is for .csv, .jsonl, .parquet, .tmx"),
         ("a b columns=1,2", "columns= is for"),
         ("a b c", "not 3 files: a b c"),
+        ("a.zip", "a.zip: an archive: unpack it first (only .gz and .zst are read as they are)"),
+        ("a.en b.ODT.gz", "b.ODT.gz: a word processor's file: save it"),
+        ("a.xliff.gz", "a.xliff.gz: XLIFF is for translate: to train on it, convert it"),
+        ("a.json b.tsv", "a.json: pairs in JSON are read one object to a line"),
     ],
 )
 def test_a_wrong_word_is_named(words: str, says: str):

@@ -28,6 +28,11 @@ NOT_TEXT = {
     ".pdf": "a PDF has letters and their places, but no sentences: get its text with pdftotext",
     ".epub": "an e-book is an archive of web pages: unpack it and translate those",
 }
+# Files that translate reads, but that are not one corpus.
+NOT_PAIRS = {
+    **dict.fromkeys((".xlf", ".xliff"), "XLIFF is for translate: to train on it, convert it to .po or .tmx first"),
+    ".json": "pairs in JSON are read one object to a line, from a file that ends in .jsonl",
+}
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
@@ -49,6 +54,8 @@ class CorpusSpec:
     def __post_init__(self) -> None:
         for file in self.files:
             refuse_unreadable(file)
+        if len(self.files) == 1 and (way_out := NOT_PAIRS.get(suffix_of(self.files[0]).lower())):
+            raise UsageError(f"{self.name}: {way_out}")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UsageError(f"{self.name}: weight must be a number above 0, not {self.weight}")
         if self.share is not None and not 0 < self.share < 1:

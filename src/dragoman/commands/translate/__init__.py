@@ -161,7 +161,7 @@ def check_files(options: Options) -> None:
     if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
         raise UsageError(f"{options.output}: input and output are the same file")
     if written in NOT_TEXT or written in OF_PAIRS:
-        raise UsageError(f"{options.output}: this format cannot be written; lines become .txt, .tsv or .jsonl")
+        raise UsageError(f"{options.output}: cannot be written; lines become .txt, .tsv or .jsonl, documents stay")
     if options.output_format or written == read:
         return
     if options.is_document and written in BY_SUFFIX:
