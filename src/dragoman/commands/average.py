@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
         best = min(losses.values())
         for folder, loss in losses.items():
             if loss > best + MAX_WORSE:
-                found = "not validated" if math.isinf(loss) else f"dev loss {loss:.2f}, {best:.2f} is the lowest"
+                found = "not validated" if math.isinf(loss) else f"dev loss {loss:.2f}, the lowest is {best:.2f}"
                 print(f"{folder}: left out: {found}", file=sys.stderr)
             else:
                 folders.append(folder)

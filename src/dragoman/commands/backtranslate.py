@@ -123,6 +123,6 @@ def direction_warning(job: "Job") -> str:
         return ""
     knows = f"reads {name_scripts(reads)}" if reads else f"writes {name_scripts(writes)}"
     return (
-        f"{' and '.join(job.files)}: written in {name_scripts(own)} script, but the model {knows}: "
-        "its direction must be from the language of the text"
+        f"{' and '.join(job.files)}: written in {name_scripts(own)} script, but the model {knows}: use a model that "
+        "translates from the language of the text"
     )

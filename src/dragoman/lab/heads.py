@@ -113,7 +113,7 @@ def claims(
     """
     best = min((heads for heads in losses if heads > 1), key=losses.__getitem__)
     change = after - before
-    learned = "as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
+    learned = "about as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
     sizes, ends = (min(parameters.values()), max(parameters.values())), (distances[0], distances[-1])
     return {
         f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads "

@@ -92,8 +92,8 @@ def claims(
         f"{longer['sinusoidal'][8]:.1%} at 8 words, {longer['sinusoidal'][16]:.1%} at "
         "16.": longer["sinusoidal"][16] >= 0.9 * longer["sinusoidal"][8],
         f"At 16 words, sinusoidal positions reach {longer['sinusoidal'][16]:.1%} and learned ones, whose later rows "
-        f"were never trained, {longer['learned'][16]:.1%}: the formula is [ahead|not ahead] by more than 5 points. "
-        f"{best} positions keep the most: "
+        f"were never trained, {longer['learned'][16]:.1%}: the formula is [ahead|not ahead] by more than 5 points. The "
+        f"best at this length are {best} positions: "
         f"{longer[best][LENGTHS[-1]]:.1%}.": longer["sinusoidal"][16] >= longer["learned"][16] + 0.05,
         f"What is added at a position [differs|does not differ] between two sequences: by {added['sinusoidal'][0]:.1g} "
         f"with the formula, {added['learned'][0]:.1g} with learned positions. Between two positions of one sequence it "
@@ -126,9 +126,9 @@ def run(effort: Effort) -> Findings:
     refused = {scheme: refusal_message(scheme, positions + 1, positions) for scheme in SCHEMES}
     curves = {scheme: (LENGTHS, [100 * share for share in each.values()]) for scheme, each in by_length.items()}
     return Findings(
-        f"Copying 1 to {MAX_WORDS} words out of {WORDS - 3}, {CONFIG.encoder_layers} and {CONFIG.decoder_layers} "
-        f"layers of d_model {CONFIG.d_model}, pre-norm, {effort.of(STEPS)} steps of {PAIRS} pairs, {effort}. Accuracy: "
-        "the share of tokens that are right, given the correct tokens before them. The learned table has "
+        f"Copying 1 to {MAX_WORDS} words out of {WORDS - 3}, {CONFIG.encoder_layers} + {CONFIG.decoder_layers} layers "
+        f"of d_model {CONFIG.d_model}, pre-norm, {effort.of(STEPS)} steps of {PAIRS} pairs, {effort}. Accuracy: the "
+        "share of tokens that are right, given the correct tokens before them. The learned table has "
         f"{CONFIG.max_length} rows, of which training uses the first {MAX_WORDS + 1}.",
         claims({scheme: row[0] for scheme, row in rows.items()}, by_length, static, refused),
         {

@@ -120,8 +120,8 @@ def run(effort: Effort) -> Findings:
     }
     rows = {key: mean_and_extremes([learned.accuracy for learned in each]) for key, each in runs.items()}
     return Findings(
-        f"Gradients: {LAYERS} and {LAYERS} untrained layers of d_model {CONFIG.d_model}, one batch of 64 pairs. "
-        f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} and {TRAINED.decoder_layers} layers of d_model "
+        f"Gradients: {LAYERS} + {LAYERS} untrained layers of d_model {CONFIG.d_model}, one batch of 64 pairs. "
+        f"Learning: copying 1 to 8 words with {TRAINED.encoder_layers} + {TRAINED.decoder_layers} layers of d_model "
         f"{TRAINED.d_model}, {steps} steps of {PAIRS} pairs at a rate of {PEAK}, reached at once or after a warm-up of "
         f"{warmup} steps; {effort}.",
         claims(encoder, decoder, ends, {key: row[0] for key, row in rows.items()}),

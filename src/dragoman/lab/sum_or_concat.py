@@ -124,7 +124,7 @@ def run(effort: Effort) -> Findings:
     single, double = count_first_projections(512, 512), count_first_projections(1024, 512)
     return Findings(
         f"{len(by_size[SIZES[0]]):,} pairs of random vectors of each size; and copying 1 to 8 words with "
-        f"{CONFIG.encoder_layers} and {CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, pre-norm, "
+        f"{CONFIG.encoder_layers} + {CONFIG.decoder_layers} layers of d_model {CONFIG.d_model}, pre-norm, "
         f"{effort.of(STEPS)} steps of 64 pairs, {effort}. After concatenation, a separate matrix in encoder and "
         "decoder brings the vectors back to d_model.",
         claims(identity_gaps(64, first), spread, reached, sizes[CONCATENATED] - sizes[SUM], single, double),
