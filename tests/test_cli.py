@@ -109,6 +109,7 @@ BAD = [
     ("translate -m {brief} -o a.json x", 2, "a.json: a document keeps its format, so --input must be .json, too"),
     ("translate -m {brief} -i cut.txt.gz", 1, "cut.txt.gz: damaged or truncated"),
     ("translate -m {brief} -i cut.po.gz", 1, "cut.po.gz: damaged or truncated"),
+    ("backtranslate -m {brief} --text a.pdf --out a.tsv", 2, "a.pdf: a PDF has letters and their places"),
     ("check a.mo", 2, "a.mo: a compiled catalogue: turn it into .po with msgunfmt"),
     ("score -m {brief} a.xlsx.gz", 2, "a.xlsx.gz: a spreadsheet: save it as .csv"),
     ("evaluate -m missing {dev}", 1, "missing: no such model folder"),

@@ -228,7 +228,9 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--against-file short.txt --output short.txt", 2, "short.txt: is read as the test set or for comparison"),
         ("--sentences no/such/table.tsv", 2, "no such folder"),
         ("--sentences test.tsv", 2, "test.tsv: is read as the test set"),
-        ("--sentences new.tsv --output new.tsv", 2, "the same file"),
+        ("--sentences new.tsv --output ./new.tsv.gz", 2, "--output writes plain text, one translation per line"),
+        ("--sentences new.csv", 2, "new.csv: --sentences writes a table as .tsv"),
+        ("--sentences new --output ./new", 2, "the same file"),
     ],
 )
 def test_a_wrong_request_gets_one_clear_line(run, trained: Path, test_set: str, flags: str, code: int, says: str):

@@ -67,11 +67,12 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--noise is for translations on the source side: leave out --reverse")
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: sampled text needs no noise")
-    from dragoman.data.spec import OF_PAIRS, CorpusSpec, suffix_of
+    from dragoman.data.spec import OF_PAIRS, CorpusSpec, refuse_unreadable, suffix_of
 
     if options.out.suffix != ".tsv":
         raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
     for file in options.text:
+        refuse_unreadable(file)
         if suffix_of(file) in OF_PAIRS:
             raise UsageError(f"{file}: looks like a file of pairs; --text takes plain text, one sentence per line")
     result = CorpusSpec((str(options.out),), tag=options.tag)

@@ -99,8 +99,16 @@ def main(arguments: list[str]) -> None:
 
 
 def check_outputs(options: Options) -> None:
-    """Raise UsageError where a file to write has no folder, is one that is read, or is named twice."""
-    from dragoman.data.spec import parse_corpora
+    """Raise UsageError where a file to write has no folder, another format, is one that is read, or is named twice."""
+    from dragoman.data.spec import NOT_TEXT, OF_PAIRS, parse_corpora, suffix_of
+
+    formats = (
+        (options.output, OF_PAIRS, "--output writes plain text, one translation per line"),
+        (options.sentences, set(OF_PAIRS) - {".tsv"}, "--sentences writes a table as .tsv"),
+    )
+    for file, others, what in formats:
+        if file and suffix_of(str(file)).lower() in {*others, *NOT_TEXT}:
+            raise UsageError(f"{file}: {what}")
 
     read = [Path(file) for spec in parse_corpora(options.test) for file in spec.files]
     read += [options.against_file] if options.against_file else []
