@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,6 +68,36 @@ def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch
         torch.set_num_threads(before)
     many = "64 threads are wanted, but this process may use 2 cores: using 2"
     assert found == [("", 1), ("", 1), ("", 2), (many, 2)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("translate -m x y", "evaluate -m x a.tsv", "score -m x a.tsv", "align -m x a.tsv", "inspect -m x y"),
+        *("train --train a.tsv --dev a.tsv", "backtranslate -m x --text a.txt --out b.tsv", "insight .", "demo"),
+        *("lab scaling", "distill --teacher {model} --train {pairs} --dev {pairs} --out b"),
+    ],
+)
+def test_every_command_that_computes_is_told_how_many(
+    command: str, dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str]
+):
+    arguments = command.format(model=trained, pairs=corpus[1]).split()
+    assert "threads must be at least 1, not 0" in dragoman(*arguments, "--threads", 0).err
+    assert "threads must be" not in dragoman(*arguments, "--threads", 1, "--help").err
+
+
+def test_the_threads_of_a_command_are_those_of_its_flag(
+    dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (2, 1, 3):
+            ran = dragoman("score", "-m", trained, corpus[1], "--threads", threads)
+            found.append((ran.code, torch.get_num_threads(), "using 2" in ran.err))
+    finally:
+        torch.set_num_threads(before)
+    assert found == [(0, 2, False), (0, 1, False), (0, 2, True)]
 
 
 def test_training_says_once_that_others_use_the_cores(tmp_path: Path):
