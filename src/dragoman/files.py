@@ -147,10 +147,10 @@ def _open_no_link(path: Path, flags: int) -> int:
 
 
 def read_listed(file: Path) -> str | None:
-    """Return the text of a file if the manifest of its folder lists it, None if not.
+    """Return the text of a file if it exists and the manifest of its folder lists it, else None.
 
-    Whoever adds a file to a model folder without listing it has not vouched for it. Raise DragomanError where the file
-    is too large for a record or is not UTF-8.
+    Whoever adds a file to a model folder without listing it has not vouched for it. The text is not compared with its
+    fingerprint: `verify_files` does that. Raise DragomanError where the file is too large for a record or not UTF-8.
     """
     try:
         listed = file.name in json.loads((file.parent / MANIFEST).read_text(encoding="utf-8"))

@@ -255,7 +255,7 @@ def train_bpe(
 def sample_texts(texts: Iterable[str]) -> list[str]:
     """Return all texts, or SAMPLE of them with equal chances and the same ones each time.
 
-    They are normalised and cut to SAMPLE_LENGTH characters.
+    They are cut to SAMPLE_LENGTH characters, then normalised.
     """
     random, texts = Random(0), iter(texts)
     reservoir = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]

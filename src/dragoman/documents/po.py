@@ -47,7 +47,7 @@ class Message:
 
     @cached_property
     def strings(self) -> dict[str, str]:
-        """Return the whole strings by keyword; to be called when the entry has all its lines."""
+        """Return the whole strings by keyword, escapes as written; to be called when the entry has all its lines."""
         return {key: "".join(lines) for key, lines in self.lines.items()}
 
     @property

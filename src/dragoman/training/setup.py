@@ -118,10 +118,10 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
 
 
 def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:
-    """Return the settings with open ones decided: as in the earlier session, or as suits this machine.
+    """Return the settings with those decided that are open: precision, micro-batches and batch_tokens.
 
-    previous: the earlier session's, None in a new run. `batch_tokens` then stays 'auto', because trying sizes needs the
-    vocabulary.
+    previous: the config of the earlier session, whose values they get. If it is None, they suit this machine, but
+    `batch_tokens` stays 'auto', because trying sizes needs the vocabulary. Open threads are 1 if deterministic.
     """
     before = previous.training if previous else None
     precision = settings.precision

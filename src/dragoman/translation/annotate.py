@@ -33,7 +33,8 @@ class Annotator:
     """Scores and aligns the words of translations, whichever model they are from.
 
     `texts`: for each text its segments, a source and its translation each, of which the text and its translation
-    consist; one pair for what was translated at once. `tags`: the training's tag of each text; '' for none.
+    consist; one pair for what was translated at once. `tags`: the training's tag of each text; '' for none. A tag that
+    was not learned raises DragomanError.
     """
 
     model: Model
@@ -123,7 +124,10 @@ class Annotator:
             yield weights[:, len(tag) :]
 
     def _encode_pairs(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]) -> Encoded:
-        """Return the token ids of all pairs and of their tags, and which pairs are not blank and fit the model."""
+        """Return the token ids of all pairs and of their tags, and which pairs are not blank and fit the model.
+
+        Raise DragomanError where a tag was not learned.
+        """
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
         tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags]
         max_length = max_positions(self.model)
@@ -136,7 +140,10 @@ class Annotator:
 
 
 def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list[str], list[str], list[str]]:
-    """Return source, translation and tag of all segments, without the space that follows a translation."""
+    """Return three lists with the source, the translation and the tag of each segment.
+
+    tags: one for each text; if None, each tag is ''. The white space that follows a translation is left out.
+    """
     tags = tags or [""] * len(texts)
     segments = [(*segment, tag) for of_text, tag in zip(texts, tags, strict=True) for segment in of_text]
     return (

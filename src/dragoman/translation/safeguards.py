@@ -40,7 +40,7 @@ class Safeguards:
 
     @cached_property
     def forbidden_words(self) -> Glossary | None:
-        """The forbidden words as entries without targets, so that they are found by the rules for terms; or None."""
+        """Return the forbidden words as entries without targets, found by the rules for terms; None without words."""
         entries = [Entry(normalise_term(word), ()) for word in self.forbidden]
         entries += [Entry(normalise_term(word), (), "exact") for word in self.forbidden_exact]
         return Glossary(entries) if entries else None

@@ -152,7 +152,10 @@ def main(arguments: list[str]) -> None:
 
 
 def check_files(options: Options) -> None:
-    """Raise UsageError for an input that cannot be read, an output that cannot be written, or the two together."""
+    """Raise UsageError for a format that translate cannot read or write, and an output that does not suit the input.
+
+    Formats are told from the names: whether the files can be opened shows later.
+    """
     read, written = options.suffix, format_of(options.output)
     if options.input:
         refuse_unreadable(str(options.input))

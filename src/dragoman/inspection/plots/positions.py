@@ -130,5 +130,5 @@ def select_positions(count: int) -> Sequence[int]:
 
 
 def tick_distance(points: int) -> int:
-    """Return the distance, in points, between two marks of a curve of so many points: it gets about eight."""
-    return points // 8 + 1  # at a few points
+    """Return the distance, in points, between two marks of a curve of so many points: it gets eight at most."""
+    return points // 8 + 1

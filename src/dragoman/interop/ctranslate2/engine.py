@@ -195,7 +195,7 @@ def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:
 
 
 def token_count(hypothesis: Hypothesis) -> int:
-    """Return the number of tokens, EOS included."""
+    """Return the number of tokens: with EOS if the hypothesis is finished, without if it was cut off."""
     return len(hypothesis.tokens) + hypothesis.finished
 
 
