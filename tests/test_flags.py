@@ -1,9 +1,11 @@
 """All flags of all commands. Whoever adds one adds it here, and thinks about whether it is needed."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import dragoman
 from dragoman.cli import COMMANDS
 
 TRAIN = """
@@ -82,6 +84,16 @@ def test_a_command_has_these_flags_and_no_others(dragoman, command: str):
     rows = [line[2:] for line in ran.out.splitlines() if line[2:3] == "-"]
     found = {flag for row in rows for flag in re.findall(r"(?:^|, )(--?[a-z][a-z0-9.-]*)", row)}
     assert found == {"-h", "--help", *FLAGS[command].split()}
+
+
+def test_the_help_of_a_flag_is_one_string():
+    """Of several in a row, help would show the first alone."""
+    folders = (Path(dragoman.__file__).parent / name for name in ("commands", "config"))
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    assert len(files) > 20
+    assert not [
+        file for file in files if re.search(r'^ {4}\w+: .*\n {4}".*"\n {4}"', file.read_text("utf-8"), re.MULTILINE)
+    ]
 
 
 def test_every_command_is_here():

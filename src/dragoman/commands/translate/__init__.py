@@ -41,14 +41,11 @@ class Options:
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
     "file to read, also .gz or .zst; its suffix decides the format; default, and -: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
-    "file to write, compressed if it ends in .gz or .zst; its suffix decides the format; default, and -: standard "
-    "output"
+    "file to write; its suffix decides the format, and .gz and .zst compress; default, and -: standard output"
     input_format: InputFormat | None = None
     "text; tsv: the first column is translated; jsonl: the field --text-key is translated; default: by suffix"
     output_format: OutputFormat | None = None
-    "text: only translations; tsv: also source, score, other columns; jsonl: objects; nbest: the --n-best "
-    "translations, as in Moses; "
-    "default: by suffix"
+    "text: translations; tsv: source, translation, score; jsonl: objects; nbest: as in Moses; default: by suffix"
     word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
