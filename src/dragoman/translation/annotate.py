@@ -34,7 +34,7 @@ class Annotator:
 
     `texts`: for each text its segments, a source and its translation each, of which the text and its translation
     consist; one pair for what was translated at once. `tags`: the training's tag of each text; '' for none. A tag that
-    was not learned raises DragomanError.
+    was not learned raises DragomanError, unless the model has no attention and there is nothing to align.
     """
 
     model: Model
