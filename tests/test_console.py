@@ -6,7 +6,8 @@ import math
 import pytest
 from rich.console import Console
 
-from dragoman.console import ProgressDisplay, format_duration, time_left
+from dragoman.cli import main
+from dragoman.console import ProgressDisplay, escape_controls, format_duration, time_left
 
 
 def shown(terminal: bool, quiet: bool = False) -> str:
@@ -37,3 +38,14 @@ def test_time_left_counts_from_where_the_session_began():
 )
 def test_format_duration(seconds: float, words: str):
     assert format_duration(seconds) == words
+
+
+@pytest.mark.parametrize("steer", ["\x1b]52;c;cm0gLXJm\x07", "\x1b[2J", "\x9b2J", "\r"])
+def test_texts_of_strangers_do_not_steer_the_terminal(steer: str, capsys: pytest.CaptureFixture[str]):
+    """Keys of a stranger's config.json, for instance, are in messages."""
+    display = ProgressDisplay(Console(file=(out := io.StringIO()), force_terminal=True))
+    display.log(f"dev :heart: {steer}")
+    assert out.getvalue().splitlines() == [f"dev :heart: {escape_controls(steer)}"]
+    assert main(["translate", "-m", f"no{steer}", "x"]) == 1
+    assert steer not in (said := capsys.readouterr()).err + said.out
+    assert escape_controls("가 é\n\tx") == "가 é\n\tx"

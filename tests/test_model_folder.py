@@ -312,6 +312,13 @@ def test_additive_attention_is_read_by_the_name_it_had_in_version_0_1(
     assert_same_weights(model, read_model(tmp_path / "model")[0])
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_not_numbers_are_refused_by_name(folder: Path, value: float):
+    """Such a model translates nothing: no hypothesis has a score."""
+    with_weights(folder, lambda w: w.update({LAYER_NORM: w[LAYER_NORM].index_fill(0, torch.tensor([3]), value)}))
+    assert f"{LAYER_NORM} has values that are infinite or not numbers" in refused(folder)
+
+
 def test_weights_that_are_not_there_are_missed_before_they_get_memory(folder: Path):
     """The description asks for much, and the file does not contradict it: it has nothing of that size."""
     describe(folder, feed_forward={"d_ff": 10**6})

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,8 +49,11 @@ from processes import (
 )
 from safetensors.torch import save_file
 
-from dragoman.config import RunConfig
+from dragoman.config import RunConfig, SearchConfig
+from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
 from dragoman.model import build
@@ -58,8 +62,10 @@ from dragoman.training import run, signals
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, newest_checkpoint, save_checkpoint
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import Learner
+from dragoman.training.validation import LOSS_TOKENS, StoppableEngine, Stopped
 
 Corpus = tuple[str, str]
+GREEDY = SearchConfig(beam=1)
 
 STEPS, EPOCH = 15, 13  # of a whole run here; batches in an epoch
 
@@ -524,6 +530,37 @@ def asked_twice(first: int) -> None:
 
     Learner.loss = wrapped  # type: ignore[method-assign]
     signals.GracefulStop = partial(signals.GracefulStop, same_request=0.05)  # type: ignore[assignment, misc]
+
+
+def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: Path):
+    file = settings_file(config_of(corpus, tmp_path / "run"))
+    fault = partial(signal_before, LEARNER, "update", 3, signal.SIGHUP)
+    (command,) = train(file, tmp_path / "log", faults=[fault])
+    assert command.code() == 128 + signal.SIGHUP
+    assert "the same command resumes the run" in command.said
+    ended(file, tmp_path / "nohup", 0, partial(signal.signal, signal.SIGHUP, signal.SIG_IGN), fault)
+
+
+@pytest.mark.usefixtures("seeded_double_precision")
+def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer):
+    stop, plain = signals.GracefulStop(), TorchEngine(build(TINY, len(tokenizer)).eval())
+    engine = StoppableEngine(plain, stop)
+    sources = [[5 + number % 7] * (1 + number * 37 % 400) for number in range(60)]
+    found, expected = engine.search(sources, GREEDY), plain.search(sources, GREEDY)
+    assert [[one.tokens for one in each] for each in found] == [[one.tokens for one in each] for each in expected]
+    searched: list[int] = []
+
+    def search(some: Sequence[Ids], *rest: Any) -> list[list[Hypothesis]]:
+        searched.append(sum(map(len, some)))
+        if len(searched) == 2:
+            stop.handle(signal.SIGTERM, None)
+        return plain.search(some, *rest)
+
+    engine.engine = SimpleNamespace(search=search)
+    with pytest.raises(Stopped):
+        engine.search(sources, GREEDY)
+    assert len(searched) == 2
+    assert max(searched) <= LOSS_TOKENS < sum(map(len, sources))
 
 
 @pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, ASKED), (signal.SIGINT, 130)])

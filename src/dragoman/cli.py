@@ -53,8 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
         run(arguments)
         sys.stdout.flush()
     except DragomanError as error:
-        print(f"dragoman: {' '.join(str(error).split())}", file=sys.stderr)
+        from dragoman.console import escape_controls
+
+        print(f"dragoman: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except MemoryError:
+        print("dragoman: not enough memory", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
         return 130

@@ -13,6 +13,12 @@ from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0  # in a log
 PROMPT = "> "
+CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with escapes, such as \\x1b, for characters with which a stranger could steer a terminal."""
+    return text.translate(CONTROLS)
 
 
 class ProgressDisplay:
@@ -57,7 +63,7 @@ class ProgressDisplay:
     def log(self, text: str) -> None:
         """Print a line that stays, above the bar, unless quiet."""
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(escape_controls(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def show(self, left: str, right: str, share: float | None = None, below: Sequence[str] = ()) -> None:
         """Change the text on both sides of the bar, its filled share (None: unknown), and the lines below it."""

@@ -161,8 +161,15 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
 
 
 def load_weights(model: Model, file: Path) -> None:
-    """Load the weights in a file into the model, in place; the file is known to have the model's shapes."""
-    model.load_state_dict(current_names(load_file(file)), strict=False)
+    """Load the weights in a file into the model, in place; the file is known to have the model's shapes.
+
+    Raise DragomanError where a weight is infinite or not a number: such a model translates nothing.
+    """
+    weights = current_names(load_file(file))
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise DragomanError(f"{file}: damaged: {name} has values that are infinite or not numbers")
+    model.load_state_dict(weights, strict=False)
 
 
 def current_names(tensors: dict[str, Named]) -> dict[str, Named]:

@@ -56,6 +56,7 @@ def main(arguments: list[str]) -> None:
         summary = Summary(preset.model, options.vocabulary or preset.vocabulary)
         model = outline(summary.config, summary.vocabulary)
     else:
+        from dragoman.console import escape_controls
         from dragoman.model_folder import find_model, read_model
         from dragoman.training.card import read_card
 
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> None:
         model, tokenizer = read_model(folder)
         summary = Summary.read(folder, model.config, tokenizer)
         if not options.json:
-            print(read_card(folder))
+            print(escape_controls(read_card(folder)))
     costs = cost(model)
     print(json.dumps({**asdict(costs), **summary.as_dict()}) if options.json else f"{summary}\n\n{costs}")
     if options.diagram:

@@ -201,13 +201,14 @@ def tokenised_chunks(
     max_length: the most tokens of a side, EOS included, None for any number; schema: of the chunks; concatenate: the
     share of pairs. Pairs that are left out are counted in `left_out`.
     """
-    rows, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
-    # Only this much of a text is tokenised, which is too long in any case: up to four characters become one in a piece.
+    # Only this much of a text is kept, which is too long in any case: up to four characters become one in a piece.
     limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
+    whole, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
+    rows = (row._replace(source=row.source[:limit], target=row.target[:limit]) for row in whole)
 
     def encode(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
-        sources = tokenizer.encode_all([row.source[:limit] for row in rows], spec.tag)
-        return zip(rows, sources, tokenizer.encode_all([row.target[:limit] for row in rows]), strict=True)
+        sources = tokenizer.encode_all([row.source for row in rows], spec.tag)
+        return zip(rows, sources, tokenizer.encode_all([row.target for row in rows]), strict=True)
 
     while block := list(islice(rows, CHUNK)):
         kept = []

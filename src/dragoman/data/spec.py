@@ -1,7 +1,6 @@
 """Name corpora on the command line and in TOML lists: files, and options such as `weight=2` after them."""
 
 import difflib
-import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -37,6 +36,9 @@ OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
 
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
+
+
 @dataclass(frozen=True)
 class CorpusSpec:
     """One corpus: its file, or its source file and target file, and how training uses it."""
@@ -56,8 +58,8 @@ class CorpusSpec:
             refuse_unreadable(file)
         if len(self.files) == 1 and (way_out := NOT_PAIRS.get(suffix_of(self.files[0]).lower())):
             raise UsageError(f"{self.name}: {way_out}")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise UsageError(f"{self.name}: weight must be a number above 0, not {self.weight}")
+        if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
+            raise UsageError(f"{self.name}: weight must be from {MIN_WEIGHT} to {MAX_WEIGHT:,.0f}, not {self.weight}")
         if self.share is not None and not 0 < self.share < 1:
             raise UsageError(f"{self.name}: share must be a number above 0 and below 1, not {self.share}")
         if self.share is not None and self.weight != 1:

@@ -1,4 +1,4 @@
-"""Stop on Ctrl-C and SIGTERM after the step in progress, with everything saved."""
+"""Stop on Ctrl-C, SIGTERM and SIGHUP after the step in progress, with everything saved."""
 
 import signal
 import threading
@@ -31,18 +31,23 @@ class GracefulStop:
 
 
 def exit_for(number: int) -> BaseException:
-    """Return the exception to raise after a signal: KeyboardInterrupt, or SystemExit with code 143 for SIGTERM."""
-    return SystemExit(128 + number) if number == signal.SIGTERM else KeyboardInterrupt()
+    """Return the exception to raise after a signal: KeyboardInterrupt for Ctrl-C, else SystemExit with 128 + number."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 @contextmanager
 def graceful_stop() -> Iterator[GracefulStop]:
-    """Yield a GracefulStop that Ctrl-C and SIGTERM set inside the block instead of ending the process."""
+    """Yield a GracefulStop that Ctrl-C, SIGTERM and SIGHUP set inside the block instead of ending the process.
+
+    SIGHUP comes when a terminal or an ssh connection is closed; under nohup it stays ignored.
+    """
     stop = GracefulStop()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield stop
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, stop.handle) for number in numbers]
     try:
         yield stop

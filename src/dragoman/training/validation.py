@@ -1,25 +1,31 @@
 """Validate a model: its loss on the dev pairs, and the scores of its greedy translations."""
 
+import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice, takewhile
 
 import torch
 
 from dragoman.config import SearchConfig
-from dragoman.data.batches import plan_batches
+from dragoman.data.batches import Ids, plan_batches
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.engine import Constraints, Engine
+from dragoman.decoding.search import Hypothesis
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.signals import GracefulStop
+from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
 BLOCK = 64  # sentences that one process translates at a time
-LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence
+LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence; in a search, of all sources
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ def translate_all(
 
     All processes must call this.
     """
-    translator = Translator(model, tokenizer, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS)
+    engine = StoppableEngine(torch_engine([model], tokenizer), stop)
+    translator = Translator(model, tokenizer, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
@@ -80,14 +87,43 @@ def translate_all(
         if stop:
             break
         tags = [corpus.tags[index] for index in block]
-        translations = translator.translate([sources[index] for index in block], tags)
-        own.append([translation.text for translation in translations])
+        with contextlib.suppress(Stopped):
+            translations = translator.translate([sources[index] for index in block], tags)
+            own.append([translation.text for translation in translations])
     texts = [""] * len(sources)
     for rank, rank_blocks in enumerate(group.gather(own)):
         for block, block_texts in zip(blocks[rank :: group.size], rank_blocks, strict=False):
             for index, text in zip(block, block_texts, strict=True):
                 texts[index] = text
     return texts
+
+
+class Stopped(Exception):
+    """A search was given up, because this process was asked to stop."""
+
+
+class StoppableEngine:
+    """An engine that looks, every few thousand tokens, whether the process was asked to stop, and then raises Stopped.
+
+    A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
+    """
+
+    def __init__(self, engine: Engine, stop: GracefulStop):
+        self.engine, self.stop = engine, stop
+        self.max_positions = engine.max_positions
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the engine for each source. Raise Stopped where the process was asked to stop."""
+        hypotheses: list[list[Hypothesis]] = []
+        while (start := len(hypotheses)) < len(sources):
+            if self.stop:
+                raise Stopped
+            ends = accumulate(map(len, islice(sources, start, None)))
+            stop = start + max(1, sum(1 for _ in takewhile(LOSS_TOKENS.__ge__, ends)))
+            hypotheses += self.engine.search(sources[start:stop], config, constraints and constraints[start:stop])
+        return hypotheses
 
 
 def is_better(validation: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:
