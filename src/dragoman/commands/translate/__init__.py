@@ -63,9 +63,9 @@ class Options:
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
-    "word that no translation may contain, whole and in any case (one in capitals: in capitals); repeatable"
+    "word that no translation may contain: a whole word, in any case (a word in capitals: only in capitals)"
     forbid_exact: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
-    "the same, but only written exactly like this"
+    "the same, but only in exactly this spelling"
     placeholders: bool = True
     "keep placeholders, tags, addresses and code unchanged, each exactly once (docs/placeholders.md)"
     keep_numbers: bool = False
