@@ -86,6 +86,11 @@ def test_every_command_that_computes_is_told_how_many(
     assert "threads must be" not in dragoman(*arguments, "--threads", 1, "--help").err
 
 
+def test_a_benchmark_has_no_more_threads_than_cores(dragoman: Callable[..., Any]):
+    ran = dragoman("benchmark", "decoding", "--threads", granted_cores() + 1)
+    assert (ran.code, f"threads must be at most {granted_cores()}:" in ran.err) == (2, True)
+
+
 def test_the_threads_of_a_command_are_those_of_its_flag(
     dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -9,6 +9,7 @@ import tyro
 from dragoman.commands import Model, parse
 from dragoman.config import PresetName
 from dragoman.errors import UsageError
+from dragoman.threads import granted_cores
 
 # Each benchmark is a module of dragoman.benchmarks whose `benchmark` takes these fields and returns its text.
 
@@ -143,4 +144,6 @@ def main(arguments: list[str]) -> None:
     for name in ("threads", "rounds", "minutes"):
         if fields.get(name, 1) <= 0:
             raise UsageError(f"{name} must be above 0")
+    if fields.get("threads", 1) > (cores := granted_cores()):
+        raise UsageError(f"threads must be at most {cores}: this process may use no more cores")
     print(import_module(f"dragoman.benchmarks.{options.module}").benchmark(**fields))
