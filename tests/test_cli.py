@@ -528,6 +528,18 @@ def test_the_name_of_the_output_says_how_lines_are_written_and_packed(dragoman, 
     assert Path("out.tsv.gz").read_bytes()[:2] == b"\x1f\x8b"
 
 
+@pytest.mark.parametrize(("arguments", "loaded"), [(["The dog"], False), (["-i", "a.md"], True)])
+def test_lines_load_no_formats_of_documents(brief: Path, tmp_path: Path, arguments: list[str], loaded: bool):
+    (tmp_path / "a.md").touch()
+    formats = "{'pyarrow', 'markdown_it', 'defusedxml', 'polib', 'dragoman.data.csv'}"
+    code = f"import sys; from dragoman.cli import main; main(sys.argv[1:]); print(bool({formats} & set(sys.modules)))"
+    command = [sys.executable, "-c", code, "translate", "-m", str(brief), *arguments]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True
+    )
+    assert ran.stdout.splitlines()[-1] == str(loaded)
+
+
 def test_a_packed_document_is_one_too(dragoman, trained: Path):
     text = '{"title": "The dog", "id": 7}'
     Path("a.json").write_text(text)

@@ -550,6 +550,7 @@ def test_attributes_inside_a_sentence_are_texts_of_their_own():
         ("a</nothing>b", ["a</nothing>b"]), ("<!-- <p>a</p> -->b<!-->c<!--d", ['b<x id="1"/>c']),
         ("<?php echo '<b>' . $a->b ?>a", ["a"]), ("<script>a</script >b<style>c", ["b"]),
         ("a < b, c &lt;d&gt;", ["a < b, c <d>"]), ("<p>a\n\t b&nbsp;c&nbsp;</p>", ["a b\xa0c"]),
+        ("<b>2.</b> a", ["a"]), ("<b>•</b> <i>[<u>3</u>]</i> a", ["a"]), ("<b>2</b> a", ["<b>2</b> a"]),
         ('<a title="x>y">a</a> b', ['<a id="1">a</a> b', "x>y"]),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from html import escape
 from dragoman.documents.document import Content, Span, has_letter
 from dragoman.documents.encoding import resolve_references
 
+LABEL = re.compile(r"[^\w]*|[(\[]?\d{1,3}[.)\]]")
 SPACE = re.compile(r"[ \t\n\r\f]+")
 REFERENCE = re.compile(r"&#?\w{1,10};")
 # What an inline looks like in a text: a tag, or code. Translators keep these; all others are shown as a tag.
@@ -45,7 +46,8 @@ def has_words(fragments: Sequence[Fragment]) -> bool:
 def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
     """Return start and stop of the fragments without what need not be translated around them.
 
-    That is outer space, inlines without words in them, and pairs of inlines that enclose all the rest.
+    That is outer space, inlines without words in them, pairs of inlines that enclose all the rest, and a label such as
+    <b>2.</b> in front.
     """
     partner = find_partners(fragments)
     start, stop = 0, len(fragments)
@@ -61,13 +63,18 @@ def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
             stop -= 1
         elif partner.get(start) == stop - 1:
             start, stop = start + 1, stop - 1
-        elif partner.get(start) == start + 1:
-            start += 2
+        elif (end := partner.get(start, 0)) > start and is_label(fragments[start + 1 : end]):
+            start = end + 1
         elif partner.get(stop - 1) == stop - 2:
             stop -= 2
         else:
             break
     return start, stop
+
+
+def is_label(fragments: Sequence[Fragment]) -> bool:
+    """Return whether the words of the fragments, if any, are a bullet or the number of a list."""
+    return bool(LABEL.fullmatch("".join(fragment for fragment in fragments if isinstance(fragment, str)).strip()))
 
 
 def find_partners(fragments: Sequence[Fragment]) -> dict[int, int]:
