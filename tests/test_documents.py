@@ -810,6 +810,14 @@ DEEP = {
 }
 
 
+@pytest.mark.parametrize("half", ["\\udc80", "\\ud800"])
+def test_half_a_character_stays_escaped_in_json(half: str):
+    """Written as it is, it would be a byte that is not UTF-8."""
+    data = translated(f'["ä\\n{half}", "b"]'.encode(), ".json", str.upper)
+    assert json.loads(data) == json.loads(f'["Ä\\n{half}", "B"]')
+    assert data.decode().isascii() or "Ä" not in data.decode()
+
+
 CUE = "00:01.000 --> 00:02.000\n"
 LONG = [  # suffix, what stands around, the unit that is repeated
     (".srt", CUE + "a{}b\n", " "), (".srt", CUE + "a <{}\n", "b"), (".srt", CUE + "a {{\\{}\n", "b"),

@@ -13,6 +13,7 @@ import torch
 
 from dragoman.threads import SPINS, configure_openmp, granted_cores, scheduled_cores, use_threads
 from dragoman.training.core_watch import CoreWatch
+from dragoman.training.memory import shares_of_groups
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(SPINS)}
 V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
@@ -35,6 +36,12 @@ def test_openmp_reads_the_setting_when_torch_is_imported():
         assert f"GOMP_SPINCOUNT = '{spins}'" in shown
 
 
+def write_files(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "cores"),
     [
@@ -53,10 +60,27 @@ def test_the_cores_are_those_that_a_container_grants(
     groups: str, files: dict[str, str], cores: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("dragoman.threads.scheduled_cores", lambda: 8)
-    for name, text in {"proc/self/cgroup": groups, **files}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
+    write_files(tmp_path, {"proc/self/cgroup": groups, **files})
     assert granted_cores(str(tmp_path)) == (cores or 8)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "shares"),
+    [
+        ("0::/a", {f"{V2}/a/memory.max": "max", f"{V2}/a/memory.current": "5"}, []),
+        (
+            "0::/a",
+            {f"{V2}/memory.max": "8", f"{V2}/memory.current": "6", f"{V2}/memory.stat": "x 1\ninactive_file 2"},
+            [0.5],
+        ),
+        ("3:memory:/", {f"{V2}/memory/memory.limit_in_bytes": "8", f"{V2}/memory/memory.usage_in_bytes": "4"}, [0.5]),
+        ("3:cpu:/", {f"{V2}/cpu/memory.limit_in_bytes": "8", f"{V2}/cpu/memory.usage_in_bytes": "4"}, []),
+    ],
+)
+def test_memory_is_that_of_the_container(groups: str, files: dict[str, str], shares: list[float], tmp_path: Path):
+    """So that an automatic batch size does not end in the kernel's OOM killer."""
+    write_files(tmp_path, {"proc/self/cgroup": groups, **files})
+    assert list(shares_of_groups(str(tmp_path))) == shares
 
 
 def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch):

@@ -55,26 +55,29 @@ def scheduled_cores() -> int:
 
 
 def quotas(root: str) -> Iterator[float]:
-    """Yield the quotas, in cores, of the control groups of this process, versions 1 and 2, and of their parents.
+    """Yield the quotas, in cores, of the control groups of this process, versions 1 and 2, and of their parents."""
+    for folder in control_groups(root, "cpu"):
+        limit = read(root, f"{folder}/cpu.max").split()
+        limit = limit or [read(root, f"{folder}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        if len(limit) == 2 and all(number.isdigit() for number in limit) and int(limit[1]):  # not 'max', not -1
+            yield int(limit[0]) / int(limit[1])
 
-    In a container the path of a group may be that of the host, which is not there; the root of the mount then has the
-    quota.
+
+def control_groups(root: str, controller: str) -> Iterator[str]:
+    """Yield the folders, below `root`, of the control groups of this process, versions 1 and 2, and of their parents.
+
+    controller: `cpu` or `memory`. In a container the path of a group may be that of the host, which is not there; the
+    root of the mount then has the limits.
     """
     for line in read(root, "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        while True:
-            if controllers:
-                folder = f"sys/fs/cgroup/{controllers}{path}"
-                limit = [read(root, f"{folder}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-            else:
-                limit = read(root, f"sys/fs/cgroup{path}/cpu.max").split()
-            if len(limit) == 2 and all(number.isdigit() for number in limit) and int(limit[1]):  # not 'max', not -1
-                yield int(limit[0]) / int(limit[1])
-            if path in ("", "/"):
-                break
+        mount = f"sys/fs/cgroup/{controllers}" if controllers else "sys/fs/cgroup"
+        while path not in ("", "/"):
+            yield mount + path
             path = path.rpartition("/")[0]
+        yield mount
 
 
 def read(root: str, name: str) -> str:

@@ -5,7 +5,15 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from dragoman.documents.document import Content, Document, Passage, Skipped, replace_lines, translatable_lines
+from dragoman.documents.document import (
+    SURROGATES,
+    Content,
+    Document,
+    Passage,
+    Skipped,
+    replace_lines,
+    translatable_lines,
+)
 from dragoman.documents.encoding import decode
 
 SPACE = re.compile(r"[ \t\n\r]*")
@@ -101,5 +109,9 @@ def after_space(original: str, at: int) -> int:
 
 
 def render(text: str, ascii_only: bool, translations: Sequence[str]) -> Content:
-    """Return `text` with its lines translated, as a JSON string. ascii_only: escape all other characters."""
-    return [json.dumps(replace_lines(text, translations), ensure_ascii=ascii_only)]
+    """Return `text` with its lines translated, as a JSON string.
+
+    ascii_only: escape all other characters. Half a surrogate pair can only be escaped.
+    """
+    value = replace_lines(text, translations)
+    return [json.dumps(value, ensure_ascii=ascii_only or bool(SURROGATES.search(value)))]

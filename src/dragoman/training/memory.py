@@ -1,8 +1,9 @@
 """Measure memory, recognise a lack of it, and train with less of it."""
 
+import re
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.transformer import Cache, Transformer
+from dragoman.threads import control_groups, read
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -38,13 +40,30 @@ def peak_memory() -> int:
 def share_in_use(device: torch.device) -> float:
     """Return the share of memory in use, from 0 to 1; 0 where it is unknown.
 
-    On a GPU it is this process's peak, else what all processes of the machine hold now.
+    On a GPU it is this process's peak, else what all processes of the machine, or of the container, hold now.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory
     lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line}
-    return 1 - sizes["MemAvailable"] / sizes["MemTotal"] if sizes else 0.0
+    of_machine = 1 - sizes["MemAvailable"] / sizes["MemTotal"] if sizes else 0.0
+    return max([of_machine, *shares_of_groups("/")])
+
+
+def shares_of_groups(root: str) -> Iterator[float]:
+    """Yield how much of its memory limit each control group of this process uses, from 0 to 1; files are not counted.
+
+    root: the folder with `proc` and `sys`.
+    """
+    for folder in control_groups(root, "memory"):
+        for limit, usage, files in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            sizes = [read(root, f"{folder}/{name}").strip() for name in (limit, usage)]
+            if all(size.isdigit() for size in sizes) and int(sizes[0]):  # not 'max'
+                cached = re.search(rf"^{files} (\d+)$", read(root, f"{folder}/memory.stat"), re.MULTILINE)
+                yield (int(sizes[1]) - int(cached[1] if cached else 0)) / int(sizes[0])
 
 
 def checkpoint_activations(model: Model) -> None:
