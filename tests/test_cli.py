@@ -1,5 +1,6 @@
 """The command line: results on standard output, everything else on standard error, and no traceback for any input."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -270,6 +271,37 @@ def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: 
         (tmp_path / "in").write_bytes(written_data)
         ran = dragoman("translate", "-m", brief, "-i", "in")
         assert (ran.code, ran.out.count("\n")) == (0, lines)
+
+
+def typed(model: Path, keys: list[bytes], output: str = "") -> str:
+    """Return what a terminal shows where these keys are pressed, each at a new prompt; `output` is a redirection."""
+    ours, theirs = os.openpty()
+    command = f"exec {sys.executable} -m dragoman translate -m {model} --beam 1 --output-format jsonl {output}"
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    shown = b""
+    with subprocess.Popen(
+        ["sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    ) as running:
+        os.close(theirs)
+        for number, key in enumerate(keys, start=1):
+            while shown.count(b"> ") < number:
+                shown += os.read(ours, 1000)
+            os.write(ours, key)
+        with contextlib.suppress(OSError):  # the end of the terminal
+            while more := os.read(ours, 1000):
+                shown += more
+    os.close(ours)
+    assert running.returncode == 0, shown
+    return shown.decode()
+
+
+def test_lines_that_are_typed_can_be_edited_and_recalled(brief: Path, tmp_path: Path):
+    """Arrow up brings back the last line, arrow left goes back in it: not where the output is a file."""
+    shown = typed(brief, [b"The dog\n", b"\x1b[A\x1b[D\x1b[D\x1b[DX\n", b"\x04"])
+    assert re.findall(r'"text": "([^"]*)"', shown) == ["The dog", "The Xdog"]
+    out = tmp_path / "out"
+    assert typed(brief, [b"The dog\n", b"\x04"], f"> {out}").count("> ") == 2
+    assert json.loads(out.read_text(encoding="utf-8"))["text"] == "The dog"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(brief: Path):

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0  # in a log
-PROMPT = "> "
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
 
 
@@ -92,34 +91,27 @@ class _BarWithLines(Progress):
 
 
 class LineProgress(ProgressDisplay):
-    """Show how many lines are translated and how fast; with `interactive`, a prompt for the next line instead."""
+    """Show how many lines are translated and how fast; with `interactive`, only how to type them."""
 
     def __init__(self, quiet: bool, interactive: bool):
         super().__init__(quiet=quiet)
-        self.prompts = interactive and not quiet
+        self.interactive = interactive
         self.lines = self.characters = 0
         self.began = time.monotonic()
 
     def start(self) -> None:
-        """Show the bar or, where lines are typed, the first prompt."""
-        if self.prompts:
-            print("reading from standard input, one line at a time; Ctrl-D to end", file=sys.stderr)
-            self.prompt()
+        """Show the bar or, where lines are typed, how to end."""
+        if self.interactive:
+            self.log("reading from standard input, one line at a time; Ctrl-D to end")
         elif not sys.stdout.isatty():  # on one terminal, bar and translations would overwrite each other
             super().start()
 
     def advance(self, lines: int, characters: int) -> None:
-        """Count lines and characters translated since the last call; show the totals, or the next prompt."""
+        """Count lines and characters translated since the last call; show the totals."""
         self.lines, self.characters = self.lines + lines, self.characters + characters
-        if self.prompts:
-            self.prompt()
         seconds = max(time.monotonic() - self.began, 1e-9)
         figures = f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s, "
         self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {format_duration(seconds)}")
-
-    def prompt(self) -> None:
-        """Ask for the next line."""
-        print(PROMPT, end="", file=sys.stderr, flush=True)
 
 
 def time_left(spent: float, start: float, done: float) -> float:

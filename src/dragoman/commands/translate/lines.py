@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from itertools import islice
 from os import fstat
 from pathlib import Path
@@ -26,6 +26,7 @@ from dragoman.files import CODECS, open_output
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
+PROMPT = "> "
 BLOCK = 1024  # lines translated together
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
@@ -66,6 +67,8 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
         else:
             compressed = options.input and options.input.suffix in CODECS
             raw = decompressed_lines(str(options.input)) if compressed else source
+            if interactive:
+                raw = typed_lines("" if options.quiet else PROMPT)
             lines = parse_lines(raw, options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
@@ -116,6 +119,27 @@ def decompressed_lines(path: str) -> Iterator[bytes]:
     """Yield the lines of a compressed file, with their ends. Raise DragomanError where it is damaged or a bomb."""
     for chunk in whole_lines(path):
         yield from BytesIO(chunk)
+
+
+def typed_lines(prompt: str) -> Iterator[bytes]:
+    """Yield the lines that are typed at a terminal, with their ends, after a prompt for each.
+
+    The standard readline edits them and recalls earlier ones; the prompt is part of what it draws, on standard output.
+    Where translations go elsewhere, the terminal itself reads the lines, and the prompt is on standard error.
+    """
+    if not sys.stdout.isatty():
+        print(prompt, end="", file=sys.stderr, flush=True)
+        for line in sys.stdin.buffer:
+            yield line
+            print(prompt, end="", file=sys.stderr, flush=True)
+        return
+    with contextlib.suppress(ImportError):  # a Python without it
+        import readline  # noqa: F401
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
+    with contextlib.suppress(EOFError):
+        while True:
+            yield f"{input(prompt)}\n".encode(errors="surrogateescape")
 
 
 def hint_at_files(texts: Sequence[str], log: Log) -> None:
