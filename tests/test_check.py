@@ -111,7 +111,8 @@ def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pa
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
 def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
-    assert check("a.tsv") == (0, f"a.tsv: {count} pairs read, {count} of them without errors and warnings\n")
+    read = "1 pair" if count == 1 else f"{count} pairs"
+    assert check("a.tsv") == (0, f"a.tsv: {read} read, {count} of them without errors and warnings\n")
 
 
 # Findings that need a corpus around them.

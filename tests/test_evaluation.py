@@ -223,7 +223,7 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--against {model} --against-file x.txt", 2, "not both"),
         ("--against missing", 1, "missing: no such model folder"),
         ("--against-file missing.txt", 1, "missing.txt: no such file"),
-        ("--against-file short.txt", 1, "short.txt: 1 lines, but the test set has 12 pairs with text"),
+        ("--against-file short.txt", 1, "short.txt: 1 line, but the test set has 12 pairs with text"),
         ("--against-file latin1.txt", 1, "latin1.txt:1: not UTF-8"),
         ("--against-file short.txt --output short.txt", 2, "short.txt: is read as the test set or for comparison"),
         ("--sentences no/such/table.tsv", 2, "no such folder"),

@@ -437,8 +437,8 @@ def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
 @pytest.mark.parametrize(
     ("settings", "steps", "why"),
     [
-        ({"max_steps": None, "minutes": 1e-9}, 1, "the time limit of 1e-09 minutes is reached"),
-        ({"max_steps": None, "epochs": 1}, 2, "all 1 epochs done"),
+        ({"max_steps": None, "minutes": 1e-9}, 1, "the time limit of 1e-09 min is reached"),
+        ({"max_steps": None, "epochs": 1}, 2, "1 epoch done"),
         ({"learning_rate": 1e-30, "validate_every": 1, "patience": 2}, 3, "no improvement in 2 validations"),
     ],
     ids=["minutes", "epochs", "patience"],

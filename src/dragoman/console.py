@@ -11,6 +11,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from dragoman.errors import plural
+
 SECONDS_BETWEEN_LINES = 10.0  # in a log
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
 
@@ -110,7 +112,7 @@ class LineProgress(ProgressDisplay):
         """Count lines and characters translated since the last call; show the totals."""
         self.lines, self.characters = self.lines + lines, self.characters + characters
         seconds = max(time.monotonic() - self.began, 1e-9)
-        figures = f"{self.lines:,} lines, {self.lines / seconds:,.1f} lines/s, "
+        figures = f"{plural(self.lines, 'line')}, {self.lines / seconds:,.1f} lines/s, "
         self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {format_duration(seconds)}")
 
 

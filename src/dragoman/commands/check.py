@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dragoman.commands import parse
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.check.report import CheckReport, Occurrences
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> None:
     errors, warnings = report.count("error"), report.count("warning")
     if errors or warnings:
         sys.stdout.flush()
-        raise DragomanError(f"found {with_plural(errors, 'error')} and {with_plural(warnings, 'warning')}")
+        raise DragomanError(f"found {plural(errors, 'error')} and {plural(warnings, 'warning')}")
 
 
 def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
@@ -161,9 +161,10 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     if table.rows:
         console.print(table)
     for corpus in report.corpora:
-        print(f"{corpus.spec.name}: {corpus.rows:,} pairs read, {corpus.kept:,} of them without errors and warnings")
+        read = plural(corpus.rows, "pair")
+        print(f"{corpus.spec.name}: {read} read, {corpus.kept:,} of them without errors and warnings")
     if clean:
-        print(f"{clean}: {written:,} pairs written" if written else f"{clean}: not written")
+        print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written")
 
 
 def name_locations(finding: "Occurrences") -> str:
@@ -175,11 +176,6 @@ def name_locations(finding: "Occurrences") -> str:
         names.append(line if file == last and line else location)
         last = file
     return ", ".join(names + ["..."] * (finding.count > len(finding.locations)))
-
-
-def with_plural(count: int, what: str) -> str:
-    """Return '1 error' or '2 errors' for a count and the singular `what`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}

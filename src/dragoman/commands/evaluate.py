@@ -10,7 +10,7 @@ import tyro
 
 from dragoman.commands import Model, Search, parse, set_threads
 from dragoman.config import Device, SearchConfig
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import Corpus
@@ -132,7 +132,9 @@ def read_translations(path: Path, expected: int) -> list[str]:
 
     lines = [normalise(line or "") for line in read_lines(str(path))]
     if len(lines) != expected:
-        raise DragomanError(f"{path}: {len(lines):,} lines, but the test set has {expected:,} pairs with text")
+        raise DragomanError(
+            f"{path}: {plural(len(lines), 'line')}, but the test set has {plural(expected, 'pair')} with text"
+        )
     return lines
 
 

@@ -9,7 +9,7 @@ import tyro
 
 from dragoman.commands import parse, set_threads
 from dragoman.config import RunConfig, read_toml, update
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, plural
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def main(arguments: list[str]) -> None:
     )
     first, last = history.snapshots[0], history.snapshots[-1]
     print(
-        f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; loss of {history.pairs} pairs "
-        f"{first.loss:.2f} to {last.loss:.2f}; cross-attention of {history.head_name} for "
-        f"'{' '.join(history.source[:-1])}'",
+        f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; "
+        f"loss of {plural(history.pairs, 'pair')} {first.loss:.2f} to {last.loss:.2f}; "
+        f"cross-attention of {history.head_name} for '{' '.join(history.source[:-1])}'",
         file=sys.stderr,
     )
     if page:

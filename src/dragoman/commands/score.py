@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dragoman.commands import Model, parse, set_threads
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import Row
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
         print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
     if tokens:
         mean = f"perplexity {perplexity(-total / tokens):.2f} per token"
-        print(f"{mean}: {pairs:,} pairs with text, {tokens:,} tokens", file=sys.stderr)
+        print(f"{mean}: {plural(pairs, 'pair')} with text, {plural(tokens, 'token')}", file=sys.stderr)
 
 
 def as_text(likelihood: "Likelihood | None") -> str:

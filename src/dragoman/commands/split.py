@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dragoman.commands import parse
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import Pair
@@ -51,8 +51,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
 
     specs = parse_corpora(options.corpora)
-    if any(spec.tag or spec.weight != 1 for spec in specs):
-        raise UsageError("weight= and tag= are for dragoman train: TSV cannot hold them")
+    if any(spec.tag or spec.share or spec.weight != 1 for spec in specs):
+        raise UsageError("weight=, share= and tag= are for dragoman train: TSV cannot hold them")
     sizes = {"train": 1, "dev": options.dev, "test": options.test}
     files = {name: options.out / f"{name}.tsv" for name in SETS if sizes[name]}
     for file in files.values():
@@ -70,9 +70,9 @@ def main(arguments: list[str]) -> None:
     write_sets(pairs, sets, files)
     counts = Counter(sets)
     if counts[""]:
-        print(f"left out: {counts['']:,} near duplicates of a pair in another set", file=sys.stderr)
+        print(f"left out: {plural(counts[''], 'near duplicate')} of a pair in another set", file=sys.stderr)
     for name, file in files.items():
-        print(f"{file}: {counts[name]:,} pairs")
+        print(f"{file}: {plural(counts[name], 'pair')}")
 
 
 def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.data.spec import COMPRESSED, CorpusSpec, display_path, parse_corpora
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS
 
 Pair = tuple[str, str]
@@ -253,7 +253,7 @@ def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator
             yield Row(number, s, t)
     if counts[0] != counts[1]:
         text = (
-            f"{display_path(source)} has {counts[0]:,} lines, {display_path(target)} has {counts[1]:,}: "
+            f"{display_path(source)} has {plural(counts[0], 'line')}, {display_path(target)} has {counts[1]:,}: "
             "line n of one must be the translation of line n of the other"
         )
         on_problem(Problem("line-counts", source, 0, text))

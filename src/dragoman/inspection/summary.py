@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.config import ModelConfig, as_dict
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
 from dragoman.text.scripts import read_scripts
 from dragoman.translation.extent import SourceExtent
@@ -43,8 +44,8 @@ class Summary:
         elif self.scripts:
             rows["languages"] = f"to {name_scripts(self.scripts)} script"
         if self.extent:
-            sentences = "1 sentence" if self.extent.sentences == 1 else f"{self.extent.sentences} sentences"
-            rows["reads at once"] = f"{sentences}, {self.extent.tokens:,} tokens: as 95 of 100 training sources had"
+            sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
+            rows["reads at once"] = f"{sentences}, {tokens}: as 95 of 100 training sources had"
         rows["engines"] = describe_engines(self.config)
         return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
 

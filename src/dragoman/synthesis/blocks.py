@@ -15,7 +15,7 @@ from uuid import uuid4
 import torch
 
 from dragoman.data.corpus import SHOWN, first_few
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 from dragoman.files import atomic_file, fingerprint, replace_file, sync
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
@@ -91,7 +91,7 @@ def translate_block(
         if not text:
             left_out.setdefault("blank lines", []).append(block[index].location)
         elif length > max_tokens:
-            left_out.setdefault(f"texts longer than {max_tokens} tokens", []).append(block[index].location)
+            left_out.setdefault(f"texts longer than {plural(max_tokens, 'token')}", []).append(block[index].location)
         else:
             usable.append(index)
     translations = translator.translate([texts[index] for index in usable], [job.tag] * len(usable))

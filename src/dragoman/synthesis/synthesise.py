@@ -4,6 +4,7 @@ was interrupted or shared.
 
 import torch
 
+from dragoman.errors import plural
 from dragoman.synthesis.blocks import join_blocks, make_blocks
 from dragoman.synthesis.job import Job, Record, block_count, finished_record, inputs_changed_error, start_record
 from dragoman.synthesis.progress import TextProgress
@@ -38,5 +39,5 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
                 raise
     for note in record["notes"]:
         progress.log(note)
-    progress.log(f"{job.out}: {record['pairs']:,} pairs from {record['texts']:,} texts")
+    progress.log(f"{job.out}: {plural(record['pairs'], 'pair')} from {plural(record['texts'], 'text')}")
     return record

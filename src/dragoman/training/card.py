@@ -9,6 +9,7 @@ from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
+from dragoman.errors import plural
 from dragoman.files import CARD
 from dragoman.training.checkpoint import TrainingProgress
 
@@ -21,7 +22,7 @@ def model_card(name: str, *blocks: str) -> str:
 def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: AlignmentHead | None) -> str:
     """Return the card of a checkpoint of a training run in Markdown; `alignment`: its measured head, None for none."""
     training = (
-        f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {progress.step:,} steps, "
+        f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {plural(progress.step, 'step')}, "
         f"{progress.target_tokens:,} target tokens, {format_duration(progress.seconds)}. Written on {today()}."
     )
     start = f"Started from the weights of {config.init_from}." if config.init_from else ""
@@ -36,7 +37,8 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
     last = read_card(folders[-1]).splitlines()
     return model_card(
         name,
-        f"The mean of the weights of {len(folders)} checkpoints. It has not been scored. Written on {today()}.",
+        f"The mean of the weights of {plural(len(folders), 'checkpoint')}. It has not been scored. "
+        f"Written on {today()}.",
         "\n".join(f"- {relative_path(folder)}" for folder in folders),
         f"The card of {folders[-1].name}:",
         "\n".join(f"> {line}".rstrip() for line in last),
@@ -56,7 +58,7 @@ def read_card(folder: Path) -> str:
 
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
     """Return '1,234 pairs', with ', concatenated ones included' where the settings concatenate."""
-    return f"{len(pairs):,} pairs" + ", concatenated ones included" * bool(config.training.concatenate)
+    return f"{plural(len(pairs), 'pair')}" + ", concatenated ones included" * bool(config.training.concatenate)
 
 
 def relative_path(folder: Path) -> str:

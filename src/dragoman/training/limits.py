@@ -1,6 +1,7 @@
 """Decide when a run ends: steps, epochs, minutes, patience."""
 
 from dragoman.config import TrainingConfig
+from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.distributed import ProcessGroup
 
@@ -14,18 +15,18 @@ def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: P
     if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
         time_is_over = group.gather(time_is_over)[0]
     if settings.max_steps and progress.step >= settings.max_steps:
-        return f"all {settings.max_steps:,} steps done"
+        return "1 step done" if settings.max_steps == 1 else f"all {settings.max_steps:,} steps done"
     if progress.epoch >= settings.epochs:
-        return f"all {settings.epochs:,} epochs done"
+        return "1 epoch done" if settings.epochs == 1 else f"all {settings.epochs:,} epochs done"
     if time_is_over:
-        return f"the time limit of {settings.minutes:g} minutes is reached"
+        return f"the time limit of {settings.minutes:g} min is reached"
     return patience_reason(progress, settings)
 
 
 def patience_reason(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return 'no improvement in 10 validations' where the last `settings.patience` ones were no better; else ''."""
     if settings.patience and progress.worse >= settings.patience:
-        return f"no improvement in {progress.worse} validations"
+        return f"no improvement in {plural(progress.worse, 'validation')}"
     return ""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
@@ -87,7 +87,8 @@ class Loop:
         if not progress.step:
             raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
         journal.log(
-            f"finished: {progress.finished}, after {progress.step:,} steps and {format_duration(progress.seconds)}; "
+            f"finished: {progress.finished}, after {plural(progress.step, 'step')} and "
+            f"{format_duration(progress.seconds)}; "
             f"{describe_best_score(progress, self.settings)}; the model is {run.folder / 'best'}"
         )
 
@@ -186,7 +187,7 @@ class Loop:
         megabytes = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
         self.journal.log(
             f"{megabytes:,.0f} MB of weights, gradients and moments; the largest batch fits; "
-            f"{len(self.batches):,} batches in an epoch, about {format_duration(seconds)}"
+            f"an epoch (batches: {len(self.batches):,}) takes about {format_duration(seconds)}"
         )
 
     def check_skipped(self, result: StepResult) -> None:

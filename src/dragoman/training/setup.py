@@ -15,7 +15,7 @@ from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, Tokenizer
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.files import fingerprint, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, parameter_count
@@ -257,7 +257,7 @@ def copy_weights(old: Model, new: Model) -> None:
 
 def describe_hardware(group: ProcessGroup) -> str:
     """Return '2 threads', the name of the GPU, or '4 processes, each 2 threads'."""
-    hardware = f"{torch.get_num_threads()} threads"
+    hardware = plural(torch.get_num_threads(), "thread")
     if group.device.type == "cuda":
         hardware = torch.cuda.get_device_name(group.device)
     return hardware if group.size == 1 else f"{group.size} processes, each {hardware}"

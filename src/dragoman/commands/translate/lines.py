@@ -21,7 +21,7 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import whole_lines
 from dragoman.data.tokenizer import SURROGATE
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS, open_output
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
@@ -90,7 +90,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             progress.advance(len(block), sum(map(len, texts)))
     report.summarise()
     if errors:
-        raise DragomanError(f"{errors:,} lines could not be read and are listed above; all others were translated")
+        raise DragomanError(f"{plural(errors, 'line')} could not be read, listed above; all others were translated")
 
 
 def annotate(
