@@ -84,6 +84,8 @@ def test_a_command_has_these_flags_and_no_others(dragoman, command: str):
     rows = [line[2:] for line in ran.out.splitlines() if line[2:3] == "-"]
     found = {flag for row in rows for flag in re.findall(r"(?:^|, )(--?[a-z][a-z0-9.-]*)", row)}
     assert found == {"-h", "--help", *FLAGS[command].split()}
+    assert not re.search(r"default:\s*(None)?\)", ran.out)
+    assert len({len(row) for row in ran.out.splitlines() if row[-1:] in {*"│╮╯"}}) <= 1  # the boxes are whole
 
 
 def test_the_help_of_a_flag_is_one_string():

@@ -4,9 +4,12 @@ UsageError for wrong flags and DragomanError where the work fails. What several 
 torch takes seconds to load, and `--help` must be fast, so these files import what needs torch inside `main`.
 """
 
+import contextlib
+import io
+import re
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import tyro
 
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
 
+# What tyro says of flags without a default: "(default: None)" or "(default: )", with colours and line ends in it.
+NO_DEFAULT = re.compile(r"\(default:((?:\x1b\[[\d;]*m|[\s│])*)(None|)\)")
+
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
     """Return the flags of a command as an instance of the dataclass `options`.
@@ -27,7 +33,29 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
     the program with exit code 2, and --help ends it with 0.
     """
     given = {} if default is None else {"default": default}
-    return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=(tyro.conf.AvoidSubcommands,), **given)
+    config, screen, text = (tyro.conf.AvoidSubcommands,), sys.stdout, HelpText(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(text):
+            return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=config, **given)
+    finally:
+        screen.write(NO_DEFAULT.sub(lambda found: f"{'':9}{found[1]}{'':{len(found[2]) + 1}}", text.getvalue()))
+
+
+class HelpText(io.StringIO):
+    """Hold the help that tyro prints: with the colours and the boxes that it would have on the stream `screen`."""
+
+    def __init__(self, screen: TextIO):
+        super().__init__()
+        self.screen = screen
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Return the encoding of the screen."""
+        return self.screen.encoding
+
+    def isatty(self) -> bool:
+        """Return whether the screen is a terminal."""
+        return self.screen.isatty()
 
 
 def set_threads(wanted: int | None, quiet: bool = False) -> None:
