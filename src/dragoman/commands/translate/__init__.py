@@ -73,7 +73,7 @@ class Options:
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: Literal["native", "ctranslate2"] = "native"
-    "decoder; ctranslate2 is the fastest on CPUs: it converts and verifies the model once and keeps the copy"
+    "decoder; ctranslate2, the fastest on CPUs, converts the model once and checks for the same words on a sample"
     compute_type: Literal["float32", "int8"] = "float32"
     "data type that ctranslate2 computes in"
     device: Device = "auto"
