@@ -536,7 +536,11 @@ def test_the_page_changes_its_language_and_colours_and_fits_a_phone(open_page, p
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     assert "how it learned" in tab.inner_text("h1")
     light = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert tab.inner_text("#head").split()[0] == "mean"
     tab.click("[data-language=ko]")
+    assert tab.inner_text("#head").split()[0] == "평균"
+    assert "Shown first" not in tab.inner_text("main")
+    assert "layer 1" not in tab.inner_text("main")
     assert "어떻게 배웠는가" in tab.inner_text("h1")
     assert "how it learned" not in tab.inner_text("h1")
     assert tab.inner_text("#readout").startswith("80단계, 손실")
