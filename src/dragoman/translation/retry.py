@@ -12,6 +12,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.text import placeholders
+from dragoman.text.glossary import TermMatch
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
@@ -58,7 +59,20 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguard
     ]
     ids = tokenizer.encode_all([text for text, _ in bare])
     for segment, (text, removed), bare_ids in zip(segments, bare, ids, strict=True):
-        yield Retry(segment, replace(segment, text=text, ids=bare_ids), removed)
+        terms = segment.terms
+        if removed and terms:
+            terms = move_terms(terms, safeguards.find_terms(text))
+        yield Retry(segment, replace(segment, text=text, ids=bare_ids, terms=terms), removed)
+
+
+def move_terms(terms: Sequence[TermMatch], found: Sequence[TermMatch]) -> tuple[TermMatch, ...]:
+    """Return the terms of a segment with the positions that they have in the bare one, where they are `found` again.
+
+    Without positions where other terms are found there.
+    """
+    if [term.targets for term in terms] == [term.targets for term in found]:
+        return tuple(found)
+    return tuple(replace(term, start=0, end=0) for term in terms)
 
 
 def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:

@@ -17,19 +17,19 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple
     Each target has two: its tokens after a space, and those after another character, such as a bracket. With the
     tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'.
     """
-    if not matches:
-        return ()
-    newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
-    skipped = len(tokenizer.encode(newline))
     targets = dict.fromkeys(target for match in matches for target in match.targets)
-    sequences = {
-        target: (tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:]))
-        for target in targets
-    }
+    sequences = {target: target_tokens(target, tokenizer) for target in targets}
     return tuple(
         tuple(dict.fromkeys(sequence for target in match.targets for sequence in sequences[target]))
         for match in matches
     )
+
+
+def target_tokens(target: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the tokens of a target term after a space, and those after another character, such as a bracket."""
+    newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
+    skipped = len(tokenizer.encode(newline))
+    return tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:])
 
 
 def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:

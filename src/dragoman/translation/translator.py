@@ -29,6 +29,7 @@ from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
 from dragoman.translation.extent import SourceExtent
+from dragoman.translation.placement import TermPlacer, far_less_probable
 from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import (
     Candidate,
@@ -321,22 +322,55 @@ class Translator:
     def _search_segments(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Hypothesis]]:
         """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words.
 
-        What a plain search finds stays where it has all its terms and nothing forbidden; the others are searched again.
+        What a plain search finds stays where it has all its terms and nothing forbidden. Missing terms are put in the
+        place of its own words for them; where that cannot be done, there is another search, which must say them.
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
         free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
-        hypotheses = self._search(sources, search, free)
-        fits = [[self._fits(segment, one) for one in own] for segment, own in zip(segments, hypotheses, strict=True)]
+        plain = self._search(sources, search, free)
+        placed = self._place_terms(segments, plain, search)
+        fits = [[self._fits(segment, one) for one in own] for segment, own in zip(segments, placed, strict=True)]
         rows = [row for row, own in enumerate(fits) if not all(own)]
         if not rows:
-            return hypotheses
+            return placed
         bound = [
             replace(free[row], terms=token_sequences(segments[row].terms, self.tokenizer), forbidden=self.forbidden)
             for row in rows
         ]
-        for row, found in zip(rows, self._search([sources[row] for row in rows], search, bound), strict=True):
-            hypotheses[row] = merge_hypotheses(hypotheses[row], fits[row], found, search.n_best)
-        return hypotheses
+        found = self._search([sources[row] for row in rows], search, bound)
+        nonsense = far_less_probable(
+            self.model,
+            [sources[row] for row in rows],
+            [plain[row][0].tokens for row in rows],
+            [own[0].tokens for own in found],
+            [own.terms for own in bound],
+        )
+        for row, own, senseless in zip(rows, found, nonsense, strict=True):
+            if not (segments[row].terms and senseless):
+                placed[row] = merge_hypotheses(placed[row], fits[row], own, search.n_best)
+        return placed
+
+    def _place_terms(
+        self, segments: Sequence[Segment], hypotheses: Sequence[list[Hypothesis]], search: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses, those without all their terms with the terms in place, where that can be done."""
+        placed = [list(own) for own in hypotheses]
+        missing = [
+            (row, rank)
+            for row, own in enumerate(placed)
+            for rank, one in enumerate(own)
+            if segments[row].terms and not self._fits(segments[row], one)
+        ]
+        if not missing or self.alignment is None:
+            return placed
+        placer = TermPlacer(self.model, self.tokenizer, self.alignment)
+        drafts = placer.place(
+            [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
+        )
+        for (row, rank), draft in zip(missing, drafts, strict=True):
+            if draft and self._fits(segments[row], draft):
+                placed[row][rank] = draft
+        return placed
 
     def _fits(self, segment: Segment, hypothesis: Hypothesis) -> bool:
         """Return whether a hypothesis has the terms of its segment and no forbidden word."""

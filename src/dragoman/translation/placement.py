@@ -1,0 +1,141 @@
+"""Put terms of a glossary in the place of the words that a translation has for them.
+
+Attention over the source tells which words these are, and what stands around them stays. So a term comes where its
+source word is translated, and the source word is not said twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from dragoman.alignment.heads import AlignmentHead, alignment_weights
+from dragoman.alignment.words import character_spans
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.engine import Term
+from dragoman.decoding.forced import Likelihood, max_positions, score
+from dragoman.decoding.search import Hypothesis, length_penalty
+from dragoman.decoding.terms import OPEN
+from dragoman.model import Model
+from dragoman.text.glossary import SENTENCE_END, TermMatch, check_terms
+from dragoman.translation.segments import Segment
+from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_boundaries
+
+MIN_ATTENTION = 0.2  # of the word that attends most to the source words of a term
+MAX_LOSS = 1.0  # nats for each token around the terms, of a translation that has to say them
+
+Span = tuple[int, int]  # start and end of tokens, as for a slice
+
+
+class TermPlacer:
+    """Finds the words that translations have for terms, and replaces them."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, head: AlignmentHead):
+        """Take the model that attends and decides between the forms of a term; head: its layer and head for that."""
+        self.model, self.tokenizer, self.head = model, tokenizer, head
+        self.boundaries = token_boundaries(tokenizer)
+
+    def place(
+        self, segments: Sequence[Segment], hypotheses: Sequence[Hypothesis], alpha: float
+    ) -> list[Hypothesis | None]:
+        """Return each hypothesis with the missing terms of its segment in place, in their most probable forms.
+
+        alpha: of the length penalty in the scores. None where a term has no place: no word attends to its source.
+        """
+        sources = [segment.tag_ids + segment.ids for segment in segments]
+        longest = max_positions(self.model) - 1
+        rows = [row for row, one in enumerate(hypotheses) if max(len(one.tokens), len(sources[row])) <= longest]
+        outputs = [hypotheses[row].tokens for row in rows]
+        maps = alignment_weights(self.model, [sources[row] for row in rows], outputs, self.head)
+        drafts = [
+            (row, draft)
+            for row, attention in zip(rows, maps, strict=True)
+            for draft in self._drafts(segments[row], hypotheses[row].tokens, attention)
+            if len(draft) <= longest
+        ]
+        scored: dict[int, list[Hypothesis]] = defaultdict(list)
+        likelihoods = score(self.model, [sources[row] for row, _ in drafts], [draft for _, draft in drafts])
+        for (row, draft), likelihood in zip(drafts, likelihoods, strict=True):
+            value = likelihood.total / length_penalty(len(draft) + 1, alpha)
+            scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
+        return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
+
+    def _drafts(self, segment: Segment, tokens: Ids, attention: Tensor) -> Iterator[Ids]:
+        """Yield the tokens of a translation with the missing terms in place, once for each of their forms.
+
+        attention (T+1, S+1): of the steps of the translation on the source with its tag.
+        """
+        replaced: dict[Span, TermMatch] = {}
+        missed = {term.targets for term in check_terms(segment.terms, self.tokenizer.decode(tokens)).missed}
+        spans = [*[(0, 0)] * len(segment.tag_ids), *character_spans(self.tokenizer, segment.ids)]
+        for term in segment.terms:
+            if term.targets in missed:
+                source = [n for n, span in enumerate(spans) if max(span[0], term.start) < min(span[1], term.end)]
+                place = self._most_attentive_word(tokens, attention[: len(tokens), source].sum(1))
+                if place is None or place in replaced or place[0] < len(segment.prefix_ids):
+                    return
+                if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
+                    replaced[place] = term
+        forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
+        for number in range(max(map(len, forms.values()), default=0)):
+            draft = list(tokens)
+            for place, own in forms.items():
+                draft[slice(*place)] = own[number % len(own)]
+            yield draft
+
+    def _most_attentive_word(self, tokens: Ids, attention: Tensor) -> Span | None:
+        """Return the span of the word that attends most to the source words of a term; None where none does.
+
+        attention (T,): of each token on them. Tokens of punctuation do not count.
+        """
+        attention = attention * torch.tensor([any(map(str.isalnum, self.tokenizer.pieces[id])) for id in tokens])
+        if not len(attention) or float(attention.max()) < MIN_ATTENTION:
+            return None
+        start = end = int(attention.argmax())
+        while start > 0 and self._is_continued(tokens, start):
+            start -= 1
+        end += 1
+        while end < len(tokens) and self._is_continued(tokens, end):
+            end += 1
+        return start, end
+
+    def _is_continued(self, tokens: Ids, index: int) -> bool:
+        """Return whether the token at `index` continues the word of the token before it."""
+        before, begin = self.boundaries[tokens[index - 1]][1], self.boundaries[tokens[index]][0]
+        return before == begin != OPEN
+
+    def _forms(self, term: TermMatch, tokens: Ids, place: Span) -> list[Ids]:
+        """Return the tokens of each form of a term for the words at `place`, after a space if these come after a space.
+
+        Where there is a choice, they have a capital if the words have one because a sentence begins with them.
+        """
+        own, before = self.tokenizer.decode(tokens[slice(*place)]), self.tokenizer.decode(tokens[: place[0]]).rstrip()
+        capital = own[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
+        fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
+        spaced = self.tokenizer.pieces[tokens[place[0]]].startswith(" ")
+        return [list(target_tokens(target, self.tokenizer)[not spaced]) for target in fitting]
+
+
+def far_less_probable(
+    model: Model, sources: Sequence[Ids], plain: Sequence[Ids], bound: Sequence[Ids], terms: Sequence[Sequence[Term]]
+) -> list[bool]:
+    """Return whether the words around its terms are so improbable in each translation that it makes no sense.
+
+    They are held against a plain translation of the same source. sources: with tags; plain, bound: the tokens of the
+    translations without and with terms; terms: those of each source.
+    """
+    free, said = score(model, sources, plain), score(model, sources, bound)
+    return [one.mean - mean_around(other, own) > MAX_LOSS for one, other, own in zip(free, said, terms, strict=True)]
+
+
+def mean_around(likelihood: Likelihood, terms: Sequence[Term]) -> float:
+    """Return the mean log-probability of the tokens that belong to no term, EOS included."""
+    inside: set[int] = set()
+    for sequence in (sequence for term in terms for sequence in term):
+        for start in range(len(likelihood.tokens) - len(sequence) + 1):
+            if tuple(likelihood.tokens[start : start + len(sequence)]) == sequence:
+                inside.update(range(start, start + len(sequence)))
+    around = [log_p for index, log_p in enumerate(likelihood.log_p) if index not in inside]
+    return sum(around) / len(around)

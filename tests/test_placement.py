@@ -1,0 +1,121 @@
+"""Terms of a glossary in the place of a translation's own words, as attention shows it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from conftest import TINY
+
+from dragoman.alignment.heads import AlignmentHead
+from dragoman.alignment.words import words
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.forced import Likelihood, score
+from dragoman.decoding.search import Hypothesis
+from dragoman.model import build
+from dragoman.text.glossary import Entry, Glossary
+from dragoman.translation import placement
+from dragoman.translation.placement import TermPlacer, far_less_probable
+from dragoman.translation.retry import prepare_retries
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.segments import Segment
+
+SOURCE = "The king saw the house"
+GLOSSARY = Glossary([Entry("king", ("monarca",)), Entry("house", ("hogar", "hogares"))])
+Draft = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def spanish() -> Tokenizer:
+    return Tokenizer.train([SOURCE, "El rey vio la casa. Casas, hogar, hogares y monarca; el Rey, ¿la casa?"] * 20)
+
+
+@pytest.fixture
+def placer(spanish: Tokenizer) -> TermPlacer:
+    torch.manual_seed(1)
+    return TermPlacer(build(TINY, len(spanish)).eval(), spanish, AlignmentHead(1))
+
+
+def attention(placer: TermPlacer, source: str, output: str, links: dict[str, str], weight: float = 1.0) -> torch.Tensor:
+    """Attention of the words of an output on words of the source, as if a head linked them."""
+    ids = [placer.tokenizer.encode(text) for text in (output, source)]
+    table = torch.zeros(len(ids[0]) + 1, len(ids[1]) + 1)
+    targets, sources = (words(placer.tokenizer, own) for own in ids)
+    for target, origin in links.items():
+        row = next(word.tokens for word in targets if word.label.strip("¿?.,") == target)
+        column = next(word.tokens.start for word in sources if word.label == origin)
+        table[row.start : row.stop, column] = weight
+    return table
+
+
+@pytest.fixture
+def drafts(placer: TermPlacer) -> Draft:
+    def make(output: str, links: dict[str, str], prefix: str = "", weight: float = 1.0) -> list[str]:
+        encode = placer.tokenizer.encode
+        segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(GLOSSARY.find(SOURCE)))
+        found = placer._drafts(segment, encode(output), attention(placer, SOURCE, output, links, weight))
+        return [placer.tokenizer.decode(tokens) for tokens in found]
+
+    return make
+
+
+LINKS = {"rey": "king", "casa": "house"}
+
+
+@pytest.mark.parametrize(
+    ("output", "links", "expected"),
+    [
+        ("El rey vio la casa.", LINKS, ["El monarca vio la hogar.", "El monarca vio la hogares."]),
+        ("Casa, ¿rey?", {"rey": "king", "Casa": "house"}, ["Hogar, ¿monarca?", "Hogares, ¿monarca?"]),
+        ("El Rey vio hogar", {"Rey": "king"}, ["El monarca vio hogar"]),
+        ("El rey y la casa del rey.", LINKS, ["El monarca y la hogar del rey.", "El monarca y la hogares del rey."]),
+        ("monarca vio la casa", {"casa": "house"}, ["monarca vio la hogar", "monarca vio la hogares"]),
+        ("El rey vio la casa.", {"rey": "king"}, []), ("El rey vio", {"rey": "king", "vio": "house", "El": "saw"},
+         ["El monarca hogar", "El monarca hogares"]),
+        ("hogar y monarca", {}, []),
+    ],
+)  # fmt: skip
+def test_a_term_replaces_the_word_that_attends_to_its_source(
+    drafts: Draft, output: str, links: dict[str, str], expected: list[str]
+):
+    """In each of its forms; the words around it stay; nothing where a term has no place."""
+    assert drafts(output, links) == expected
+
+
+def test_a_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):
+    output = "El rey vio la casa."
+    assert drafts(output, LINKS, prefix="El") == drafts(output, LINKS, weight=0.5) != []  # the control
+    assert drafts(output, LINKS, prefix="El rey") == drafts(output, LINKS, weight=0.1) == []
+
+
+def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
+    placer: TermPlacer, drafts: Draft, monkeypatch: pytest.MonkeyPatch
+):
+    output = "El rey vio la casa."
+    links = attention(placer, SOURCE, output, LINKS)
+    monkeypatch.setattr(placement, "alignment_weights", lambda *_: [links, links * 0])
+    encode = placer.tokenizer.encode
+    segment = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE)))
+    placed, nothing = placer.place([segment] * 2, [Hypothesis(encode(output), 0.0)] * 2, 0.0)
+    forms = [encode(draft) for draft in drafts(output, LINKS)]
+    totals = [own.total for own in score(placer.model, [segment.ids] * len(forms), forms)]
+    assert placed
+    assert (placed.tokens, placed.score) == (forms[totals.index(max(totals))], pytest.approx(max(totals)))
+    assert nothing is None
+
+
+def test_what_stands_around_a_term_must_make_sense_and_the_term_need_not(monkeypatch: pytest.MonkeyPatch):
+    model = build(TINY, 10)
+    free = Likelihood([5, 6, 2], [-1.0, -1.0, -1.0])
+    cases = [([5, 7, 2], [-1.5, -30.0, -1.5]), ([7, 5, 2], [-30.0, -3.0, -1.5]), ([5, 8, 2], [-1.5, -30.0, -1.5])]
+    said = {tuple(tokens[:-1]): Likelihood(tokens, log_p) for tokens, log_p in [([5, 6, 2], free.log_p), *cases]}
+    monkeypatch.setattr(placement, "score", lambda model, sources, targets: [said[tuple(one)] for one in targets])
+    bound = [tokens[:-1] for tokens, _ in cases]
+    assert far_less_probable(model, [[]] * 3, [[5, 6]] * 3, bound, [[((7,),)]] * 3) == [False, True, True]
+
+
+def test_terms_are_found_again_in_a_text_without_its_placeholders(spanish: Tokenizer):
+    safeguards, text = Safeguards(glossary=GLOSSARY), "{x} The king %s saw {y} the house"
+    segment = Segment(text, spanish.encode(text), terms=safeguards.find_terms(text))
+    (retry,) = prepare_retries([segment], spanish, safeguards)
+    assert [retry.bare.text[term.start : term.end] for term in retry.bare.terms] == ["king", "house"]
+    assert [retry.bare.text[term.start : term.end] for term in segment.terms] != ["king", "house"]  # the control
