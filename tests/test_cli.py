@@ -18,7 +18,7 @@ import torch
 from conftest import TINY, Ran, write_tsv
 from hostile import CODECS, packed
 
-from dragoman.cli import COMMANDS
+from dragoman.cli import COMMANDS, main
 from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair, read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
@@ -597,3 +597,10 @@ def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: P
     ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
     assert ran.code == 1
     assert "missing/page.json" in ran.err
+
+
+def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["--version"]) == 1
+    assert capsys.readouterr().err.endswith("use the Windows Subsystem for Linux (WSL)\n")

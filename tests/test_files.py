@@ -12,7 +12,16 @@ import pytest
 from processes import KILLED, Command, killed_before_operation
 
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, atomic_file, lock_file, new_folder, open_append, replace_file, replace_link
+from dragoman.files import (
+    MANIFEST,
+    atomic_file,
+    lock_file,
+    new_folder,
+    open_append,
+    replace_file,
+    replace_link,
+    require_links,
+)
 
 OLD, NEW = "old", "new" * 10_000
 
@@ -159,3 +168,17 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("fcntl.flock", unsupported)  # as on some network file systems
     locked(tmp_path / "lock")
+
+
+def test_a_file_system_without_links_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    require_links(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+    def unsupported(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.symlink", unsupported)
+    with pytest.raises(DragomanError, match="this file system has no symbolic links"):
+        require_links(tmp_path)

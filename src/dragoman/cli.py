@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # Translations are UTF-8, whatever the locale; names of files may be anything.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.platform == "win32":
+        print("dragoman: needs Linux or macOS; on Windows, use the Windows Subsystem for Linux (WSL)", file=sys.stderr)
+        return 1
     try:
         run(arguments)
         sys.stdout.flush()

@@ -166,6 +166,20 @@ def read_listed(file: Path) -> str | None:
         raise DragomanError(f"{file}: not UTF-8") from None
 
 
+def require_links(folder: Path) -> None:
+    """Raise DragomanError where the file system of a folder has no symbolic links, as exFAT and some cloud drives."""
+    link = folder / ".link"
+    try:
+        link.unlink(missing_ok=True)
+        link.symlink_to(".")
+        link.unlink()
+    except OSError as error:
+        raise DragomanError(
+            f"{folder}: this file system has no symbolic links ({error.strerror}), and a run needs them for 'best' and "
+            "'last'; choose another --out"
+        ) from None
+
+
 def draft_of(path: Path, unique: str = "") -> Path:
     """Return the hidden name beside `path` under which it is written: '.model.draft' for 'model'.
 

@@ -10,6 +10,7 @@ from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
 from dragoman.errors import DragomanError, plural
+from dragoman.files import require_links
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
@@ -38,6 +39,7 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
+            require_links(Path(config.out))
         loop = Loop(open_run(config, group, journal))
         with graceful_stop() as stop:
             loop.run_to_end(stop)
