@@ -60,6 +60,7 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
 
     With `shared`, several processes may write `path` at the same time: each has a draft of its own, and the last one to
     finish wins. A draft that is left behind by kill -9 is overwritten by the next write, but not if `shared`.
+    The folder of `path` is made if it is missing. An OSError about the draft names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = draft_of(path, uuid4().hex if shared else "")

@@ -95,10 +95,10 @@ def check_options(options: Options) -> None:
 def choose_head(
     options: Options, model: "Loaded", tokenizer: "Tokenizer", corpora: "tuple[CorpusSpec, ...]"
 ) -> "AlignmentHead":
-    """Return the head to align with: measured now, chosen by flags, or measured by training.
+    """Return the head to align with: measured now, chosen by flags, measured by training, or else the default one.
 
-    Print it on standard error where it was measured now, and where there is no measurement to choose it by. Raise
-    DragomanError for a model without attention over the source.
+    Print it on standard error where it was measured now, and where it never was. Raise DragomanError for a model
+    without attention over the source, but not where --layer is given: `alignment_weights` raises it then.
     """
     from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
 

@@ -219,9 +219,10 @@ class TermTable:
         return TermProgress(before_each & fits, progress.left - met)
 
     def next_tokens(self, progress: TermProgress, last: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (R, k, N) twice: the token that begins each sequence after last (R, k), and the one that continues it.
+        """Return (R, k, N) twice: the first token of each sequence, and the one that continues it where it is begun.
 
-        -1 stands for no token, also of a term that need not come any more.
+        -1 stands for no token. The first ones are -1 where the sequence may not begin after last (R, k), as inside a
+        word, the others where it is not begun, or is complete, and both where its term need not come any more.
         """
         pending, begun = self.pending(progress), self.begun_length(progress).long()
         first = self.sequence[:, None, :, 0].expand(pending.shape)

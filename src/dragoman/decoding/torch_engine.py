@@ -80,7 +80,8 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, searched for in one batch.
 
-        All of them must have terms, or none. Raise UsageError for terms together with sampling or groups of beams.
+        All of them must have terms, or none. Raise UsageError for terms together with sampling or groups of beams. For
+        `observe`, see `search`.
         """
         source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
         processors = self.processors(config, constraints)

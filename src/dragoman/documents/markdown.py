@@ -294,7 +294,7 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
 def link_end(content: str, start: int, label: int, end: int) -> str:
     """Return the source that ends a link, content[label:end]; its text is content[start:label].
 
-    A link that is looked up by its text gets that text as its label.
+    A link that is looked up by its text gets that text as its label. Line ends become spaces.
     """
     source = content[label:end]
     return (f"][{content[start:label]}]" if source in ("]", "][]") else source).replace("\n", " ")

@@ -24,7 +24,10 @@ class GracefulStop:
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Handle the signal `number`: remember it; if it asks a second time, raise what `exit_for` returns."""
+        """Remember that the signal `number` came.
+
+        If the same one has come before, more than `same_request` seconds ago, raise what `exit_for` returns.
+        """
         self.number = self.number or number
         if time.monotonic() - self.received.setdefault(number, time.monotonic()) > self.same_request:
             raise exit_for(number)

@@ -54,7 +54,7 @@ class Safeguards:
         return any(map(str.isalpha, self.bare(text)))
 
     def bare(self, text: str) -> str:
-        """Return the text without its placeholders, or the text where they are no matter."""
+        """Return the text without its placeholders; all of it if `placeholders` is off."""
         return placeholders.remove(text, self.numbers)[0] if self.placeholders else text
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:

@@ -62,7 +62,10 @@ def piece_boundaries(piece: str) -> tuple[int, int]:
 
 
 def character_class(character: str) -> int:
-    """Return STEM for Hangul, WORD for another letter or digit, OPEN for anything else."""
+    """Return STEM for Hangul, WORD for letters, marks and digits of other scripts with spaces between words, else OPEN.
+
+    So Han, kana and Thai characters, spaces, punctuation and '' are OPEN. '_' counts as a letter.
+    """
     if HANGUL.match(character):
         return STEM
     return WORD if LETTER.match(character) else OPEN

@@ -423,9 +423,10 @@ def for_each(name: str, given: str | Sequence[str], texts: Sequence[str]) -> lis
 
 
 def join_segments(results: Sequence[SegmentResult]) -> Translation:
-    """Return the translation of a text: the best candidates of its segments, joined.
+    """Return the translation of a text from its segments, one or more: their best candidates, joined.
 
-    Its alternatives are the second best candidates, joined, and so on.
+    Its alternatives are the second best candidates, joined, and so on, to the last one of the segment with the most.
+    A segment that has fewer gives its last one again.
     """
     segments = [result.segment for result in results]
     best, *alternatives = (

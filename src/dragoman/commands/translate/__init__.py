@@ -96,7 +96,7 @@ class Options:
 
     @property
     def row_format(self) -> OutputFormat:
-        """Return how lines are written: as --output-format says, else by the suffix of the output file."""
+        """Return how lines are written: as --output-format says, else by the suffix of --output, else as text."""
         return self.output_format or BY_SUFFIX.get(format_of(self.output), "text")
 
     @property
