@@ -49,9 +49,11 @@ def attention(placer: TermPlacer, source: str, output: str, links: dict[str, str
 
 @pytest.fixture
 def drafts(placer: TermPlacer) -> Draft:
-    def make(output: str, links: dict[str, str], prefix: str = "", weight: float = 1.0) -> list[str]:
+    def make(
+        output: str, links: dict[str, str], prefix: str = "", weight: float = 1.0, glossary: Glossary = GLOSSARY
+    ) -> list[str]:
         encode = placer.tokenizer.encode
-        segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(GLOSSARY.find(SOURCE)))
+        segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(glossary.find(SOURCE)))
         found = placer._drafts(segment, encode(output), attention(placer, SOURCE, output, links, weight))
         return [placer.tokenizer.decode(tokens) for tokens in found]
 
@@ -79,6 +81,13 @@ def test_a_term_replaces_the_word_that_attends_to_its_source(
 ):
     """In each of its forms; the words around it stay; nothing where a term has no place."""
     assert drafts(output, links) == expected
+
+
+def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(drafts: Draft):
+    links, output = {"la": "the", "casa": "house"}, "El rey vio la casa."
+    terms = [Glossary([Entry(source, ("el hogar",), "any")]) for source in ("the house", "house")]
+    expected = ["El rey vio el hogar.", "El rey vio la el hogar."]
+    assert [drafts(output, links, glossary=glossary)[0] for glossary in terms] == expected
 
 
 def test_a_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):

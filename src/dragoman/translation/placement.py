@@ -24,6 +24,7 @@ from dragoman.translation.segments import Segment
 from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_boundaries
 
 MIN_ATTENTION = 0.2  # of the word that attends most to the source words of a term
+BESIDE = 0.3  # the same, of words beside it that are replaced as well
 MAX_LOSS = 1.0  # nats for each token around the terms, of a translation that has to say them
 
 Span = tuple[int, int]  # start and end of tokens, as for a slice
@@ -73,7 +74,7 @@ class TermPlacer:
         for term in segment.terms:
             if term.targets in missed:
                 source = [n for n, span in enumerate(spans) if max(span[0], term.start) < min(span[1], term.end)]
-                place = self._most_attentive_word(tokens, attention[: len(tokens), source].sum(1))
+                place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
                 if place is None or place in replaced or place[0] < len(segment.prefix_ids):
                     return
                 if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
@@ -85,18 +86,31 @@ class TermPlacer:
                 draft[slice(*place)] = own[number % len(own)]
             yield draft
 
-    def _most_attentive_word(self, tokens: Ids, attention: Tensor) -> Span | None:
-        """Return the span of the word that attends most to the source words of a term; None where none does.
+    def _place(self, tokens: Ids, attention: Tensor, several: bool) -> Span | None:
+        """Return the span of the word for a term: the one that attends most. None where no word attends to its source.
 
-        attention (T,): of each token on them. Tokens of punctuation do not count.
+        attention (T,): of each token on the source words of the term; tokens of punctuation do not count. several:
+        whether the term has several source words, so that words beside that one may belong to it.
         """
         attention = attention * torch.tensor([any(map(str.isalnum, self.tokenizer.pieces[id])) for id in tokens])
         if not len(attention) or float(attention.max()) < MIN_ATTENTION:
             return None
-        start = end = int(attention.argmax())
+        start, end = self._word(tokens, int(attention.argmax()))
+        while (
+            several and start > 0 and float(attention[slice(*(word := self._word(tokens, start - 1)))].max()) > BESIDE
+        ):
+            start = word[0]
+        while (
+            several and end < len(tokens) and float(attention[slice(*(word := self._word(tokens, end)))].max()) > BESIDE
+        ):
+            end = word[1]
+        return start, end
+
+    def _word(self, tokens: Ids, index: int) -> Span:
+        """Return the span of the word that the token at `index` belongs to."""
+        start, end = index, index + 1
         while start > 0 and self._is_continued(tokens, start):
             start -= 1
-        end += 1
         while end < len(tokens) and self._is_continued(tokens, end):
             end += 1
         return start, end
