@@ -162,15 +162,18 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
     """
 
     def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
-        likely, token = (log_p / sampling.temperature).sort(dim=-1, descending=True, stable=True)
-        chance = likely.softmax(-1)
-        before = chance.cumsum(-1) - chance  # of all that are more probable
-        kept = before < sampling.top_p
-        if sampling.top_k:
-            kept[:, sampling.top_k :] = False
-        bounds = chance.where(kept, 0.0).cumsum(-1)
+        chance = (log_p / sampling.temperature).softmax(-1)
+        if sampling.top_k or sampling.top_p < 1:
+            likely, token = chance.sort(dim=-1, descending=True, stable=True)
+            kept = likely.cumsum(-1) - likely < sampling.top_p  # the sum of all that are more probable
+            if sampling.top_k:
+                kept[:, sampling.top_k :] = False
+            chance = chance.where(torch.zeros_like(kept).scatter(1, token, kept), 0.0)
+        # In the order of the vocabulary: by probability, the last digits would decide the order of rare tokens, and
+        # they depend on the batch.
+        bounds = chance.cumsum(-1)
         drawn = torch.searchsorted(bounds, draws[row, step - 1 : step] * bounds[:, -1:], right=True)
-        return token.gather(1, drawn.minimum(kept.sum(-1, keepdim=True) - 1))[:, 0]
+        return drawn.minimum((bounds < bounds[:, -1:]).sum(-1, keepdim=True))[:, 0]
 
     return generate(model, source, output, choose)
 
