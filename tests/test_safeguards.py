@@ -11,7 +11,7 @@ from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.config import SearchConfig
+from dragoman.config import RecurrentConfig, SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import EOS, Tokenizer
@@ -100,6 +100,20 @@ def test_a_translation_begins_with_its_prefix_also_after_a_second_search(dictate
         assert translation.text.startswith(prefix)
         assert placeholders.compare(text, translation.text, prefix=prefix) == ([], [])
         assert not any("prefix" in flag or flag.startswith(("lost", "invented")) for flag in translation.flags)
+
+
+def test_every_rank_of_a_second_search_has_the_placeholders_and_stands_in_order(
+    translator: Translator, pairs: list[Pair]
+):
+    texts = [f"{source} {{name}} %s" for source, _ in pairs[:8]]
+    translations = translator.replace(search=SearchConfig(beam=4, n_best=4)).translate(texts)
+    assert sum(translation.retried for translation in translations) > 2
+    for text, best in zip(texts, translations, strict=True):
+        ranks = [best, *best.alternatives]
+        assert len(ranks) == 4
+        assert [rank.score for rank in ranks] == sorted((rank.score for rank in ranks), reverse=True)
+        if best.retried and not best.flags:
+            assert all(placeholders.compare(text, rank.text) == ([], []) for rank in ranks)
 
 
 def test_a_translation_without_a_fault_is_not_searched_for_again(dictated):
@@ -259,9 +273,13 @@ def test_a_term_inside_a_placeholder_is_not_translated():
     assert len(Safeguards(glossary=glossary, placeholders=False).find_terms(text)) == 5  # the control
 
 
-def test_a_missed_term_is_flagged_and_a_met_one_reported(dictated):
+def test_a_missed_term_is_flagged_and_a_met_one_reported(tokenizer: Tokenizer):
+    """By a model without attention, which cannot show in the place of which word the other term belongs."""
     safeguards = Safeguards(glossary=Glossary([Entry("dog", ("Hund",)), Entry("cat", ("Katze",))]))
-    (translation,) = dictated(lambda *_: "Der Hund sieht sie", safeguards).translate(["The dog, a cat"])
+    model = build(RecurrentConfig(d_model=16, attention="none"), len(tokenizer)).eval()
+    engine = DictatedEngine(tokenizer, lambda *_: "Der Hund sieht sie", False)
+    translator = Translator(model, tokenizer, SearchConfig(beam=1), safeguards, engine)
+    (translation,) = translator.translate(["The dog, a cat"])
     assert (translation.flags, translation.terms_met) == (("no cat",), ("dog",))
 
 

@@ -21,15 +21,17 @@ CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 
 
 def careful_search(search: SearchConfig) -> SearchConfig:
-    """Return the settings of the second search: a plain beam search for one translation that repeats no n-gram.
+    """Return the settings of the second search: a plain beam search that repeats no n-gram.
 
-    It has at least CAREFUL_BEAM beams; what else `search` sets stays.
+    It has at least CAREFUL_BEAM beams, and as many translations as `search` if there are beams for them; what else
+    `search` sets stays.
     """
+    beam = max(search.beam, CAREFUL_BEAM)
     return replace(
         search,
-        beam=max(search.beam, CAREFUL_BEAM),
+        beam=beam,
         beam_groups=1,
-        n_best=1,
+        n_best=min(search.n_best, beam),
         no_repeat_ngram=search.no_repeat_ngram or CAREFUL_NGRAM,
         temperature=None,
         top_k=None,

@@ -150,14 +150,14 @@ def judge(
     return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented), wording)
 
 
-def replace_worse(candidates: list[Candidate], second: Candidate | None) -> list[Candidate]:
-    """Return the candidates, best first; `second`, of the second search, replaces the first one if it is better.
+def replace_worse(candidates: list[Candidate], second: list[Candidate] | None) -> list[Candidate]:
+    """Return the candidates of the first search, or those of the second one if its best is better; best first.
 
     None: there was no second search.
     """
-    if second is None or second.badness >= candidates[0].badness:
+    if second is None or second[0].badness >= candidates[0].badness:
         return candidates
-    return [second, *candidates[1:]]
+    return second
 
 
 def merge_hypotheses(plain: list[Hypothesis], fits: list[bool], found: list[Hypothesis], n: int) -> list[Hypothesis]:

@@ -30,7 +30,7 @@ from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.placement import TermPlacer, far_less_probable
-from dragoman.translation.retry import careful_search, copy_segment, prepare_retries, restore_placeholders
+from dragoman.translation.retry import Retry, careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import (
     Candidate,
     Safeguards,
@@ -298,22 +298,26 @@ class Translator:
             for index, (segment, candidates) in enumerate(zip(segments, first, strict=True))
         ]
 
-    def _retry(self, segments: Sequence[Segment]) -> list[Candidate]:
-        """Return one candidate for each segment, of a more careful search without its placeholders (see `retry`)."""
+    def _retry(self, segments: Sequence[Segment]) -> list[list[Candidate]]:
+        """Return the candidates for each segment, best first, of a more careful search without its placeholders.
+
+        See `retry`. Without words, the only candidate is a copy of the segment.
+        """
         retries = list(prepare_retries(segments, self.tokenizer, self.safeguards))
         with_words = [retry.bare for retry in retries if retry.has_words]
         hypotheses = iter(self._search_segments(with_words, careful_search(self.search)))
-        candidates = []
-        for retry in retries:
-            if retry.has_words:
-                (hypothesis,) = next(hypotheses)
-                bare = self.tokenizer.decode(hypothesis.tokens)
-                text = restore_placeholders(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
-                candidates.append(self._judge(retry.segment, text, hypothesis))
-            else:
-                text = copy_segment(retry, self.annotator, self.safeguards)
-                candidates.append(Candidate(text, Hypothesis([], 0.0)))
-        return candidates
+        return [
+            [self._restore(retry, hypothesis) for hypothesis in next(hypotheses)]
+            if retry.has_words
+            else [Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))]
+            for retry in retries
+        ]
+
+    def _restore(self, retry: Retry, hypothesis: Hypothesis) -> Candidate:
+        """Return the candidate of a hypothesis for the bare segment, with the placeholders of the whole one."""
+        bare = self.tokenizer.decode(hypothesis.tokens)
+        text = restore_placeholders(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
+        return self._judge(retry.segment, text, hypothesis)
 
     def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
         """Return the candidate with this text, flagged wherever it breaks the safeguards."""
