@@ -4,6 +4,7 @@ import json
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_tsv
@@ -14,9 +15,11 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from dragoman.data.corpus import Pair
+from dragoman.errors import UsageError
 from dragoman.evaluation import significance
 from dragoman.evaluation.metrics import evaluate, normalise_references, scores_by_length, scores_by_sentence
 from dragoman.evaluation.significance import LONGEST_FOR_TER, describe_difference, estimate_scores
+from dragoman.translation.translation import Translation
 
 WORDS = "the dog sees two red cats and a bear near some old house".split()
 
@@ -105,8 +108,23 @@ def test_systems_with_errors_of_the_same_rate_do_not_differ():
 
 @pytest.mark.parametrize("systems", [[["a"], ["a", "b"]], [["a", "b"], ["a"]], [[]]])
 def test_systems_with_another_number_of_sentences_are_refused(systems: list[list[str]]):
-    with pytest.raises(ValueError, match="translations, 2 references"):
+    with pytest.raises(UsageError, match="each translation needs a reference: "):
         estimate_scores(systems, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("translations", "references", "words"),
+    [
+        ("a b", "a b", "translations must be a list of strings, not a string"),
+        (["a b"], "a b", "references must be a list of strings, not a string"),
+        ([Translation("a b", 0.0)], ["a b"], r"translations must be strings, not Translation: pass their \.text"),
+        (["a b"], [None], "references must be strings, not NoneType"),
+        (["a b"], ["a b", "c"], "each translation needs a reference: 1 and 2"),
+    ],
+)
+def test_what_is_no_list_of_strings_is_not_scored(translations: Any, references: Any, words: str):
+    with pytest.raises(UsageError, match=f"^{words}$"):
+        evaluate(translations, references)
 
 
 def test_references_are_compared_in_the_form_of_translations():

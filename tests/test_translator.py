@@ -57,6 +57,17 @@ def with_favourite(tokenizer: Tokenizer, favourite: int, config: TransformerConf
 texts = st.lists(st.sampled_from(BLANK + ODD) | st.text(st.characters(codec="utf-8"), max_size=12), max_size=8)
 
 
+def test_white_space_around_a_text_changes_nothing(translator: Translator, pairs: list[Pair]):
+    """Such as the line feed of a line of a file, which no training source has."""
+    texts = [source for source, _ in pairs[:20]]
+    plain = [(one.text, one.score) for one in translator.translate(texts)]
+    for before, after in (("", "\n"), ("", "\r\n"), ("  ", " \t"), ("\u00a0", "\u00a0")):
+        found = translator.translate([f"{before}{text}{after}" for text in texts])
+        assert [one.text for one in found] == [text for text, _ in plain]
+        assert [one.score for one in found] == pytest.approx([score for _, score in plain], abs=1e-5)
+    assert [one.text for one in translator.translate(["\n", " \t\r\n", ""])] == ["", " \t", ""]
+
+
 @settings(max_examples=40)
 @given(many=texts)
 def test_there_is_one_line_for_each_text_and_blank_ones_stay(translator: Translator, many: list[str]):

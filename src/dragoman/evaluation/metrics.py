@@ -8,6 +8,8 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from dragoman.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Score:
@@ -41,9 +43,16 @@ class Scores:
 def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Scores:
     """Return BLEU and chrF of a test set, one reference for each translation.
 
-    References are compared in Unicode NFC. tokenize: how sacreBLEU splits text into words for BLEU. Raise ValueError
-    where the numbers of sentences differ or are 0.
+    References are compared in Unicode NFC. tokenize: how sacreBLEU splits text into words for BLEU. Raise UsageError
+    for what is not a list of strings, and where the numbers of sentences differ or are 0.
     """
+    for name, texts in (("translations", translations), ("references", references)):
+        if isinstance(texts, str):
+            raise UsageError(f"{name} must be a list of strings, not a string")
+        for text in texts:
+            if not isinstance(text, str):
+                hint = ": pass their .text" if hasattr(text, "text") else ""
+                raise UsageError(f"{name} must be strings, not {type(text).__name__}{hint}")
     references = normalise_references(translations, references)
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     bleu_score, chrf_score = (
@@ -57,10 +66,10 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
 def normalise_references(translations: Sequence[str], references: Sequence[str]) -> list[str]:
     """Return the references in Unicode NFC, as translations are.
 
-    Raise ValueError where there are none, or not as many as translations.
+    Raise UsageError where there are none, or not as many as translations.
     """
     if len(translations) != len(references) or not references:
-        raise ValueError(f"{len(translations)} translations, {len(references)} references")
+        raise UsageError(f"each translation needs a reference: {len(translations)} and {len(references)}")
     return [unicodedata.normalize("NFC", reference) for reference in references]
 
 

@@ -301,6 +301,9 @@ def inspect(
     position; name: of the model, as captions show it. Of an ensemble, the first model is inspected. The model is not
     changed, so others may use it meanwhile. Raise UsageError for a text that is blank or longer than the model takes.
     """
+    if not isinstance(translator, Translator) or not isinstance(text, str):
+        given = f"{type(translator).__name__} and {type(text).__name__}"
+        raise UsageError(f"inspect takes a Translator and a string, not {given}")
     model, tokenizer = translator.model, translator.tokenizer
     if not text.strip():
         raise UsageError("there is no text to inspect")

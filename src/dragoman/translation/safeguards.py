@@ -55,7 +55,9 @@ class Safeguards:
 
     def bare(self, text: str) -> str:
         """Return the text without its placeholders; all of it if `placeholders` is off."""
-        return placeholders.remove(text, self.numbers)[0] if self.placeholders else text
+        if not self.placeholders or not placeholders.find(text, self.numbers):  # most texts have none
+            return text
+        return placeholders.remove(text, self.numbers)[0]
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:
         """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated."""

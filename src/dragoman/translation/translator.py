@@ -4,6 +4,7 @@ Ids, models and search lie below this module, commands above it.
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -45,6 +46,7 @@ from dragoman.translation.terms import forbidden_sequences, token_sequences
 from dragoman.translation.translation import Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
+LINE_END = re.compile(r"\r?\n\Z")
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
@@ -204,7 +206,8 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Return the translation of a text; of several texts a list, in order.
 
-        Blank text stays as it is; line feeds in a text become spaces.
+        White space around a text is left out, so that lines of a file may be passed as they are read; blank text stays
+        as it is, without its line end. Line feeds in a text become spaces.
 
         tags: those that the model was trained with, one for each text, or one for all; '' for none.
         prefixes: how the translations begin, one for each text, or one for all.
@@ -221,11 +224,14 @@ class Translator:
         single = isinstance(texts, str)
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
-        ids = self.tokenizer.encode_all(texts)
-        segments = [self._segments(*text) for text in zip(texts, ids, tags, prefixes, strict=True)]
+        inner = [text.strip() for text in texts]  # no training source has white space around it
+        ids = self.tokenizer.encode_all(inner)
+        segments = [self._segments(*text) for text in zip(inner, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
         translations = [
-            join_segments([next(results) for _ in of_text]) if of_text else Translation(one_line(text), 0.0)
+            join_segments([next(results) for _ in of_text])
+            if of_text
+            else Translation(one_line(LINE_END.sub("", text)), 0.0)
             for text, of_text in zip(texts, segments, strict=True)
         ]
         if alignments:
