@@ -40,7 +40,7 @@ class Options:
     model_tag: str = ""
     "tag to put in front of every line, if this model was trained with tags"
     reverse: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "write line of text TAB translation: pairs for a model in the direction of this one"
+    "write line of text TAB translation: pairs for a model in the same direction as this one"
     noise: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "drop, replace and move some words of the translations"
     max_tokens: int = 256
