@@ -106,6 +106,7 @@ BAD = [
     ("translate -m {brief} -i a.TMX.gz", 2, "a.TMX.gz: has translations already"),
     ("translate -m {brief} -i empty.tsv -o a.pdf", 2, "a.pdf: cannot be written; lines become .txt, .tsv or .jsonl"),
     ("translate -m {brief} -i a.md -o a.jsonl", 2, "a.jsonl: a document keeps its format, .md; to translate its lines"),
+    ("translate -m {brief} -i a.md -o a.txt", 2, "a.txt: a document keeps its format, .md; to translate its lines"),
     ("translate -m {brief} -i a.md -o a.html", 2, "a.html: a document keeps its format, so --input must be .html, too"),
     ("translate -m {brief} -o a.json x", 2, "a.json: a document keeps its format, so --input must be .json, too"),
     ("translate -m {brief} -i cut.txt.gz", 1, "cut.txt.gz: damaged or truncated"),

@@ -164,7 +164,7 @@ def check_files(options: Options) -> None:
         raise UsageError(f"{options.output}: cannot be written; lines become .txt, .tsv or .jsonl, documents stay")
     if options.output_format or written == read:
         return
-    if options.is_document and written in BY_SUFFIX:
+    if options.is_document and written in (".txt", *BY_SUFFIX):
         raise UsageError(f"{options.output}: a document keeps its format, {read}; to translate its lines: --as-lines")
     if is_document(written):
         from dragoman.documents import PARSERS
