@@ -287,3 +287,11 @@ def test_the_page_explains_every_finding_with_its_level():
     rows = [line.split(" | ") for line in page.split("\n") if line.startswith("| `")]
     levels = {name: row[1] for row in rows for name in row[0].removeprefix("| ").replace("`", "").split(", ")}
     assert {name: levels.get(name) for name in RULES} == {name: rule.level for name, rule in RULES.items()}
+
+
+def test_pairs_that_training_takes_for_the_same_are_duplicates(check, tmp_path: Path):
+    """An accent may be a character of its own; the tokenizer makes one of both forms."""
+    pairs = [("The café is open.", "카페"), ("The cafe\u0301 is open.", "카페"), ("The cafe is open.", "카페")]
+    put(tmp_path, {"a.tsv": tsv(pairs)})
+    _, report = check("a.tsv", "--json")
+    assert findings(report)["duplicate"]["count"] == 1

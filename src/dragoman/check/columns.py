@@ -3,6 +3,7 @@
 Shapes: n rows, c characters of all texts of a column with a line feed after each.
 """
 
+import unicodedata
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,7 +30,8 @@ class TextColumn:
         stripped = np.fromiter(map(len, map(str.strip, self.texts)), np.int64, len(texts))
         self.has_text = stripped > 0  # (n,)
         self.outer_space = stripped < self.lengths  # (n,)
-        self.hashes = np.fromiter(map(hash, self.texts), np.int64, len(texts))  # (n,)
+        normal = (unicodedata.normalize("NFC", text) for text in self.texts)  # as the tokenizer sees them
+        self.hashes = np.fromiter(map(hash, normal), np.int64, len(texts))  # (n,)
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
         """Return (n,), bool: which rows have a character at one of these positions in `codes`."""
