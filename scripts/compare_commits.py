@@ -5,6 +5,9 @@
 Both run the same short training of the preset `tiny` with a fixed seed on one thread; all weights and moments must have
 the same bits. Then both use the model that OLD has trained, and continue its run: words, scores, alignments, attention
 maps and weights must be the same, under whatever name. Prints a table; exits with 1 where something differs.
+
+Against version 0.1, one row differs: n-best lists of texts that are searched twice, of which all ranks have the
+placeholders now. Samples and forbidden words are not compared, because they mean something else since.
 """
 
 import argparse
@@ -204,8 +207,7 @@ def comparisons(old: Tree, new: Tree, folder: Path, steps: int) -> Iterator[tupl
         "greedy search": "--beam 1",
         "four best, in groups": "--n-best 4 --beam-groups 2 --no-repeat-ngram 3",
         "coverage and numbers": "--coverage-penalty 0.2 --keep-numbers",
-        "forbidden word, prefix": "--forbid 개 --prefix 고양이",
-        "samples": "--temperature 1.0 --top-k 20 --seed 3",
+        "prefix": "--prefix 고양이",
     }
     for name, flags in searches.items():
         words = ["-m", model, "--output-format", "jsonl", "--threads", "1", "--quiet", *flags.split()]
