@@ -18,7 +18,7 @@ WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training t
 MARKER = regex.compile(
     r"""\s*(?:(?:[\p{Pd}\p{So}\p{Sm}#*•◦‣·][\p{Pd}\p{So}\p{Sm}\p{M}\p{Cf}#*•◦‣·]*+
     | \(?\d{1,3}\) | \[\d{1,3}\] | (?:\d{1,3}\.)++(?=\s+[\p{Lu}\p{Lo}¿¡"“«]) )\s+
-    | -(?=[^\W\d]|[¿¡"“«]) )(?=\S)""",
+    | [-–—―−•](?=[^\W\d]|[¿¡"“«]) )(?=\S)""",
     regex.VERBOSE,
 )
 NOTE = regex.compile(r"(?<=\s)\p{So}[\p{So}\p{M}\p{Cf}\s]*+\Z")  # what stands behind it: "♪", an emoji
