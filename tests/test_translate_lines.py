@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.commands.translate.lines import MAX_DEPTH, Line, line_blocks, output_rows, parse_lines
+from dragoman.commands.translate.lines import MAX_DEPTH, Line, decode_lines, line_blocks, output_rows, parse_lines
 from dragoman.translation.translation import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
@@ -143,3 +143,13 @@ def test_a_file_is_read_in_whole_blocks_and_a_person_line_by_line(tmp_path: Path
     with (tmp_path / "in").open("rb") as source:
         blocks = line_blocks(parse_lines(source, "text", "text", print), source, interactive, 10)
         assert [len(block) for block in blocks] == sizes
+
+
+def test_a_file_in_another_encoding_does_not_flood_the_screen():
+    """The lines beyond the first few are counted; in a file with few of them each is named."""
+    for count, said in ((2, 2), (300, 6)):
+        log: list[str] = []
+        lines = list(decode_lines(["é\n".encode("latin-1")] * count + [b"whole\n"], log.append))
+        assert [text for _, text in lines] == ["\ufffd"] * count + ["whole"]
+        assert len(log) == said
+    assert log[-1] == "300 lines are not UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"

@@ -28,6 +28,7 @@ from dragoman.translation.translator import Translator
 
 PROMPT = "> "
 BLOCK = 1024  # lines translated together
+SHOWN = 5  # damaged lines that are named
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
 # The fields that the output adds to an object. If the input has them, they are from an earlier translation.
@@ -168,14 +169,20 @@ def parse_lines(source: Iterable[bytes], form: InputFormat, text_key: str, log: 
 def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line of UTF-8; only LF, or CR LF, ends a line.
 
-    Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of; a byte order mark is dropped.
+    Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of, for the first few lines; a byte order mark is
+    dropped.
     """
+    damaged = 0
     for number, line in enumerate(source, start=1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         text = line.decode("utf-8", "replace")
         if "\ufffd" in text and text.encode() != line:
-            log(f"line {number}: not UTF-8; undecodable bytes are replaced")
+            damaged += 1
+            if damaged <= SHOWN:
+                log(f"line {number}: not UTF-8; undecodable bytes are replaced")
         yield number, text.removeprefix("\ufeff") if number == 1 else text
+    if damaged > SHOWN:
+        log(f"{damaged:,} lines are not UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8")
 
 
 def parse_object(number: int, text: str, text_key: str) -> Line:
