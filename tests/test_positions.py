@@ -215,11 +215,13 @@ def test_relative_scores_begin_as_if_there_were_none():
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("source", "target"), [(PLACES + 1, 3), (3, PLACES + 1)])
-def test_only_learned_places_limit_source_and_target(positions, source, target):
+def test_only_places_that_the_config_limits_limit_source_and_target(positions, source, target):
     model, fitting = model_with(positions), torch.full((1, PLACES), 3)
     sentences = torch.full((1, source), 3), torch.full((1, target), 3)
     assert model(fitting, fitting).isfinite().all()
-    if positions != "learned":
+    limit = model.config.max_positions
+    assert positions != "learned" or limit == PLACES
+    if limit is None:
         assert model(*sentences).isfinite().all()
         return
     for sizes in ([target], [1] * target):
