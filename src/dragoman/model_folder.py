@@ -91,6 +91,16 @@ def read_model(path: Path) -> tuple[Model, Tokenizer]:
     return load_model(folder)
 
 
+def read_config(path: Path) -> ModelConfig:
+    """Return the settings of the model in a model folder or run folder, without loading its weights.
+
+    Raise DragomanError as `read_model` does, but not for weights that do not fit the settings.
+    """
+    folder = find_model(path)
+    verify_files(folder)
+    return read_description(folder / "config.json", len(Tokenizer.load(folder / "tokenizer.json")))
+
+
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     """Return model and tokenizer from a model folder that was verified before; on the CPU, in eval mode.
 

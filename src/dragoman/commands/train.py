@@ -91,8 +91,9 @@ def defaults(arguments: list[str]) -> Options:
     if not start:
         return Options(config=config, run=preset_run(name or "small", data, str(config)))
     from dragoman.training.fine_tuning import preset_of, start_config
+    from dragoman.training.resume import previous_config
 
-    model = start_config(str(start), str(out or ""))
+    model = start_config(str(start), previous_config(Path(str(out))) if out else None)
     return Options(config=config, run=preset_run(preset_of(model, name, str(start)), data, str(config), model))
 
 

@@ -1,8 +1,8 @@
 """Split sentence pairs into training, dev and test sets, so that no set nearly repeats what another one has.
 
 Two texts are near duplicates if they have the same letters, or if more than half of the runs of three words in the one
-of dev or test are in the other; numbers count as equal. In scripts without spaces
-between words, each character is a word.
+of dev or test are in the other; numbers count as equal. In scripts without spaces between words, each character is a
+word.
 """
 
 import unicodedata

@@ -3,20 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import ModelConfig, PresetName, TransformerConfig, as_dict
+from dragoman.config import ModelConfig, PresetName, RunConfig, TransformerConfig, as_dict
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
-from dragoman.model_folder import read_model
-from dragoman.training.resume import flatten, previous_config
+from dragoman.model_folder import read_config
+from dragoman.training.resume import flatten
 
 
-def start_config(init_from: str, out: str) -> ModelConfig:
-    """Return the settings of the model that a run starts from: those that the run folder `out` has recorded, if any.
+def start_config(init_from: str, previous: RunConfig | None) -> ModelConfig:
+    """Return the settings of the model that a run starts from: those that its earlier session recorded, if any.
 
     A run is resumed without the model that it started from. Raise DragomanError where that model cannot be read.
     """
-    previous = previous_config(Path(out)) if out else None
-    return previous.model if previous else read_model(Path(init_from))[0].config
+    return previous.model if previous else read_config(Path(init_from))
 
 
 def preset_of(model: ModelConfig, wanted: Any, init_from: str) -> Any:

@@ -25,7 +25,7 @@ from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
 from dragoman.training.checkpoint import TrainingProgress, newest_checkpoint, restore_best
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.fine_tuning import check_shape
+from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.precision import best_precision
@@ -94,8 +94,8 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     previous = previous_config(folder)
     config = replace(config, training=resolve_settings(config.training, previous, group))
     if config.init_from:
-        model = previous.model if previous else read_model(Path(config.init_from))[0].config
-        config = replace(config, model=check_shape(config.model, model, config.init_from))
+        start = start_config(config.init_from, previous)
+        config = replace(config, model=check_shape(config.model, start, config.init_from))
     if previous:
         check_same_settings(config, previous, journal)
     settings, data = config.training, folder / "data"

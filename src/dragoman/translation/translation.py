@@ -11,7 +11,8 @@ class Translation:
 
     text: the translation, in one line.
     score: its log-probability in nats over the length penalty, summed over the segments; 0.0 for blank text.
-    segments: what was translated at once, each with its translation, in order; joined, they are the two texts.
+    segments: what was translated at once, each with its translation, in order; joined, they are the two texts,
+    without white space around them.
     finished: whether the model ended all segments itself, before the search reached its length limit.
     flags: what is wrong with it, in words, such as 'loop', 'lost {name}' or 'no brake pad'; () for nothing.
     retried: whether something was wrong with the first translation, so that there was a second search.
