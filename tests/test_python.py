@@ -104,11 +104,31 @@ def test_wrong_choices_for_a_call_are_refused_in_a_sentence(translator: Translat
         ({"ensemble": "runs/b"}, "ensemble must be a list of folders, not 'runs/b'"),
         ({"search": 4}, "search must be a SearchConfig, not 4"),
         ({"safeguards": {"faults": False}}, "safeguards must be a Safeguards, not {'faults': False}"),
+        (
+            {"beam_size": 8},
+            "Translator.load has no argument 'beam_size'; did you mean search=SearchConfig(beam=8)?",
+        ),
+        (
+            {"placeholders": False},
+            "Translator.load has no argument 'placeholders'; did you mean safeguards=Safeguards(placeholders=False)?",
+        ),
+        ({"thread": 2}, "Translator.load has no argument 'thread'; did you mean threads=?"),
+        ({"xyz": 2}, "Translator.load has no argument 'xyz'"),
     ],
 )
 def test_wrong_choices_for_a_translator_are_refused_in_a_sentence(trained: Path, arguments: Any, message: str):
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         Translator.load(trained, **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"device": "cpu"}, {"search": SearchConfig(beam=2)}])
+def test_the_constructor_points_to_load(trained: Path, arguments: Any):
+    for folder in (trained, str(trained)):
+        with pytest.raises(UsageError, match=re.escape(f"Translator.load({str(trained)!r})")):
+            Translator(folder, **arguments)  # type: ignore[arg-type]
+    translator = Translator.load(trained)
+    with pytest.raises(UsageError, match=re.escape("did you mean search=SearchConfig(beam=2)?")):
+        translator.replace(beam=2)
 
 
 def test_a_stream_of_one_string_is_refused(translator: Translator):
@@ -345,6 +365,7 @@ Translator.load("runs/mine", engine="fast")
 translator.translate("A sentence.").flag
 dragoman.nothing
 SearchConfig(beams=4)
+Translator.load("runs/mine", beam=4)
 """.strip().split("\n")
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import compress, islice
 from pathlib import Path
-from typing import overload
+from typing import Never, overload
 
 import torch
 
@@ -27,6 +27,7 @@ from dragoman.model_folder import find_model
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.translation.annotate import Annotator
+from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
 from dragoman.translation.extent import SourceExtent
@@ -60,7 +61,7 @@ class Translator:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None = None,
         search: SearchConfig = SearchConfig(),
         safeguards: Safeguards = Safeguards(),
         engine: Engine | None = None,
@@ -68,6 +69,7 @@ class Translator:
         alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
+        **unknown: Never,
     ):
         """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
 
@@ -75,6 +77,11 @@ class Translator:
         and head for word alignments, None where they were not measured; scripts: in which the target language is
         written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
         """
+        if tokenizer is None or isinstance(model, str | Path):  # what people try first
+            folder = str(model) if isinstance(model, str | Path) else "runs/mine"
+            raise UsageError(f"to open a model folder: Translator.load({folder!r}); Translator takes a model in memory")
+        if unknown:
+            refuse_unknown(Translator, unknown)
         for name, value, kind in (("search", search, SearchConfig), ("safeguards", safeguards, Safeguards)):
             if not isinstance(value, kind):
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
@@ -97,6 +104,7 @@ class Translator:
         engine: EngineName = "native",
         compute_type: str = "float32",
         threads: int | None = None,
+        **unknown: Never,
     ) -> "Translator":
         """Open a model folder or run folder.
 
@@ -107,8 +115,10 @@ class Translator:
         native engine sets.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
-        another tokenizer than the first; UsageError for settings that the engine lacks.
+        another tokenizer than the first; UsageError for settings that the engine lacks, and for unknown arguments.
         """
+        if unknown:
+            refuse_unknown(cls.load, unknown)
         folder = Path(folder)
         models, tokenizer = read_models(folder, ensemble, device)
         return cls(
@@ -135,8 +145,14 @@ class Translator:
         search: SearchConfig | None = None,
         safeguards: Safeguards | None = None,
         engine: Engine | None = None,
+        **unknown: Never,
     ) -> "Translator":
-        """Return a translator with the same model and these parts in the place of its own."""
+        """Return a translator with the same model and these parts in the place of its own.
+
+        Raise UsageError for unknown arguments.
+        """
+        if unknown:
+            refuse_unknown(self.replace, unknown)
         return Translator(
             self.model,
             self.tokenizer,
