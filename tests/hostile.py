@@ -177,6 +177,8 @@ HOSTILE = [
     Hostile("CR LF on one side", {"a.en": EN.replace(b"\n", b"\r\n"), "a.ko": KO}, "cr-line-end", CLEAN),
     Hostile("CR only", {"a.tsv": tsv(CLEAN).replace(b"\n", b"\r")}, "columns", "columns, expected"),
     Hostile("outer space", {"a.tsv": tsv(changed(f" {SOURCE}"))}, "outer-space", changed(f" {SOURCE}")),
+    *[Hostile(f"header {pair}", {"a.tsv": tsv([pair, *CLEAN])}, "header", [pair, *CLEAN])
+      for pair in (("source", "target"), ("en", "ko"), ("English", "한국어"))],
     # Bytes.
     Hostile("Latin-1", {"a.tsv": line(b"caf\xe9\tkaffee")}, "utf-8",
             "a.tsv:6: not UTF-8 at byte 4 of the line (0xe9)"),

@@ -3,6 +3,7 @@
 Files that are refused are in hostile.py, formats in test_corpus_formats.py.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,24 @@ def test_what_was_left_out_is_told_with_its_lines(tmp_path: Path):
     assert corpus.lines == [1, 5, 7]
     assert corpus.notes() == [f"{path}: skipped pairs with an empty side: 4 (lines 2, 3, 4, ...)"]
     assert read_corpus([write(tmp_path / "full.tsv", "a\tb\n")]).notes() == []
+
+
+HEADERS = ["source\ttarget", "SRC\ttgt", "source_text\ttranslation", "en\tes", "en-US\tzh_Hans", "English\tEspañol"]
+NO_HEADERS = ["source\tsource", "no\tnein", "Spanish\tespañola", "The source\tLa fuente", "the target\ten"]
+
+
+@pytest.mark.parametrize("line", HEADERS + NO_HEADERS)
+def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
+    pair = tuple(line.split("\t"))
+    first = read_corpus([write(tmp_path / "first.tsv", f"{line}\na\tb\n")])
+    assert first.pairs == [pair, ("a", "b")]
+    assert [note for note in first.notes() if "line 1 looks like a header" in note] == first.notes()
+    assert len(first.notes()) == (line in HEADERS)
+    assert read_corpus([write(tmp_path / "later.tsv", f"a\tb\n{line}\n")]).notes() == []
+    sides = [write(tmp_path / f"{number}.txt", f"{side}\na\n") for number, side in enumerate(pair)]
+    assert len(read_corpus(sides).notes()) == (line in HEADERS)
+    named = write(tmp_path / "a.jsonl", json.dumps(dict(zip(("source", "target"), pair, strict=True))))
+    assert read_corpus([named]).notes() == []
 
 
 def test_what_is_no_file_is_named(tmp_path: Path):

@@ -10,13 +10,17 @@ BINS = 1001
 WIDEST = 5.0  # logarithm of the greatest length ratio that has a bin of its own
 SHORT = 10  # characters added to each length, because lengths of short texts differ more
 LINE_FEED = 10
+REVERSED = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 
 
 class Profile:
-    """Hold what is usual in the corpora of one tag: character trigrams, scripts and length ratios."""
+    """Hold what is usual in a corpus, or in several: character trigrams, scripts and length ratios.
 
-    def __init__(self) -> None:
-        self.alphabet = Alphabet()
+    Those that are merged or compared have the same alphabet.
+    """
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.alphabet = alphabet
         self.trigrams = np.zeros((2, BUCKETS))  # source, target
         self.scripts = np.zeros((2, 256))  # rows by the script that most of their letters are in
         self.ratios = np.zeros(BINS)
@@ -32,6 +36,31 @@ class Profile:
         ratios = log_ratios(block)[block.has_text]
         self.ratios += np.histogram(ratios.clip(-WIDEST, WIDEST), BINS, (-WIDEST, WIDEST))[0]
         self.evidence = None
+
+    def add(self, other: "Profile") -> None:
+        """Count what the other profile has counted, too."""
+        self.trigrams += other.trigrams
+        self.scripts += other.scripts
+        self.ratios += other.ratios
+        self.evidence = None
+
+    def reversed(self) -> "Profile":
+        """Return the profile of the same corpora with their sides swapped."""
+        other = Profile(self.alphabet)
+        other.trigrams, other.scripts, other.ratios = self.trigrams[::-1], self.scripts[::-1], self.ratios[::-1]
+        return other
+
+    def is_reverse_of(self, other: "Profile") -> bool:
+        """Return whether the sides of the two corpora match when one is swapped: sources look like targets, and back.
+
+        Sides are compared by the Bhattacharyya coefficient of their trigrams: 0, nothing in common, to 1.
+        """
+        own, others = (
+            np.sqrt(profile.trigrams / np.maximum(profile.trigrams.sum(axis=1, keepdims=True), 1))
+            for profile in (self, other)
+        )
+        straight, crosswise = own @ others.T, own @ others[::-1].T  # (2, 2): the sides of one by those of the other
+        return bool((crosswise - straight).diagonal().min() > REVERSED)
 
     def usual_log_ratio(self) -> float:
         """Return the median, to the width of a bin, of `log_ratios` over all rows; 0 where there are none."""

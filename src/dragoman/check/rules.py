@@ -26,7 +26,11 @@ RULES = {
     "columns": CheckRule("error", "not two columns", "write source TAB target, with no other tab"),
     "record": CheckRule("error", "not a record with both texts", "fix the line, or name the keys with columns="),
     "no-pairs": CheckRule("error", "no pair with text on both sides", "check that this is the right file"),
+    "direction": CheckRule(
+        "warning", "the sides of two corpora are swapped", "swap the columns of the one that is wrong"
+    ),
     # The pair.
+    "header": CheckRule("warning", "the first row looks like a header", "delete it, or it is learned as a pair"),
     "empty": CheckRule("warning", "a side is empty", "find out why; training skips the pair"),
     "duplicate": CheckRule(
         "warning", "the same pair occurs earlier", "keep it once; to count it more often, use weight="

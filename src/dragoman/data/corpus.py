@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dragoman.data.header import is_header
 from dragoman.data.spec import COMPRESSED, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS
@@ -285,6 +286,7 @@ class LeftOut:
         self.name = spec.name
         self.counts: dict[str, int] = {}
         self.first: dict[str, list[int]] = {}  # line numbers, SHOWN + 1 of them
+        self.header: Row | None = None  # the first row, if it looks like one; it is not left out
 
     def add(self, reason: str, number: int) -> None:
         """Count a row, in line `number`, that is left out for `reason`."""
@@ -302,19 +304,37 @@ class LeftOut:
             self.add(REASONS[problem.kind], problem.number)
 
     def notes(self) -> list[str]:
-        """Return a sentence for each reason, for the user."""
-        return [
+        """Return a sentence for each reason, and one for a header, for the user."""
+        notes = [
             f"{self.name}: skipped {reason}: {count:,} ({name_lines(self.first[reason])})"
             for reason, count in self.counts.items()
         ]
+        if self.header:
+            notes.append(
+                f"{self.name}: line 1 looks like a header ('{self.header.source}', '{self.header.target}'), but is "
+                "read as a pair: delete it, as 'dragoman check --write-clean' does"
+            )
+        return notes
 
 
 def stream_rows(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[Row]:
-    """Yield the rows of a corpus as `read_rows` does; count in `left_out` what has no row.
+    """Yield the rows of a corpus as `read_rows` does; count in `left_out` what has no row, and note a header there.
 
     Raise DragomanError at the first problem that stops training.
     """
-    return read_rows(spec, (left_out or LeftOut(spec)).add_problem)
+    left_out = left_out or LeftOut(spec)
+    rows = read_rows(spec, left_out.add_problem)
+    for first in rows:
+        if begins_with_header(spec, first):
+            left_out.header = first
+        yield first
+        break
+    yield from rows
+
+
+def begins_with_header(spec: CorpusSpec, first: Row) -> bool:
+    """Return whether the first row of a corpus surely is a header, in a format whose columns have no names."""
+    return spec.format in ("", ".tsv", ".csv") and first.number == 1 and is_header(first.source, first.target)
 
 
 def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:

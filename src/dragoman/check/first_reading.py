@@ -1,0 +1,121 @@
+"""Read corpora for the first time: learn what is usual in them, and find the rows that repeat others."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dragoman.check.characters import Alphabet
+from dragoman.check.columns import row_blocks
+from dragoman.check.detectors import Hits
+from dragoman.check.profile import Profile
+from dragoman.data.corpus import quote_line, read_rows
+from dragoman.data.spec import CorpusSpec
+from dragoman.errors import DragomanError
+
+NO_LETTERS = re.compile(r"[\W_]+")
+
+
+@dataclass
+class FirstReading:
+    """Hold what the first reading of a corpus keeps: what is usual in it, and 25 bytes of each of its n rows."""
+
+    spec: CorpusSpec
+    profile: Profile
+    begins: str  # its first source that has letters
+    pairs: np.ndarray  # (n,) of both sides
+    sources: np.ndarray  # (n,)
+    has_text: np.ndarray  # (n,)
+    keys: np.ndarray  # (n,) of the letters and digits of the source, 0 for none; or all 0
+
+
+def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstReading:
+    """Read a corpus for the first time.
+
+    The keys, by which sets are compared, are computed only with `compare`, else 0. A corpus that cannot be read to its
+    end gives the rows before.
+    """
+    profile, begins = Profile(alphabet), ""
+    blocks: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    try:
+        for block in row_blocks(read_rows(spec, lambda problem: None)):
+            profile.learn(block)
+            sources = block.columns[0]
+            begins = begins or next((text for text in sources.texts if any(map(str.isalpha, text))), "")
+            keys = np.array([letters_hash(text) for text in sources.texts] if compare else [0] * len(block), np.int64)
+            blocks.append((block.pair_hashes, sources.hashes, block.has_text, keys))
+    except DragomanError:
+        pass  # the second reading meets it again and reports it
+    pairs, hashes, has_text, all_keys = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    return FirstReading(spec, profile, begins, pairs, hashes, has_text.astype(bool), all_keys)
+
+
+class UsualPairs:
+    """Know what is usual in the training corpora: those with the same tag are of one kind."""
+
+    def __init__(self, training: Sequence[FirstReading]):
+        """Merge the profiles of the corpora of each tag, all turned as the largest is."""
+        self.profiles: dict[str, Profile] = {}
+        self.largest: dict[str, FirstReading] = {}
+        for reading in sorted(training, key=lambda reading: len(reading.pairs), reverse=True):
+            tag, profile = reading.spec.tag, reading.profile
+            largest = self.largest.setdefault(tag, reading)
+            merged = self.profiles.setdefault(tag, Profile(profile.alphabet))
+            merged.add(profile.reversed() if profile.is_reverse_of(largest.profile) else profile)
+        self.first_tag = training[0].spec.tag
+
+    def for_corpus(self, reading: FirstReading) -> tuple[Profile, str]:
+        """Return what is usual in corpora such as this one, and '', or a sentence if its sides are swapped.
+
+        A corpus whose tag no training corpus has is compared with those of the first tag.
+        """
+        tag = reading.spec.tag if reading.spec.tag in self.profiles else self.first_tag
+        largest = self.largest[tag]
+        if not reading.profile.is_reverse_of(largest.profile):
+            return self.profiles[tag], ""
+        return self.profiles[tag].reversed(), (
+            f"{largest.spec.name} has sources such as {quote_line(largest.begins)}, {reading.spec.name} such as "
+            f"{quote_line(reading.begins)}: swap the columns of the one that is wrong"
+        )
+
+
+def letters_hash(text: str) -> int:
+    """Return a hash of the letters and digits of a text, whatever their case; 0 where it has none.
+
+    Like all of Python's hashes of text, it differs from process to process.
+    """
+    letters = NO_LETTERS.sub("", text.casefold())
+    return hash(letters) if letters else 0
+
+
+def find_repeats(readings: list[FirstReading], later: list[np.ndarray]) -> list[list[Hits]]:
+    """Return, for each corpus of a set, the hits of the rules 'duplicate', 'several-targets' and 'overlap'.
+
+    A pair is a duplicate, or its source has several targets, if a row above it in the set has the same pair or source.
+    It overlaps if its key is in `later`, the keys of the sets that come after this one.
+    """
+    if not readings:
+        return []
+    has_text = np.concatenate([rows.has_text for rows in readings])
+    keys = np.concatenate([rows.keys for rows in readings])
+    duplicate = repeat_a_row_above(np.concatenate([rows.pairs for rows in readings]), has_text)
+    several = repeat_a_row_above(np.concatenate([rows.sources for rows in readings]), has_text & ~duplicate)
+    overlap = np.isin(keys, np.concatenate(later)) & (keys != 0) if later else np.zeros(len(keys), bool)
+    ends = np.cumsum([len(rows.pairs) for rows in readings])[:-1]
+    by_rule = {"duplicate": duplicate, "several-targets": several, "overlap": overlap}
+    splits = [[Hits(rule, rows) for rows in np.split(all_rows, ends)] for rule, all_rows in by_rule.items()]
+    return [list(of_corpus) for of_corpus in zip(*splits, strict=True)]
+
+
+def repeat_a_row_above(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Return (n,), bool: which rows have the value of a row above.
+
+    values (n,); among (n,), bool: the rows that count, on both sides of the comparison.
+    """
+    rows = np.flatnonzero(among)
+    order = np.argsort(values[rows], kind="stable")
+    ordered = values[rows][order]
+    repeated = np.zeros(len(values), bool)
+    repeated[rows[order[1:][ordered[1:] == ordered[:-1]]]] = True
+    return repeated
