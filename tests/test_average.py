@@ -187,20 +187,28 @@ def test_a_run_stands_for_its_last_checkpoints(
     assert main(["average", *arguments.split(), "--out", "out/mean"]) == 0
     assert weight("out/mean") == mean
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("out/mean\n", "")
+    assert printed.out == "out/mean\n"
+    assert all(": not validated: " in line for line in printed.err.splitlines())
+    of_run = int((*arguments.split("--last "), 5)[1]) if "run" in arguments.split() else 0
+    assert printed.err.count(": averaged\n") == of_run
 
 
 def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
     run: Path, capsys: pytest.CaptureFixture[str]
 ):
     """Validations at 2, 4, 5 and 7: of step 3, and of step 6, the loss is that of the one before."""
-    rows = [{"event": "validation", "step": s, "loss": loss} for s, loss in ((2, 2.5), (4, 2.06), (5, 2.04), (7, 2.0))]
+    losses = {2: 2.5, 4: 2.06, 5: 2.04, 7: 2.0}
+    rows = [{"event": "validation", "step": step, "loss": loss, "bleu": 31.24} for step, loss in losses.items()]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for last, mean, left_out in ((7, 6, [1, 2, 3, 4]), (4, 6, [4]), (3, 6, [])):
         assert main(["average", "run", "--last", str(last), "--out", f"mean{last}"]) == 0
         assert weight(f"mean{last}") == mean
-        errors = capsys.readouterr().err
-        assert [int(line.split(":")[0][-1]) for line in reversed(errors.splitlines())] == left_out
+        lines = capsys.readouterr().err.splitlines()
+        told = {int(line.split(":")[0][-1]): line for line in lines}
+        assert sorted(told) == [1, 2, 3, 4, 5, 6, 7]
+        for reason, steps in (("the lowest dev loss is 2.00", left_out), ("not among the last", [*range(1, 8 - last)])):
+            assert [step for step, line in sorted(told.items()) if f"left out: {reason}" in line] == steps
+        assert "dev loss 2.04, dev BLEU 31.2: averaged" in told[5]
     assert main(["average", *map(str, sorted((run / "checkpoints").iterdir())), "--out", "named"]) == 0
     assert weight("named") == 4  # those that are named are averaged, whatever their loss
 

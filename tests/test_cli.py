@@ -386,6 +386,30 @@ def test_a_first_training_that_is_refused_leaves_nothing_behind(
         assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_folder_may_have_the_flag_that_it_has_elsewhere(dragoman, trained: Path):
+    """In every place; the control is a flag that takes several words, which would take the folder as one of them."""
+    for arguments in (["-m", trained], ["--model", trained], [f"--model={trained}"]):
+        assert dragoman("info", "--json", *arguments) == dragoman("info", trained, "--json")
+    shown = dragoman("insight", "--pairs", "missing.tsv", "-m", trained)
+    assert (shown.code, shown.err) == (1, dragoman("insight", trained, "--pairs", "missing.tsv").err)
+    assert "give a run folder" in dragoman("plot", "-m").err
+    drawn = dragoman("plot", "-m", trained, "-m", "missing", "--out", "curves.svg")
+    assert "missing: no such run folder" in drawn.err
+
+
+def test_the_settings_of_training_need_no_section(dragoman, corpus: Corpus, tmp_path: Path):
+    corpora = ["--train", corpus[0], "--dev", corpus[1], *SMALL.split(), "--quiet"]
+    short = "--max-steps 1 --minutes=2.5 --threads 1 --seed 3 --no-deterministic"
+    assert dragoman("train", *corpora, "--out", "a", *short.split()).code == 0
+    full = short.replace("--", "--training.")
+    assert dragoman("train", *corpora, "--out", "b", *full.split()).code == 0
+    first, second = ((tmp_path / name / "config.toml").read_text() for name in "ab")
+    assert first.replace('out = "a"', 'out = "b"') == second
+    assert "minutes = 2.5" in first
+    for wrong in (["--minute", "2"], ["--heads", "2"]):  # the control
+        assert dragoman("train", *corpora, *wrong).code == 2
+
+
 def test_settings_come_from_the_preset_then_the_file_then_the_flags(dragoman, corpus: Corpus, tmp_path: Path):
     corpora = f'preset = "tiny"\ntrain = "{corpus[0]}"\ndev = "{corpus[1]}"\nout = "run"\n'
     sections = "[model]\nd_model = 32\nattention.heads = 2\n[training]\nmax_steps = 1\nwarmup = 7\nthreads = 1\n"

@@ -9,7 +9,7 @@ import dragoman
 from dragoman.cli import COMMANDS
 
 TRAIN = """
---preset --train --dev --out --init-from --vocabulary --threads --quiet
+--preset --train --dev --out --init-from --vocabulary --quiet
 --training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
 --training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema

@@ -41,6 +41,22 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
         screen.write(NO_DEFAULT.sub(lambda found: f"{'':9}{found[1]}{'':{len(found[2]) + 1}}", text.getvalue()))
 
 
+def folders_first(arguments: list[str]) -> list[str]:
+    """Return the arguments with the folders given by -m or --model in front, without these flags.
+
+    For commands about models and runs themselves, whose folders need no flag: people write it there, too.
+    """
+    folders, others = [], []
+    for argument, before in zip(arguments, ["", *arguments], strict=False):
+        if before in ("-m", "--model"):
+            folders.append(argument)
+        elif argument.startswith("--model="):
+            folders.append(argument.removeprefix("--model="))
+        elif argument not in ("-m", "--model"):
+            others.append(argument)
+    return folders + others
+
+
 class HelpText(io.StringIO):
     """Hold the help that tyro prints: with the colours and the boxes that it would have on the stream `screen`."""
 

@@ -9,18 +9,19 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import folders_first, parse
 from dragoman.errors import DragomanError, UsageError, plural
 
 # In nats per token of dev loss; docs/notes/quality.md has what worse checkpoints do to a mean.
 MAX_WORSE = 0.05
+SHOWN = (("loss", "loss", 2), ("bleu", "BLEU", 1), ("chrf", "chrF2", 1))  # of a validation, with digits
 
 
 @dataclass(frozen=True)
 class Options:
     """Average the weights of several checkpoints into one model, and print its folder.
 
-    Checkpoints of a run that are much worse than the best of them are left out.
+    Checkpoints of a run that are much worse than the best of them are left out. The dev scores of each are shown.
 
     $ dragoman average runs/en-ko --out runs/en-ko-average
     $ dragoman average runs/en-ko/checkpoints/step-00004000 runs/en-ko/best --out runs/en-ko-average
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
     Raise DragomanError where a run has no checkpoints yet.
     """
-    options = parse(Options, "average", arguments)
+    options = parse(Options, "average", folders_first(arguments))
     if not options.models:
         raise UsageError("give a run folder: dragoman average runs/mine --out runs/mine-average")
     if options.last < 1:
@@ -52,33 +53,53 @@ def main(arguments: list[str]) -> None:
         if not (path / "checkpoints").is_dir():
             folders.append(path)
             continue
-        newest = checkpoints(path)[: options.last]
+        newest = checkpoints(path)
         if not newest:
             raise DragomanError(f"{path}: no checkpoints yet")
         if len(newest) < options.last:
             print(f"{path}: {plural(len(newest), 'checkpoint')} kept, not {options.last}", file=sys.stderr)
-        losses = dev_losses(path, newest)
-        best = min(losses.values())
-        for folder, loss in losses.items():
-            if loss > best + MAX_WORSE:
-                found = "not validated" if math.isinf(loss) else f"dev loss {loss:.2f}, the lowest is {best:.2f}"
-                print(f"{folder}: left out: {found}", file=sys.stderr)
-            else:
-                folders.append(folder)
+        folders += choose(path, newest, options.last)
     average(folders, options.out)
     print(options.out)
 
 
-def dev_losses(run: Path, folders: Sequence[Path]) -> dict[Path, float]:
-    """Return the dev loss of each checkpoint of a run, in nats per token.
+def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
+    """Return those of the `last` newest checkpoints of a run that are not much worse than the best of them.
 
-    Of a checkpoint between two validations, such as that of an interruption, it is the loss at the first of them;
-    infinity before the first validation.
+    newest: all checkpoints of the run, the newest first. Print on standard error for each whether it is averaged, with
+    its scores, or why not.
+    """
+    scores = dev_scores(run, newest)
+    best = min(scores[folder].get("loss", math.inf) for folder in newest[:last])
+    chosen = []
+    for number, folder in enumerate(newest):
+        loss = scores[folder].get("loss", math.inf)
+        found = ", ".join(
+            f"dev {name} {scores[folder][key]:.{digits}f}" for key, name, digits in SHOWN if key in scores[folder]
+        )
+        if number >= last:
+            verdict = f"left out: not among the last {last}"
+        elif loss > best + MAX_WORSE:
+            verdict = f"left out: the lowest dev loss is {best:.2f}"
+        else:
+            verdict = "averaged"
+            chosen.append(folder)
+        print(f"{folder}: {found or 'not validated'}: {verdict}", file=sys.stderr)
+    return chosen
+
+
+def dev_scores(run: Path, folders: Sequence[Path]) -> dict[Path, dict[str, float]]:
+    """Return what the dev set gave for each checkpoint of a run: 'loss', in nats per token, 'bleu' and 'chrf'.
+
+    Of a checkpoint between two validations, such as that of an interruption, it is what the first of them gave; nothing
+    before the first validation.
     """
     from dragoman.inspection.plots.training import read_metrics
 
-    rows = read_metrics(run).points("validation", "step", "loss") if (run / "metrics.jsonl").exists() else []
+    rows = read_metrics(run).rows if (run / "metrics.jsonl").exists() else {}
+    validations = {step: row for (event, step), row in rows.items() if event == "validation"}
     steps = {folder: int(folder.name.split("-")[1]) for folder in folders}
     return {
-        folder: next((loss for step, loss in reversed(rows) if step <= steps[folder]), math.inf) for folder in folders
+        folder: next((row for step, row in reversed(validations.items()) if step <= steps[folder]), {})
+        for folder in folders
     }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import folders_first, parse
 from dragoman.config import PresetName
 from dragoman.config.fields import MAX_SIZE
 from dragoman.config.presets import PRESETS
@@ -24,7 +24,7 @@ class Options:
     """
 
     model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
-    "model folder or run folder"
+    "model folder or run folder; -m FOLDER is the same"
     preset: PresetName | None = None
     "describe a preset instead of a model"
     vocabulary: int | None = None
@@ -37,7 +37,7 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman info`: print the card of a model and what it costs, and draw its architecture if asked for."""
-    options = parse(Options, "info", arguments)
+    options = parse(Options, "info", folders_first(arguments))
     if (options.model is None) == (options.preset is None):
         raise UsageError("give a model folder or a preset: dragoman info --preset base")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from dragoman.commands import parse, set_threads
+from dragoman.commands import folders_first, parse, set_threads
 from dragoman.config import RunConfig, read_toml, update
 from dragoman.errors import DragomanError, UsageError, plural
 
@@ -24,7 +24,7 @@ class Options:
     """
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    "run folder; it may still be training"
+    "run folder, which may still be training; -m RUN is the same"
     pairs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
     "sentence pairs in any format that training reads; default: the dev pairs of the run"
     sentence: int = 1
@@ -39,7 +39,7 @@ class Options:
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman insight`: write a page or a figure of how a run learned, and print its name."""
-    options = parse(Options, "insight", arguments)
+    options = parse(Options, "insight", folders_first(arguments))
     from dragoman.data.corpus import read_corpus
     from dragoman.files import replace_file
     from dragoman.inspection.figure import FORMATS, save

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import folders_first, parse
 from dragoman.errors import DragomanError, UsageError
 
 
@@ -20,7 +20,7 @@ class Options:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
-    "run folders; they may still be training"
+    "run folders, which may still be training; -m RUN is the same"
     out: Path = Path("curves.svg")
     "figure to draw: .svg, .png or .pdf"
     against: Literal["steps", "time", "tokens"] = "steps"
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
 
     Among several folders, those without metrics are left out. Raise DragomanError where none is left or one is missing.
     """
-    options = parse(Options, "plot", arguments)
+    options = parse(Options, "plot", folders_first(arguments))
     if not options.runs:
         raise UsageError("give a run folder: dragoman plot runs/mine")
     from dragoman.data.corpus import name_lines

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
-from dragoman.config import RunConfig, read_toml
+from dragoman.config import RunConfig, TrainingConfig, read_toml
 from dragoman.config.presets import preset_run
 from dragoman.errors import UsageError
 
@@ -19,13 +19,14 @@ class Options:
 
     It needs pairs to learn from and pairs to validate on: TSV files (source TAB target), JSONL, Parquet, TMX, PO, or a
     source file and a target file; several of them, with `weight=2` or `tag=news` after each. Ctrl-C saves and stops;
-    rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from flags.
+    rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from flags, in which
+    `training.` may be left out: --minutes 30.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
 
     $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
 
-    $ dragoman train run.toml --training.minutes 30
+    $ dragoman train run.toml --minutes 30
 
     $ torchrun --nproc_per_node 4 -m dragoman train run.toml
     """
@@ -33,14 +34,13 @@ class Options:
     config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
     "a file with any of these settings"
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
-    threads: int | None = None
-    "the same as --training.threads"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing while training"
 
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman train`: train into the run folder, or resume the run that is there."""
+    arguments = [name_section(argument) for argument in arguments]
     for name in arguments[:1]:
         if not name.startswith("-"):
             check_is_settings_file(name)
@@ -61,6 +61,13 @@ def main(arguments: list[str]) -> None:
         if not options.run.out:
             journal.display.log(f"training into {run.out}")
         train(run, journal)
+
+
+def name_section(argument: str) -> str:
+    """Return `--training.minutes` for `--minutes`, and so for all settings of training; other arguments unchanged."""
+    name = argument.removeprefix("--").removeprefix("no-").partition("=")[0].replace("-", "_")
+    is_setting = argument.startswith("--") and name in TrainingConfig.__dataclass_fields__
+    return f"--training.{argument.removeprefix('--')}" if is_setting else argument
 
 
 def check_is_settings_file(name: str) -> None:
@@ -113,8 +120,6 @@ def flag_value(arguments: list[str], name: str) -> str | None:
 def complete_run(options: Options) -> RunConfig:
     """Return the run with a folder to write to: by default runs/CORPUS-PRESET. Raise UsageError without corpora."""
     run = options.run
-    if options.threads is not None:
-        run = replace(run, training=replace(run.training, threads=options.threads))
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):
             raise UsageError(
