@@ -8,16 +8,20 @@ from conftest import TINY
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import words
+from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import Likelihood, score
 from dragoman.decoding.search import Hypothesis
-from dragoman.model import build
+from dragoman.model import Model, build
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation import placement
 from dragoman.translation.placement import TermPlacer, far_less_probable
 from dragoman.translation.retry import prepare_retries
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
+from dragoman.translation.translator import Translator
 
 SOURCE = "The king saw the house"
 GLOSSARY = Glossary([Entry("king", ("monarca",)), Entry("house", ("hogar", "hogares"))])
@@ -35,11 +39,13 @@ def placer(spanish: Tokenizer) -> TermPlacer:
     return TermPlacer(build(TINY, len(spanish)).eval(), spanish, AlignmentHead(1))
 
 
-def attention(placer: TermPlacer, source: str, output: str, links: dict[str, str], weight: float = 1.0) -> torch.Tensor:
+def attention(
+    tokenizer: Tokenizer, source: str, output: str, links: dict[str, str], weight: float = 1.0
+) -> torch.Tensor:
     """Attention of the words of an output on words of the source, as if a head linked them."""
-    ids = [placer.tokenizer.encode(text) for text in (output, source)]
+    ids = [tokenizer.encode(text) for text in (output, source)]
     table = torch.zeros(len(ids[0]) + 1, len(ids[1]) + 1)
-    targets, sources = (words(placer.tokenizer, own) for own in ids)
+    targets, sources = (words(tokenizer, own) for own in ids)
     for target, origin in links.items():
         row = next(word.tokens for word in targets if word.label.strip("¿?.,") == target)
         column = next(word.tokens.start for word in sources if word.label == origin)
@@ -54,7 +60,7 @@ def drafts(placer: TermPlacer) -> Draft:
     ) -> list[str]:
         encode = placer.tokenizer.encode
         segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(glossary.find(SOURCE)))
-        found = placer._drafts(segment, encode(output), attention(placer, SOURCE, output, links, weight))
+        found = placer._drafts(segment, encode(output), attention(placer.tokenizer, SOURCE, output, links, weight))
         return [placer.tokenizer.decode(tokens) for tokens in found]
 
     return make
@@ -100,7 +106,7 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
     placer: TermPlacer, drafts: Draft, monkeypatch: pytest.MonkeyPatch
 ):
     output = "El rey vio la casa."
-    links = attention(placer, SOURCE, output, LINKS)
+    links = attention(placer.tokenizer, SOURCE, output, LINKS)
     monkeypatch.setattr(placement, "alignment_weights", lambda *_: [links, links * 0])
     encode = placer.tokenizer.encode
     segment = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE)))
@@ -110,6 +116,43 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
     assert placed
     assert (placed.tokens, placed.score) == (forms[totals.index(max(totals))], pytest.approx(max(totals)))
     assert nothing is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "without_rey", "expected", "searches"),
+    [
+        ("El rey vio la casa.", "", "El monarca vio la casa.", 1),
+        ("El rey vio al rey.", "El vio al hogar.", "El monarca al hogar.", 2),
+        ("El rey vio al rey.", "El rey vio.", "El monarca vio.", 2),
+        ("El rey vio al rey.", "El rey y el rey.", "El monarca vio al rey.", 3),
+    ],
+)  # fmt: skip
+def test_a_term_takes_the_place_of_a_forbidden_word(
+    spanish: Tokenizer, monkeypatch: pytest.MonkeyPatch, plain: str, without_rey: str, expected: str, searches: int
+):
+    """The result is checked again: what is still forbidden is avoided by another search, or flagged."""
+
+    def links(model: Model, sources: list[Ids], outputs: list[Ids], head: AlignmentHead) -> list[torch.Tensor]:
+        texts = [spanish.decode(ids) for ids in outputs]
+        return [attention(spanish, "The king", text, {"rey" if "rey" in text else "vio": "king"}) for text in texts]
+
+    class Engine:
+        max_positions, searches = None, 0
+
+        def search(
+            self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]
+        ) -> list[list[Hypothesis]]:
+            self.searches += 1
+            text = "El rey. monarca" if constraints[0].terms else without_rey if constraints[0].forbidden else plain
+            return [[Hypothesis(spanish.encode(text), -1.0)]]
+
+    monkeypatch.setattr(placement, "alignment_weights", links)
+    glossary, engine = Glossary([Entry("king", ("monarca",))]), Engine()
+    safeguards = Safeguards(faults=False, glossary=glossary, forbidden=("rey",))
+    model = build(TINY, len(spanish)).eval()
+    found = Translator(model, spanish, SearchConfig(beam=1), safeguards, engine).translate("The king")
+    flags = ("has rey",) * ("rey" in expected)
+    assert (found.text, found.flags, engine.searches) == (expected, flags, searches)
 
 
 def test_what_stands_around_a_term_must_make_sense_and_the_term_need_not(monkeypatch: pytest.MonkeyPatch):

@@ -229,11 +229,26 @@ def test_a_forbidden_word_is_kept_from_the_search_after_opening_marks_too(tokeni
     assert {"dog", "Dog", "DOG", "¿dog", "(Dog", "“DOG"} < sequences
     exact = Safeguards(forbidden_exact=("Dog",)).forbidden_words
     assert {tokenizer.decode(ids).lstrip(OPENING_MARKS) for ids in forbidden_sequences(exact, tokenizer)} == {"Dog"}
+    horse = forbidden_sequences(Safeguards(forbidden=("말",)).forbidden_words, tokenizer)
+    longer = {piece for piece in tokenizer.pieces if len(piece) > 2 and piece.startswith(" 말")}
+    assert {tokenizer.pieces[ids[0]] for ids in horse if len(ids) == 1} >= longer != set()
 
 
 def test_a_forbidden_word_is_not_blank():
     with pytest.raises(UsageError, match="a forbidden word must not be blank"):
         Safeguards(forbidden=("dog", " "))
+
+
+def test_a_glossary_and_forbidden_words_do_not_contradict_each_other():
+    """A term that can only be written with a forbidden word is refused; of several forms the others are left."""
+    for targets, forbidden in ((("Rey",), {"forbidden": ("rey",)}), (("el Rey", "Rey"), {"forbidden_exact": ("Rey",)})):
+        with pytest.raises(UsageError, match=r"the glossary translates 'king' as '(el )?Rey'.* forbidden"):
+            Safeguards(glossary=Glossary([Entry("king", targets)]), **forbidden)
+    glossary = Glossary([Entry("king", ("rey", "monarca"))])
+    free, bound = (
+        Safeguards(glossary=glossary, forbidden=words).find_terms("a king") for words in ((), ("REYES", "rey"))
+    )
+    assert (free[0].targets, bound[0].targets) == (("rey", "monarca", "Rey", "Monarca"), ("monarca", "Monarca"))
 
 
 def test_terms_of_a_glossary_stand_in_the_output(translator: Translator, pairs: list[Pair]):

@@ -1,6 +1,7 @@
 """Describe what every translation is checked for, and judge candidates by it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dragoman.config.fields import check_fields, short_repr
@@ -37,6 +38,13 @@ class Safeguards:
         check_fields(self)
         if not all(map(str.strip, self.forbidden + self.forbidden_exact)):
             raise UsageError("a forbidden word must not be blank")
+        for entry in self.glossary.entries if self.glossary and self.forbidden_words else ():
+            if all(map(self.is_forbidden, entry.targets)):
+                targets = " and ".join(f"'{target}'" for target in entry.targets)
+                raise UsageError(
+                    f"the glossary translates '{entry.source}' as {targets}, which is forbidden: change the glossary, "
+                    "or allow the word"
+                )
 
     @cached_property
     def forbidden_words(self) -> Glossary | None:
@@ -45,9 +53,20 @@ class Safeguards:
         entries += [Entry(normalise_term(word), (), "exact") for word in self.forbidden_exact]
         return Glossary(entries) if entries else None
 
+    def is_forbidden(self, text: str) -> bool:
+        """Return whether a text has a forbidden word."""
+        return bool(self.forbidden_words and self.forbidden_words.find(text))
+
     def demands_words(self, segment: Segment) -> bool:
         """Return whether the translation of a segment must have terms or must not have some words."""
         return bool(segment.terms or self.forbidden_words)
+
+    def unmet(self, segment: Segment, text: str) -> int:
+        """Return how many terms of its segment a translation lacks, and how often it has forbidden words."""
+        if not self.demands_words(segment):
+            return 0
+        forbidden = self.forbidden_words.find(text) if self.forbidden_words else []
+        return len(check_terms(segment.terms, text).missed) + len(forbidden)
 
     def has_words(self, text: str) -> bool:
         """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
@@ -60,12 +79,15 @@ class Safeguards:
         return placeholders.remove(text, self.numbers)[0]
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:
-        """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated."""
+        """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated.
+
+        Their targets are those without a forbidden word, if there are any.
+        """
         if not self.glossary:
             return ()
         verbatim = placeholders.find(text, self.numbers) if self.placeholders else []
         return tuple(
-            term
+            replace(term, targets=tuple(t for t in term.targets if not self.is_forbidden(t)) or term.targets)
             for term in self.glossary.find(text)
             if all(term.end <= placeholder.start or placeholder.end <= term.start for placeholder in verbatim)
         )
@@ -162,12 +184,15 @@ def replace_worse(candidates: list[Candidate], second: list[Candidate] | None) -
     return second
 
 
-def merge_hypotheses(plain: list[Hypothesis], fits: list[bool], found: list[Hypothesis], n: int) -> list[Hypothesis]:
-    """Return the n best hypotheses of two searches, best first, with the first of `plain` as the best one if it fits.
+def merge_hypotheses(
+    first: Sequence[Hypothesis], second: Sequence[Hypothesis], unmet: Callable[[Hypothesis], int], n: int
+) -> list[Hypothesis]:
+    """Return the n best hypotheses of two searches with the fewest demands unmet, best first.
 
-    plain: those of a plain search, of which those with True in `fits` may stay; found: those of a search for such.
+    unmet: how many demands a hypothesis leaves unmet. The best one of the first search stays the best where the second
+    one found none that meets more.
     """
-    kept = [one for one, stays in zip(plain, fits, strict=True) if stays]
-    first = kept[:1] if fits[0] else []
-    new = [one for one in found if all(one.tokens != own.tokens for own in kept)]
-    return (first + sorted(kept[len(first) :] + new, key=lambda one: -one.score))[:n]
+    every = {tuple(one.tokens): one for one in (*second, *first)}.values()
+    counts = [unmet(one) for one in every]
+    kept = [one for one, count in zip(every, counts, strict=True) if count == min(counts)]
+    return sorted(kept, key=lambda one: (one is not first[0], -one.score))[:n]

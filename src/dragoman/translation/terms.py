@@ -35,7 +35,8 @@ def target_tokens(target: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], t
 def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
     """Return the token sequences of forbidden words, in each case that they are forbidden in.
 
-    Each is there as it is at the beginning of a text, which is as it is after a space, and after opening marks.
+    Each is there as it is at the beginning of a text, which is as it is after a space, and after opening marks; and so
+    is every token that has it inside, as " 개가" has "개".
     """
     if words is None:
         return ()
@@ -46,7 +47,18 @@ def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[t
         if entry.matches(form)
     )
     forms = [mark + spelling for spelling in spellings for mark in ("", *OPENING_MARKS)]
-    return tuple(dict.fromkeys(tuple(ids) for ids in tokenizer.encode_all(forms)))
+    longer = [
+        [id]
+        for id, piece in enumerate(tokenizer.pieces)
+        if any(spelling in piece for spelling in spellings) and may_hold_words(piece) and words.find(piece)
+    ]
+    return tuple(dict.fromkeys(tuple(ids) for ids in [*tokenizer.encode_all(forms), *longer]))
+
+
+def may_hold_words(piece: str) -> bool:
+    """Return whether a piece of the vocabulary can be more than one whole word: where words have no space between."""
+    kind = character_class(piece.strip()[:1])
+    return kind == OPEN or (kind == STEM and piece.startswith(" "))
 
 
 def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:

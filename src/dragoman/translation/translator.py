@@ -37,7 +37,6 @@ from dragoman.translation.safeguards import (
     Candidate,
     Safeguards,
     SegmentResult,
-    check_wording,
     judge,
     merge_hypotheses,
     replace_worse,
@@ -349,32 +348,50 @@ class Translator:
         """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words.
 
         What a plain search finds stays where it has all its terms and nothing forbidden. Missing terms are put in the
-        place of its own words for them; where that cannot be done, there is another search, which must say them.
+        place of the model's own words for them, which removes these words if they are forbidden. Other forbidden words
+        are avoided by a second search. Where terms have no place, a third one has to say them.
         """
-        sources = [segment.tag_ids + segment.ids for segment in segments]
         free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
-        plain = self._search(sources, search, free)
-        placed = self._place_terms(segments, plain, search)
-        fits = [[self._fits(segment, one) for one in own] for segment, own in zip(segments, placed, strict=True)]
-        rows = [row for row, own in enumerate(fits) if not all(own)]
-        if not rows:
-            return placed
+        plain = self._search([segment.source_ids for segment in segments], search, free)
+        results = self._place_terms(segments, plain, search)
+        rows = [row for row, own in enumerate(results) if self.forbidden and any(map(self._has_forbidden, own))]
+        if rows:
+            chosen, bound = (
+                [segments[row] for row in rows],
+                [replace(free[row], forbidden=self.forbidden) for row in rows],
+            )
+            found = self._search([segment.source_ids for segment in chosen], search, bound)
+            for row, own in zip(rows, self._place_terms(chosen, found, search), strict=True):
+                results[row] = self._merge(segments[row], results[row], own, search.n_best)
+        rows = [row for row, own in enumerate(results) if any(self._unmet(segments[row], one) for one in own)]
+        if rows := [row for row in rows if segments[row].terms]:
+            chosen, before = [segments[row] for row in rows], [plain[row][0].tokens for row in rows]
+            for row, own in zip(rows, self._search_with_terms(chosen, before, search), strict=True):
+                results[row] = self._merge(segments[row], results[row], own, search.n_best)
+        return results
+
+    def _search_with_terms(
+        self, segments: Sequence[Segment], plain: Sequence[Ids], search: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each segment of a search that has to say its terms; none where they make no sense.
+
+        plain: the tokens of a translation of each segment that need not have the terms.
+        """
+        sources = [segment.source_ids for segment in segments]
         bound = [
-            replace(free[row], terms=token_sequences(segments[row].terms, self.tokenizer), forbidden=self.forbidden)
-            for row in rows
+            Constraints(tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizer), self.forbidden)
+            for segment in segments
         ]
-        found = self._search([sources[row] for row in rows], search, bound)
-        nonsense = far_less_probable(
-            self.model,
-            [sources[row] for row in rows],
-            [plain[row][0].tokens for row in rows],
-            [own[0].tokens for own in found],
-            [own.terms for own in bound],
-        )
-        for row, own, senseless in zip(rows, found, nonsense, strict=True):
-            if not (segments[row].terms and senseless):
-                placed[row] = merge_hypotheses(placed[row], fits[row], own, search.n_best)
-        return placed
+        found = self._search(sources, search, bound)
+        best, terms = [own[0].tokens for own in found], [own.terms for own in bound]
+        nonsense = far_less_probable(self.model, sources, plain, best, terms)
+        return [[] if senseless else own for own, senseless in zip(found, nonsense, strict=True)]
+
+    def _merge(
+        self, segment: Segment, first: Sequence[Hypothesis], second: Sequence[Hypothesis], n: int
+    ) -> list[Hypothesis]:
+        """Return the n best hypotheses for a segment of those of two searches, see `merge_hypotheses`."""
+        return merge_hypotheses(first, second, lambda one: self._unmet(segment, one), n)
 
     def _place_terms(
         self, segments: Sequence[Segment], hypotheses: Sequence[list[Hypothesis]], search: SearchConfig
@@ -385,7 +402,7 @@ class Translator:
             (row, rank)
             for row, own in enumerate(placed)
             for rank, one in enumerate(own)
-            if segments[row].terms and not self._fits(segments[row], one)
+            if segments[row].terms and self._unmet(segments[row], one)
         ]
         if not missing or self.alignment is None:
             return placed
@@ -394,15 +411,17 @@ class Translator:
             [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
         )
         for (row, rank), draft in zip(missing, drafts, strict=True):
-            if draft and self._fits(segments[row], draft):
+            if draft and self._unmet(segments[row], draft) < self._unmet(segments[row], placed[row][rank]):
                 placed[row][rank] = draft
         return placed
 
-    def _fits(self, segment: Segment, hypothesis: Hypothesis) -> bool:
-        """Return whether a hypothesis has the terms of its segment and no forbidden word."""
-        if not self.safeguards.demands_words(segment):
-            return True
-        return not check_wording(segment, self.tokenizer.decode(hypothesis.tokens), self.safeguards).flags
+    def _unmet(self, segment: Segment, hypothesis: Hypothesis) -> int:
+        """Return how many terms of its segment a hypothesis lacks, and how many forbidden words it has."""
+        return self.safeguards.unmet(segment, self.tokenizer.decode(hypothesis.tokens))
+
+    def _has_forbidden(self, hypothesis: Hypothesis) -> bool:
+        """Return whether a hypothesis has a forbidden word."""
+        return self.safeguards.is_forbidden(self.tokenizer.decode(hypothesis.tokens))
 
     def _search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
