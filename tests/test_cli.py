@@ -1,6 +1,7 @@
 """The command line: results on standard output, everything else on standard error, and no traceback for any input."""
 
 import contextlib
+import errno
 import gzip
 import json
 import os
@@ -10,8 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -350,6 +355,85 @@ def test_a_file_is_translated_into_a_file_and_not_lost_where_that_is_itself(drag
     assert (tmp_path / "in").read_bytes().count(b"\n") == 3
 
 
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (partial(signal.raise_signal, signal.SIGINT), 130), (partial(signal.raise_signal, signal.SIGTERM), 143),
+        (no_room, 1), (None, 0),
+    ],
+    ids=["Ctrl-C", "SIGTERM", "full disk", "none"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["out", "out.gz"])
+def test_what_stops_a_translation_leaves_the_old_file_and_the_lines_so_far_in_a_part(
+    dragoman, brief: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[], None] | None, code: int
+):
+    """The control is the translation that nothing stops."""
+    Path("in").write_text(" \n" * 2000)  # in two blocks
+    Path(name).write_text("old")
+    work, calls = Translator.translate, count(1)
+
+    def translate(*arguments: Any) -> Any:
+        if next(calls) == 2 and fault:
+            fault()
+        return work(*arguments)
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    ran = dragoman("translate", "-m", brief, "-i", "in", "-o", name)
+    part = Path(f"{name}.part")
+    assert ran.code == code
+    assert "Traceback" not in ran.err
+    if not fault:
+        assert [len(list(read_lines(name))), part.exists()] == [2000, False]
+        return
+    assert Path(name).read_text() == "old"
+    assert f"{name}: not finished; the first 1,024 lines are in" in ran.err
+    shutil.copy(part, copy := f"copy{Path(name).suffix}")
+    assert list(read_lines(copy)) == [" "] * 1024
+
+
+def test_nothing_that_is_read_is_written(dragoman, brief: Path):
+    """Under whatever name, and neither by way of the part."""
+    Path("in").write_text(" \n")
+    Path("terms").write_text("a\tb\n")
+    Path("symbolic").symlink_to("in")
+    os.link("in", "hard")
+    os.link("in", "other.part")
+    for flags in ("-i in -o in", "-i in -o symbolic", "-i hard -o in", "-i in -o other", "x --glossary terms -o terms"):
+        ran = dragoman("translate", "-m", brief, *flags.split())
+        assert ran.code == 2, flags
+        assert "are the same file" in ran.err
+    with Path("in").open() as source, Path("in").open("a") as more:
+        for run in (process("translate", "-m", brief, "-o", "hard", stdin=source),
+                    process("translate", "-m", brief, stdin=source, stdout=more)):  # fmt: skip
+            assert b"are the same file" in run.communicate(timeout=60)[1]
+            assert run.returncode == 2
+    assert Path("in").read_text() == " \n"
+    assert dragoman("translate", "-m", brief, "-i", "in", "-o", "another").code == 0  # the control
+    assert Path("another").read_text() == " \n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way", "said"),
+    [
+        ("translate --quiet -m {brief} x", ">&-", b"standard output: "),
+        ("--version", ">&-", b"standard output: "),
+        ("--version", ">/dev/full", b"standard output: No space"),
+        ("--version", "2>&-", b""),
+    ],
+)
+def test_a_closed_or_full_output_is_named_in_one_sentence(brief: Path, arguments: str, way: str, said: bytes):
+    command = f"{sys.executable} -m dragoman {arguments.format(brief=brief)} {way}"
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+    ran = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr.count(b"\n")) == ((1, 1) if said else (0, 0)), ran.stderr
+    assert said in ran.stderr
+    assert bool(ran.stdout) == (not said)
+
+
 # The others.
 
 
@@ -622,6 +706,25 @@ def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: P
     ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
     assert ran.code == 1
     assert "missing/page.json" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.json", '{"title": "The dog",\n"body"}', ":2"), ("a.csv", 'text\n"The dog', ":2"),
+        ("a.xlf", "<xliff>The dog", ""), ("a.po", "The dog\n", ":1"),
+    ],
+)  # fmt: skip
+def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name: str, text: str, line: str):
+    """The control is a document without texts, which is written as it is."""
+    Path(name).write_text(text)
+    Path(out := f"out{Path(name).suffix}").write_text("old")
+    ran = dragoman("translate", "-m", brief, "-i", name, "-o", out)
+    assert (ran.code, ran.err.count("\n"), Path(out).read_text()) == (1, 1, "old")
+    assert f"dragoman: {name}{line}: not " in ran.err
+    Path(name).write_text(empty := {"a.json": "[]", "a.xlf": "<xliff/>"}.get(name, ""))
+    assert dragoman("translate", "-m", brief, "-i", name, "-o", out).code == 0
+    assert Path(out).read_text() == empty
 
 
 def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

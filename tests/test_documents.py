@@ -698,7 +698,7 @@ def test_invalid_json_is_left_and_reported(text: str):
     except ValueError:
         whole = False
     document = read_document(text.encode(), ".json")
-    assert whole == (not document.skipped)
+    assert whole == document.readable == (not document.skipped)
     assert whole or not document.texts
 
 
@@ -747,6 +747,7 @@ UNIT = "<trans-unit><source>a</source></trans-unit>"
 def test_only_plain_xml_is_xliff(data: str, reason: str):
     document = read_document(data.encode("utf-8", "surrogateescape"), ".xlf")
     assert document.texts == ([] if reason else ["a"])
+    assert document.readable == (not reason)
     assert [skipped.reason[: len(reason)] for skipped in document.skipped] == [reason] * bool(reason)
 
 

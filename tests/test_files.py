@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from processes import KILLED, Command, killed_before_operation
 
+from dragoman.data.corpus import read_lines
 from dragoman.errors import DragomanError
 from dragoman.files import (
     MANIFEST,
@@ -18,6 +19,8 @@ from dragoman.files import (
     lock_file,
     new_folder,
     open_append,
+    open_output,
+    part_of,
     replace_file,
     replace_link,
     require_links,
@@ -34,6 +37,11 @@ def write_in_pieces(folder: Path, content: str) -> None:
     with atomic_file(folder / "file") as draft, draft.open("w") as opened:
         for letter in content:
             opened.write(letter)
+
+
+def write_output(folder: Path, content: str) -> None:
+    with open_output(folder / "file", keep_part=True) as opened:
+        opened.write(content.encode())
 
 
 def write_link(folder: Path, content: str) -> None:
@@ -69,9 +77,10 @@ def contents_after_kills(write: Callable[[Path, str], None], file: str, folder: 
         (write_file, "file"),
         (partial(write_file, shared=True), "file"),
         (write_in_pieces, "file"),
+        (write_output, "file"),
         (write_link, "link/file"),
     ],
-    ids=["file", "shared file", "file in pieces", "link"],
+    ids=["file", "shared file", "file in pieces", "output", "link"],
 )
 def test_after_a_kill_a_reader_finds_the_old_content_or_the_new(
     tmp_path: Path, write: Callable[[Path, str], None], file: str
@@ -103,6 +112,66 @@ def test_an_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: b
         raise OSError("disk full")
     assert (tmp_path / "file").read_text() == OLD
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz", "out.zst"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str, keep: bool):
+    """It is kept only where that was asked for and something is in it. Whole, it replaces the file."""
+    path = tmp_path / name
+    path.write_text(OLD)
+    part_of(path).write_text("of another time")
+    for content in (b"", b"half"):
+        with pytest.raises(KeyboardInterrupt), open_output(path, keep_part=keep) as file:  # noqa: PT012
+            file.write(content)
+            assert path.read_text() == OLD
+            raise KeyboardInterrupt
+        assert path.read_text() == OLD
+        assert part_of(path).exists() == (keep and content != b"")
+    with open_output(path) as file:
+        file.write(b"whole")
+    assert list(read_lines(str(path))) == ["whole"]
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_an_output_keeps_permissions_and_links_and_is_refused_where_the_file_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, link, new = tmp_path / "out", tmp_path / "link", tmp_path / "new"
+    path.write_text(OLD)
+    path.chmod(0o640)
+    link.symlink_to(path)
+    for file in (link, new):
+        with open_output(file) as opened:
+            opened.write(b"new")
+    assert link.is_symlink()
+    assert path.read_text() == new.read_text() == "new"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert [file.stat().st_mode & 0o777 for file in (path, new)] == [0o640, 0o666 & ~umask]
+    replace_file(path, OLD)
+    assert path.stat().st_mode & 0o777 == 0o640
+    monkeypatch.setattr("os.access", lambda *_: False)  # as for whoever is not root
+    with pytest.raises(PermissionError), open_output(path):
+        pass
+    assert path.read_text() == OLD
+
+
+def test_pipes_and_devices_are_written_directly(tmp_path: Path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    ear = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_output(pipe) as file:
+        file.write(b"a")
+        file.flush()
+        assert os.read(ear, 9) == b"a"
+    os.close(ear)
+    with open_output(Path(os.devnull)) as file:
+        file.write(b"a")
+    (log := tmp_path / "log").write_text(OLD)
+    with log.open("ab") as opened, open_output(Path(f"/dev/fd/{opened.fileno()}")) as file:
+        file.write(b"a")
+    assert log.read_text() == OLD + "a"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log", "pipe"]
 
 
 def test_writers_of_one_file_have_drafts_of_their_own_where_it_is_shared(tmp_path: Path):

@@ -1,9 +1,14 @@
 """Run the command line: each verb is a file in `commands/`, loaded when it is called."""
 
+import contextlib
 import io
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from importlib import import_module
+from types import FrameType
 
 from dragoman import __version__
 from dragoman.errors import DragomanError, UsageError
@@ -42,9 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command. Return 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C.
 
     arguments: those after the name of the program, by default of the command line. Errors are printed on standard error
-    as one sentence; other exceptions than the expected ones are raised.
+    as one sentence; other exceptions than the expected ones are raised, and SystemExit after SIGTERM and SIGHUP.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Translations are UTF-8, whatever the locale; names of files may be anything.
@@ -53,8 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         print("dragoman: needs Linux or macOS; on Windows, use the Windows Subsystem for Linux (WSL)", file=sys.stderr)
         return 1
     try:
-        run(arguments)
-        sys.stdout.flush()
+        with exit_on_signals():
+            run(arguments)
+            sys.stdout.flush()
     except DragomanError as error:
         from dragoman.console import escape_controls
 
@@ -66,12 +73,60 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output is gone; keep Python from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output is gone
+        pass
     except OSError as error:
-        print(f"dragoman: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
+        name = error.filename or ("standard output" if drop_unwritten() else "a file or standard output")
+        print(f"dragoman: {name}: {error.strerror or error}", file=sys.stderr)
         return 1
+    finally:
+        drop_unwritten()
     return 0
+
+
+def open_closed_streams() -> None:
+    """Open the output streams that the caller has closed (`>&-`), which Python leaves out.
+
+    Whoever writes to standard output gets an OSError; what is written on standard error is lost.
+    """
+    if sys.stdout is None:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+        sys.stdout = os.fdopen(1, "w")
+    if sys.stderr is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = os.fdopen(2, "w")
+
+
+def drop_unwritten() -> bool:
+    """Return whether standard output cannot be written. What waits for it is dropped; Python would complain at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, with code 128 + number, so that drafts are cleaned up.
+
+    SIGHUP comes when a terminal is closed; under nohup it stays ignored.
+    """
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        numbers = []
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def run(arguments: list[str]) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,18 +66,37 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = draft_of(path, uuid4().hex if shared else "")
     try:
-        draft.unlink(missing_ok=True)  # a link would lead the write to another file
-        yield draft
-        sync(draft)
-        draft.replace(path)
-        sync(path.parent)
-    except OSError as error:
-        if error.errno and error.filename in (None, draft, str(draft)):  # a failed write names no file
-            error.filename = str(path)
-        raise
+        with name_errors(path, draft):
+            draft.unlink(missing_ok=True)  # a link would lead the write to another file
+            yield draft
+            copy_permissions(path, draft)
+            sync(draft)
+            draft.replace(path)
+            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def name_errors(name: Path | str, draft: Path | None = None) -> Iterator[None]:
+    """Let an OSError of the block name what is written or read, if it names `draft` or, as a failed write, no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename in (None, draft, str(draft)):
+            error.filename = str(name)
+        raise
+
+
+def copy_permissions(path: Path, draft: Path) -> None:
+    """Give a draft the permissions of the file that it will replace; if there is none, the umask has decided them."""
+    with contextlib.suppress(OSError):
+        before = path.lstat()
+        if stat.S_ISREG(before.st_mode):
+            with contextlib.suppress(PermissionError):  # only root may give files away
+                os.chown(draft, before.st_uid, before.st_gid)
+            draft.chmod(stat.S_IMODE(before.st_mode))
 
 
 def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> None:
@@ -89,19 +109,67 @@ def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> N
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Yield a file to write to as it comes, compressed if its name ends in .gz or .zst; for None, standard output."""
-    if path is None:
-        yield sys.stdout.buffer
-        return
-    with path.open("wb") as file:
-        if path.suffix not in CODECS:
-            yield file
-            return
-        import pyarrow
+def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file to write to as it comes, compressed if its name ends in .gz or .zst; for None, standard output.
 
-        with pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), CODECS[path.suffix]) as compressed:
-            yield compressed
+    It is written as `part_of(path)` and becomes `path` when the block ends. After an exception `path` is as it was;
+    with `keep_part`, what was written by then stays in the part. Pipes and devices are written directly. An OSError
+    about the file names `path`.
+    """
+    if path in (None, Path("/dev/stdout")):
+        with name_errors("standard output"):
+            yield sys.stdout.buffer
+        return
+    assert path
+    if not is_replaceable(path):
+        with name_errors(path), path.open("ab") as file, compressed(file, path.suffix) as stream:
+            yield stream
+        return
+    target, part, written = path.resolve(), part_of(path), 0
+    with name_errors(path, part):
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        part.unlink(missing_ok=True)  # a link would lead the write to another file
+        try:
+            with part.open("xb") as file:
+                copy_permissions(target, part)
+                with compressed(file, path.suffix) as stream:
+                    try:
+                        yield stream
+                    finally:
+                        written = stream.tell()
+            sync(part)
+            part.replace(target)
+            sync(target.parent)
+        except BaseException:
+            if not (keep_part and written):
+                part.unlink(missing_ok=True)
+            raise
+
+
+def is_replaceable(path: Path) -> bool:
+    """Return whether a file may be replaced by another one of its name.
+
+    That is a regular file or none yet, but not a pipe or a device, nor a name for a file that is open already, such as
+    /dev/fd/3.
+    """
+    open_already = str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return not open_already and (path.is_file() or not path.exists())
+
+
+def part_of(path: Path) -> Path:
+    """Return the name under which `open_output` writes a file until it is whole: 'out.txt.part', where links lead."""
+    target = path.resolve()
+    return target.with_name(f"{target.name}.part")
+
+
+def compressed(file: BinaryIO, suffix: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Return a stream that writes to `file`, compressed if the suffix is in CODECS; a context manager that ends it."""
+    if suffix not in CODECS:
+        return contextlib.nullcontext(file)
+    import pyarrow
+
+    return pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), CODECS[suffix])
 
 
 def replace_link(link: Path, target: Path) -> None:

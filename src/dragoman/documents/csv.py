@@ -42,8 +42,8 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
     try:
         rows = list(read_rows(original, delimiter)) if original.strip() else []
     except UnclosedQuote as error:
-        reason = "not CSV (a quote is not closed, or text follows it): the document is left as it is"
-        return Document(original, encoding, [], [Skipped(line_number(original, error.args[0]), reason)])
+        damage = Skipped(line_number(original, error.args[0]), "not CSV (a quote is not closed, or text follows it)")
+        return Document(original, encoding, [], [damage], readable=False)
     passages = []
     if rows:
         columns, named = choose_columns([cell.text.strip() for cell in rows[0]], keys)

@@ -46,10 +46,22 @@ class Passage:
 
 
 class Document:
-    """A document as its original text and the passages in it that are translated."""
+    """A document as its original text and the passages in it that are translated.
 
-    def __init__(self, original: str, encoding: Encoding, passages: Iterable[Passage], skipped: Sequence[Skipped] = ()):
-        self.original, self.encoding, self.skipped = original, encoding, list(skipped)
+    `skipped`: what is left alone although it may be text. `readable`: False for a document that is not in its format,
+    which has no texts; the first of `skipped` says why.
+    """
+
+    def __init__(
+        self,
+        original: str,
+        encoding: Encoding,
+        passages: Iterable[Passage],
+        skipped: Sequence[Skipped] = (),
+        *,
+        readable: bool = True,
+    ):
+        self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.passages: list[Passage] = []
         unreadable: list[Passage] = []
         for passage in sorted(passages, key=lambda passage: (passage.start, -passage.end)):

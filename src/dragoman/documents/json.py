@@ -29,7 +29,6 @@ def parse_json(data: bytes, keys: Collection[str]) -> Document:
     original, encoding = decode(data)
     ascii_only = original.isascii() and "\\u" in original
     passages: list[Passage] = []
-    skipped: list[Skipped] = []
     keys_met = set()
     try:
         for key, text, start, end in strings(original):
@@ -38,10 +37,8 @@ def parse_json(data: bytes, keys: Collection[str]) -> Document:
                 if lines := translatable_lines(text):
                     passages.append(Passage(start, end, lines, partial(render, text, ascii_only)))
     except json.JSONDecodeError as error:
-        passages = []
-        skipped.append(Skipped(error.lineno, f"not JSON ({error.msg}): the document is left as it is"))
-    else:
-        skipped += [Skipped(0, f"no text under the key '{key}'") for key in keys if key not in keys_met]
+        return Document(original, encoding, [], [Skipped(error.lineno, f"not JSON ({error.msg})")], readable=False)
+    skipped = [Skipped(0, f"no text under the key '{key}'") for key in keys if key not in keys_met]
     return Document(original, encoding, passages, skipped)
 
 

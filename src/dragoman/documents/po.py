@@ -66,6 +66,7 @@ def parse_po(data: bytes) -> Document:
     passages: list[Passage] = []
     bad_lines: list[int] = []
     singular = 0  # which plural form is the one for one thing
+    message = None
     for message in messages(original, bad_lines):
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
@@ -75,8 +76,8 @@ def parse_po(data: bytes) -> Document:
     skipped = []
     if bad_lines:
         reason = f"{len(bad_lines):,} line(s) from here on are not PO: their messages are left as they are"
-        skipped.append(Skipped(bad_lines[0], reason))
-    return Document(original, encoding, passages, skipped)
+        skipped.append(Skipped(bad_lines[0], reason if message else "not PO (there is no message in it)"))
+    return Document(original, encoding, passages, skipped, readable=bool(message or not bad_lines))
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:

@@ -121,7 +121,7 @@ def parse_xliff(data: bytes) -> Document:
         reason = f"not XLIFF ({error})"
     else:
         return Document(original, encoding, passages(original, root))
-    return Document(original, encoding, [], [Skipped(0, f"{reason}: the document is left as it is")])
+    return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
 
 
 def read_tree(original: str) -> Element:

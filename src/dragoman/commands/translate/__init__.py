@@ -1,7 +1,9 @@
 """dragoman translate: its flags, what goes together, and the choice between a document and lines of text."""
 
+import contextlib
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +12,7 @@ import tyro
 from dragoman.commands import Model, Search, check_compute, parse, set_threads
 from dragoman.config import Device, SearchConfig
 from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -20,6 +22,7 @@ OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
 BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}  # what a line is; in other files it is text
 OF_PAIRS = (".parquet", ".tmx")  # which have translations already
 STANDARD = Path("-")  # standard input or output
+STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,15 @@ def main(arguments: list[str]) -> None:
             translate_document(translator, options, progress)
         else:
             from dragoman.commands.translate.lines import translate_lines
+            from dragoman.files import part_of
 
-            translate_lines(translator, options, progress, interactive)
+            try:
+                translate_lines(translator, options, progress, interactive)
+            except BaseException:
+                if options.output and progress.lines and (part := part_of(options.output)).exists():
+                    done = plural(progress.lines, "line")
+                    progress.log(f"{options.output}: not finished; the first {done} are in {part}")
+                raise
 
 
 def check_files(options: Options) -> None:
@@ -158,8 +168,7 @@ def check_files(options: Options) -> None:
         refuse_unreadable(str(options.input))
         if read in OF_PAIRS:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
-    if options.input and options.output and options.output.exists() and options.output.samefile(options.input):
-        raise UsageError(f"{options.output}: input and output are the same file")
+    check_not_read(options)
     if written in NOT_TEXT or written in OF_PAIRS:
         raise UsageError(f"{options.output}: cannot be written; lines become .txt, .tsv or .jsonl, documents stay")
     if options.output_format or written == read:
@@ -171,6 +180,19 @@ def check_files(options: Options) -> None:
 
         if not options.is_document or PARSERS.get(read, read) is not PARSERS.get(written, written):
             raise UsageError(f"{options.output}: a document keeps its format, so --input must be {written}, too")
+
+
+def check_not_read(options: Options) -> None:
+    """Raise UsageError where a file that is read would be written, under whatever name, or the part of --output is."""
+    from dragoman.files import part_of
+
+    read = [options.glossary] if options.glossary else []
+    read += [] if options.text else [options.input or STDIN]
+    written = [options.output, part_of(options.output)] if options.output else [STDOUT]
+    for source, target in product(read, written):
+        with contextlib.suppress(OSError):  # it does not exist, or is closed
+            if source.samefile(target) and target.is_file() and (options.output or target.stat().st_size):
+                raise UsageError(f"{options.output or 'standard output'}: input and output are the same file")
 
 
 def check_options(options: Options) -> None:

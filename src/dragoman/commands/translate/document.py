@@ -5,6 +5,7 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import read_blocks
 from dragoman.documents import read_document
+from dragoman.errors import DragomanError
 from dragoman.files import open_output
 from dragoman.translation.translator import Translator
 
@@ -16,27 +17,27 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     """Translate the document in --input, and write it to --output, or standard output, once all is translated.
 
     Parts that are left untranslated, and translations that are flagged, are logged. Raise DragomanError where the
-    document's encoding cannot write a translation, OSError, before anything is translated, where --output cannot be
-    written.
+    document cannot be read, and where its encoding cannot write a translation; OSError, before anything is translated,
+    where --output cannot be written.
     """
     assert options.input is not None
     document = read_document(b"".join(read_blocks(str(options.input))), options.suffix, options.translate_key)
-    if options.output:
-        options.output.open("ab").close()  # fail now, not after the work, where nothing can be written
     for line, reason in document.skipped:
-        progress.log(f"{options.input}:{line}: {reason}" if line else f"{options.input}: {reason}")
+        location = f"{options.input}:{line}" if line else str(options.input)
+        if not document.readable:
+            raise DragomanError(f"{location}: {reason}; nothing is written")
+        progress.log(f"{location}: {reason}")
     report = TranslationReport(progress, translator)
     texts = document.texts
     outputs: list[str] = []
-    for start in range(0, len(texts), BLOCK):
-        block = texts[start : start + BLOCK]
-        translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
-        for text, translation in zip(block, translations, strict=True):
-            report.add(f"'{text[:SHOWN]}'", translation)
-        outputs += [translation.text for translation in translations]
-        progress.advance(len(block), sum(map(len, block)))
-    data = document.fill(outputs)
-    with open_output(options.output) as target:
-        target.write(data)
+    with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written
+        for start in range(0, len(texts), BLOCK):
+            block = texts[start : start + BLOCK]
+            translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
+            for text, translation in zip(block, translations, strict=True):
+                report.add(f"'{text[:SHOWN]}'", translation)
+            outputs += [translation.text for translation in translations]
+            progress.advance(len(block), sum(map(len, block)))
+        target.write(document.fill(outputs))
         target.flush()
     report.summarise()

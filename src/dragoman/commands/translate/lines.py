@@ -22,7 +22,7 @@ from dragoman.console import LineProgress
 from dragoman.data.corpus import whole_lines
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CODECS, open_output
+from dragoman.files import CODECS, name_errors, open_output
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
@@ -60,14 +60,14 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
         options.input.open("rb")
         if options.input
         else contextlib.nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
-        open_output(options.output) as target,
+        open_output(options.output, keep_part=True) as target,
     ):
         if options.text:
             blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
             hint_at_files(options.text, progress.log)
         else:
             compressed = options.input and options.input.suffix in CODECS
-            raw = decompressed_lines(str(options.input)) if compressed else source
+            raw = decompressed_lines(str(options.input)) if compressed else plain_lines(source, options.input)
             if interactive:
                 raw = typed_lines("" if options.quiet else PROMPT)
             lines = parse_lines(raw, options.line_format, options.text_key, progress.log)
@@ -114,6 +114,12 @@ def annotate(
 
 
 # Reading.
+
+
+def plain_lines(source: BinaryIO, path: Path | None) -> Iterator[bytes]:
+    """Yield the lines of a file, with their ends; an OSError names `path`, or for None standard input."""
+    with name_errors(path or "standard input"):
+        yield from source
 
 
 def decompressed_lines(path: str) -> Iterator[bytes]:
