@@ -1,6 +1,7 @@
 """All flags of all commands. Whoever adds one adds it here, and thinks about whether it is needed."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,9 @@ def test_a_command_has_these_flags_and_no_others(dragoman, command: str):
     rows = [line[2:] for line in ran.out.splitlines() if line[2:3] == "-"]
     found = {flag for row in rows for flag in re.findall(r"(?:^|, )(--?[a-z][a-z0-9.-]*)", row)}
     assert found == {"-h", "--help", *FLAGS[command].split()}
-    assert not re.search(r"default:\s*(None)?\)", ran.out)
+    assert not re.search(r"default:\s*(None|'')?\)|\{None|\[STR|\n\n\n", ran.out)
+    width = shutil.get_terminal_size().columns
+    assert all(len(row) <= width for row in ran.out.splitlines() if not row.startswith("$"))
     assert len({len(row) for row in ran.out.splitlines() if row[-1:] in {*"│╮╯"}}) <= 1  # the boxes are whole
 
 

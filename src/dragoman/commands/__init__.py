@@ -1,18 +1,19 @@
 """One file per command: its flags are the fields of a dataclass, and `main(arguments)` does the work. It raises
-UsageError for wrong flags and DragomanError where the work fails. What several commands share is here and in `pairs`.
+UsageError for wrong flags and DragomanError where the work fails. What several commands share is here, in `help` and in
+`pairs`.
 
 torch takes seconds to load, and `--help` must be fast, so these files import what needs torch inside `main`.
 """
 
 import contextlib
 import io
-import re
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from dragoman.commands.help import HelpText, refuse_unknown_flag, tidy
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
 
@@ -22,23 +23,29 @@ if TYPE_CHECKING:
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
 
-# What tyro says of flags without a default: "(default: None)" or "(default: )", with colours and line ends in it.
-NO_DEFAULT = re.compile(r"\(default:((?:\x1b\[[\d;]*m|[\s│])*)(None|)\)")
-
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
     """Return the flags of a command as an instance of the dataclass `options`.
 
-    default: the instance that flags change; without it, the defaults of the fields. Wrong flags print a message and end
-    the program with exit code 2, and --help ends it with 0.
+    default: the instance that flags change; without it, the defaults of the fields. Wrong values print a message and
+    end the program with exit code 2, and --help ends it with 0. Raise UsageError for a flag that does not exist.
     """
-    given = {} if default is None else {"default": default}
-    config, screen, text = (tyro.conf.AvoidSubcommands,), sys.stdout, HelpText(sys.stdout)
+    config: Any = {"prog": f"dragoman {command}", "config": (tyro.conf.AvoidSubcommands,)}
+    if default is not None:
+        config["default"] = default
+    shown, wrong = HelpText(sys.stdout), HelpText(sys.stderr)
     try:
-        with contextlib.redirect_stdout(text):
-            return tyro.cli(options, prog=f"dragoman {command}", args=arguments, config=config, **given)
-    finally:
-        screen.write(NO_DEFAULT.sub(lambda found: f"{'':9}{found[1]}{'':{len(found[2]) + 1}}", text.getvalue()))
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(wrong):
+            return tyro.cli(options, args=arguments, **config)
+    except SystemExit as end:
+        if end.code and is_dataclass(options):
+            listing = io.StringIO()
+            with contextlib.redirect_stdout(listing), contextlib.suppress(SystemExit):
+                tyro.cli(options, args=["--help"], **config)
+            refuse_unknown_flag(command, arguments, listing.getvalue())
+        sys.stdout.write(tidy(shown.getvalue()))
+        sys.stderr.write(tidy(wrong.getvalue()))
+        raise
 
 
 def folders_first(arguments: list[str]) -> list[str]:
@@ -55,23 +62,6 @@ def folders_first(arguments: list[str]) -> list[str]:
         elif argument not in ("-m", "--model"):
             others.append(argument)
     return folders + others
-
-
-class HelpText(io.StringIO):
-    """Hold the help that tyro prints: with the colours and the boxes that it would have on the stream `screen`."""
-
-    def __init__(self, screen: TextIO):
-        super().__init__()
-        self.screen = screen
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """Return the encoding of the screen."""
-        return self.screen.encoding
-
-    def isatty(self) -> bool:
-        """Return whether the screen is a terminal."""
-        return self.screen.isatty()
 
 
 def set_threads(wanted: int | None, quiet: bool = False) -> None:
@@ -100,7 +90,7 @@ class SynthesisOptions:
 
     block: int = 1000
     "number of texts to translate and save together"
-    shard: str | None = None
+    shard: Annotated[str | None, tyro.conf.arg(metavar="K/N")] = None
     "translate one share only: 2/4 is the second of four"
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"

@@ -37,7 +37,7 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
+    pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     layer: int | None = None
     "decoder layer, from 1; default: the best one measured for this model; with --head alone: the last"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dragoman.check.report import CheckReport, Occurrences
     from dragoman.data.spec import CorpusSpec
 
-Words = tyro.conf.arg(metavar="CORPUS...")
+Words = tyro.conf.arg(metavar="CORPUS ...")
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,7 @@ class Options:
     Exit code 1 if there are errors (training stops there) or warnings (such pairs make a model worse), otherwise 0.
 
     $ dragoman check pairs.tsv
-
     $ dragoman check train.en train.ko --dev dev.tsv --test test.tsv --write-clean clean.tsv
-
     $ dragoman check memory.tmx columns=en,de news.jsonl.gz columns=translation.en,translation.de --json
     """
 

@@ -28,7 +28,7 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
+    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
     "another model with the same tokenizer; probabilities are averaged"

@@ -16,7 +16,7 @@ from dragoman.errors import UsageError
 
 @dataclass(frozen=True)
 class Options:
-    """Show what a model is and what it can (layers, vocabulary, languages, engines), and what it costs.
+    """Show what a model is, what it can do, and what it costs: layers, vocabulary, languages, engines, parameters.
 
     $ dragoman info runs/en-ko
     $ dragoman info --preset base --vocabulary 37000

@@ -25,13 +25,13 @@ class Options:
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     "run folder, which may still be training; -m RUN is the same"
-    pairs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
+    pairs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
     "sentence pairs in any format that training reads; default: the dev pairs of the run"
     sentence: int = 1
     "number of the pair whose attention is shown, from 1"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
-    out: Path = Path("insight.html")
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("insight.html")
     "page (.html) or figure (.svg, .png, .pdf) to write"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"

@@ -46,15 +46,15 @@ class Options:
     "inspect this translation instead of the model's own"
     tag: str = ""
     "tag to put in front of the text, for models trained with tags"
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "figure to draw: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
-    html: Path | None = None
+    html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights, and draw nothing"
     view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
     "what the figure shows (docs/inspecting.md)"
-    sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")] = ()
+    sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
     "with --view heads, instead of TEXT: statistics over the first 200 of these sentence pairs that fit the model"
     kind: Literal["cross", "encoder", "decoder"] = "cross"
     "attention over the source, or self-attention"

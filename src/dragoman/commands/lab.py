@@ -32,9 +32,9 @@ class Options:
     "experiments to run; without a name they are listed; comparisons: all that train on your own sentence pairs"
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "use a quarter of the steps and one seed: all experiments in a few minutes"
-    out: Path = Path("lab")
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("lab")
     "folder for report.html, figures and tables; replaces an earlier report"
-    seeds: tuple[int, ...] = ()
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = ()
     "seeds to repeat each experiment with; default: 1 2 3, with --quick: 1"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"

@@ -19,9 +19,9 @@ class Options:
     $ dragoman plot runs/first runs/second --against time --out curves.png
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN ...")]
     "run folders, which may still be training; -m RUN is the same"
-    out: Path = Path("curves.svg")
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("curves.svg")
     "figure to draw: .svg, .png or .pdf"
     against: Literal["steps", "time", "tokens"] = "steps"
     "draw against steps, time spent in training, or target tokens seen"

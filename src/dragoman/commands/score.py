@@ -31,7 +31,7 @@ class Options:
 
     model: Model
     "model folder or run folder"
-    pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="FILE ...")]
+    pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"

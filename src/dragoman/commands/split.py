@@ -24,11 +24,10 @@ class Options:
     The same pairs are always split in the same way, whatever their order.
 
     $ dragoman split pairs.tsv --out data/mine
-
     $ dragoman split book.en book.ko news.tmx --by document --dev 500 --test 2000 --out data/mine
     """
 
-    corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS...")]
+    corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     "folder for train.tsv, dev.tsv and test.tsv"

@@ -17,17 +17,14 @@ from dragoman.errors import UsageError
 class Options:
     """Train a translator on sentence pairs.
 
-    It needs pairs to learn from and pairs to validate on: TSV files (source TAB target), JSONL, Parquet, TMX, PO, or a
-    source file and a target file; several of them, with `weight=2` or `tag=news` after each. Ctrl-C saves and stops;
-    rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from flags, in which
-    `training.` may be left out: --minutes 30.
+    It needs pairs to learn from and pairs to validate on: files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO), or a
+    source file and a target file; several of them, with options such as `weight=2` or `tag=news` after each. Ctrl-C
+    saves and stops; rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from
+    flags, whose `training.` may be left out: --minutes 30.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
-
     $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
-
     $ dragoman train run.toml --minutes 30
-
     $ torchrun --nproc_per_node 4 -m dragoman train run.toml
     """
 

@@ -1,0 +1,94 @@
+"""Show the flags of a command as users read them, and the nearest one to a flag that there is not."""
+
+import difflib
+import io
+import re
+import shutil
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import TextIO
+
+from dragoman.errors import UsageError
+
+COLOUR = r"\x1b\[[\d;]*m"
+GAP = "\0"  # a space in the place of something removed, so that the boxes stay whole
+# What tyro says of flags without a default, with colours and line ends in it: "(default: None)", "(default: '')".
+NO_DEFAULT = re.compile(rf"\(default:((?:{COLOUR}|[\s│])*)(None|''|)\)")
+# How it names the values of a flag without a default: "{None}|INT", "{None,tiny,small}".
+NONE = re.compile(r"\{None(?:\}\||(,))([^\s\]\x1b]+)")
+# What Python says of text that is no number.
+NO_NUMBER = re.compile(r"(?:invalid literal for (int)\(\) with base 10|could not convert string to float): ('.*?')")
+# Corpora and folders among the settings of a run, which have the type of any string.
+CORPORA = re.compile(rf"(--(?:train|dev|test)(?:{COLOUR}| )+)\[STR \[STR \.\.\.\]\]")
+FOLDERS = re.compile(rf"(--(?:out|init-from)(?:{COLOUR}| )+)STR   ")
+FLAG = re.compile(r"(?:^|, )(--?[a-z][a-z0-9.-]*)")
+
+
+class HelpText(io.StringIO):
+    """Hold what tyro prints: with the colours and the boxes that it would have on the stream `screen`."""
+
+    def __init__(self, screen: TextIO):
+        super().__init__()
+        self.screen = screen
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Return the encoding of the screen."""
+        return self.screen.encoding
+
+    def isatty(self) -> bool:
+        """Return whether the screen is a terminal."""
+        return self.screen.isatty()
+
+
+def tidy(text: str) -> str:
+    """Return what tyro printed in words for users: without None, and with the names of corpora, folders and numbers."""
+    text = NO_DEFAULT.sub(lambda found: f"{GAP * 9}{found[1]}{GAP * (len(found[2]) + 1)}", text)
+    text = re.sub("\n{3,}", "\n\n", text)
+    lines = [tidy_line(line) for line in text.split("\n") if not is_emptied(line)]
+    return "\n".join(lines).replace(GAP, " ")
+
+
+def is_emptied(line: str) -> bool:
+    """Return whether a line of a box has nothing left in it."""
+    return GAP in line and not re.sub(rf"{COLOUR}|[\s│{GAP}]", "", line)
+
+
+def tidy_line(line: str) -> str:
+    """Return a line of help with the values of flags as users know them. A line of a box keeps its width."""
+    if "│" not in line and not line.startswith("$"):
+        return textwrap.fill(NONE.sub(without_none, line), shutil.get_terminal_size().columns)
+    line = NONE.sub(lambda found: without_none(found).ljust(len(found[0])), line)
+    line = NO_NUMBER.sub(
+        lambda found: f"{found[2]} is not a {'whole ' if found[1] else ''}number".ljust(len(found[0])), line
+    )
+    return FOLDERS.sub(r"\1FOLDER", CORPORA.sub(r"\1CORPUS ...     ", line))
+
+
+def without_none(found: re.Match[str]) -> str:
+    """Return the values of a flag without None, for a match of NONE."""
+    return f"{'{' if found[1] else ''}{found[2]}"
+
+
+def refuse_unknown_flag(command: str, arguments: Sequence[str], shown: str) -> None:
+    """Raise UsageError for the first of the arguments that is a flag, but not one of the command; name the nearest.
+
+    shown: the help of the command.
+    """
+    flags = {flag for line in shown.splitlines() for flag in FLAG.findall(line[2:])}
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        if re.match(r"--?[a-zA-Z]", flag) and flag.replace("_", "-") not in flags:
+            near = nearest(flag, flags)
+            hint = f"did you mean {near}?" if near else f"see dragoman {command} --help"
+            raise UsageError(f"{command} has no flag {flag}; {hint}")
+
+
+def nearest(flag: str, flags: Collection[str]) -> str | None:
+    """Return the flag that ends with the words of `flag`, or else the one most like it, with or without its section."""
+    words = flag.lstrip("-")
+    if ending := [known for known in sorted(flags, key=len) if known.endswith(f"-{words}")]:
+        return ending[0]
+    by_name = {known.rpartition(".")[2].lstrip("-"): known for known in sorted(flags)}
+    near = difflib.get_close_matches(words.rpartition(".")[2], by_name, n=1)
+    return by_name[near[0]] if near else None
