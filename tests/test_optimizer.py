@@ -74,7 +74,7 @@ def test_after_the_warmup_each_goes_its_own_way(schedule: str, shares: dict[int,
         assert rate(schedule, step) == pytest.approx(HIGHEST * share, rel=1e-9, abs=1e-15)
 
 
-@given(st.sampled_from(["inverse-sqrt", "cosine", "linear", "constant"]), st.integers(WARMUP, 3 * STEPS))
+@given(st.sampled_from(SCHEDULES), st.integers(WARMUP, 3 * STEPS))
 def test_after_the_warmup_no_rate_rises_again_or_falls_below_zero(schedule: str, step: int):
     """Nor where a finished run is given more steps."""
     now, then = rate(schedule, step), rate(schedule, step + 1)

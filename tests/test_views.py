@@ -48,7 +48,7 @@ from dragoman.inspection.views import (
     view_figure,
 )
 from dragoman.model import Model, build
-from dragoman.model.positions import sinusoids
+from dragoman.model.positions import POSITIONS, Sinusoidal, sinusoids
 from dragoman.model_folder import write_model
 from dragoman.translation.translator import Translator
 
@@ -311,6 +311,19 @@ def test_positions_are_those_that_the_model_adds(tokenizer: Tokenizer, scheme: s
     assert found.table.shape == (20 if scheme == "learned" else 30, DEEP.d_model)
     words = torch.randn(1, 7, DEEP.d_model)
     torch.testing.assert_close(model.encoder_positions.embed(words, 0)[0], words[0] + found.table[:7])
+
+
+def test_a_new_scheme_is_drawn_up_to_its_limit(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch):
+    class Limited(Sinusoidal):
+        def embed(self, x: torch.Tensor, start: int) -> torch.Tensor:
+            if start + x.size(1) > 20:
+                raise ValueError("max_length")
+            return super().embed(x, start)
+
+    monkeypatch.setitem(POSITIONS, "learned", Limited)  # whose length the config limits
+    found = added_positions(make(tokenizer, positions="learned", max_length=20).model, 30)
+    assert found
+    assert len(found.table) == 20
 
 
 def test_relative_positions_are_drawn_by_distance(tokenizer: Tokenizer):

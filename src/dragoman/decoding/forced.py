@@ -48,7 +48,7 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
     """Return how probable `model` finds each target; ids without BOS and EOS, in the order of the pairs.
 
     The model must be in eval mode. The result for one pair does not depend on the others. Raise ValueError where a side
-    is longer than learned positions allow.
+    is longer than its position scheme allows.
     """
     likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):

@@ -14,7 +14,7 @@ from dragoman.errors import UsageError
 from dragoman.inspection.figure import Figure, draw_image, signed_scale
 from dragoman.inspection.plots.training import style
 from dragoman.model import Model
-from dragoman.model.positions import Learned, Positions, Relative, Rotary, RotaryAcross, sinusoids
+from dragoman.model.positions import Positions, Relative, Rotary, RotaryAcross, sinusoids
 from dragoman.model.transformer import Transformer
 
 SHOWN = 4  # positions whose dot products with all others are drawn
@@ -36,8 +36,7 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
     if not isinstance(model, Transformer) or type(model.encoder_positions).embed is Positions.embed:
         return None
     config = model.config
-    if isinstance(model.encoder_positions, Learned):
-        positions = min(positions, config.max_length)
+    positions = min(positions, config.max_positions or positions)
     zeros = next(model.parameters()).new_zeros(1, positions, config.d_model)
     with torch.no_grad():
         return PositionalEncoding(config.positions, model.encoder_positions.embed(zeros, 0)[0].float().cpu())
