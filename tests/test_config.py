@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -207,11 +207,11 @@ sixths = st.integers(0, 5).map(lambda n: n / 6)
 attentions = st.builds(
     AttentionConfig,
     heads=st.integers(1, 9),
-    d_k=st.integers(1, 9),
+    d_k=st.integers(1, 9).map(lambda n: 2 * n),  # which rotary positions can rotate
     d_v=st.integers(1, 9),
     bias=st.booleans(),
     dropout=sixths,
-    score=st.sampled_from(["dot", "additive"]),
+    score=st.sampled_from(get_args(get_type_hints(AttentionConfig)["score"])),
 )
 transformers = st.builds(
     TransformerConfig,
@@ -219,7 +219,7 @@ transformers = st.builds(
     encoder_layers=st.integers(0, 9),
     attention=attentions,
     feed_forward=st.builds(FeedForwardConfig, activation=st.sampled_from(["relu", "gelu", "silu"]), dropout=sixths),
-    positions=st.sampled_from(["none", "sinusoidal", "sinusoidal-halves", "learned", "relative"]),
+    positions=st.sampled_from(get_args(get_type_hints(TransformerConfig)["positions"])),
     norm_first=st.booleans(),
     share=st.sampled_from(["all", "embeddings", "output", "none"]),
 )

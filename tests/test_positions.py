@@ -12,7 +12,15 @@ from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.packing import Packing
-from dragoman.model.positions import FIRST_LENGTH, POSITIONS, Relative, build_positions, sinusoids, sinusoids_in_halves
+from dragoman.model.positions import (
+    FIRST_LENGTH,
+    POSITIONS,
+    Relative,
+    Table,
+    build_positions,
+    sinusoids,
+    sinusoids_in_halves,
+)
 from dragoman.model.transformer import Transformer
 
 HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
@@ -86,7 +94,7 @@ def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
     assert gap(added[0, 1:], table_of(formula, places, D_MODEL)[:-1]) > 0.1
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves", "rotary"])
+@pytest.mark.parametrize("name", [name for name, kind in POSITIONS.items() if issubclass(kind, Table)])
 def test_a_grown_table_keeps_the_type_of_the_old_one(name):
     positions = scheme(name).float()
     positions.embed(torch.randn(1, 2 * FIRST_LENGTH, D_MODEL), 0)

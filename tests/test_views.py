@@ -48,7 +48,7 @@ from dragoman.inspection.views import (
     view_figure,
 )
 from dragoman.model import Model, build
-from dragoman.model.positions import POSITIONS, Sinusoidal, sinusoids
+from dragoman.model.positions import POSITIONS, Positions, Sinusoidal, sinusoids
 from dragoman.model_folder import write_model
 from dragoman.translation.translator import Translator
 
@@ -302,13 +302,13 @@ def test_sinusoids_are_drawn_as_the_formula_has_them(translator: Translator, giv
         assert len({line.get_linestyle() for line in axes.lines}) == len(axes.lines) == 4  # told apart in grey
 
 
-@pytest.mark.parametrize("scheme", ["sinusoidal", "sinusoidal-halves", "learned"])
+@pytest.mark.parametrize("scheme", [name for name, kind in POSITIONS.items() if kind.embed is not Positions.embed])
 def test_positions_are_those_that_the_model_adds(tokenizer: Tokenizer, scheme: str):
     model = make(tokenizer, positions=scheme, max_length=20).model
     found = added_positions(model, 30)
     assert found
     assert found.scheme == scheme
-    assert found.table.shape == (20 if scheme == "learned" else 30, DEEP.d_model)
+    assert found.table.shape == (model.config.max_positions or 30, DEEP.d_model)
     words = torch.randn(1, 7, DEEP.d_model)
     torch.testing.assert_close(model.encoder_positions.embed(words, 0)[0], words[0] + found.table[:7])
 
