@@ -68,7 +68,7 @@ def make_nearby_attention(size: int) -> Run:
 
 def count_dilated_convolutions(length: int) -> int:
     """Count the layers of width WIDTH until the last position depends on the first, if each layer's gaps are WIDTH
-    times as wide as those of the layer below.
+    times as wide as those of the layer below; at least one.
     """
     layers, reach = 0, 1
     while reach < length:

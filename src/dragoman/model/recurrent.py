@@ -75,7 +75,10 @@ class Recurrence(nn.Module):
             )
 
     def zero_state(self, x: Tensor) -> Hidden:
-        """Return the hidden state before the first token, all zeros; of x (B, S, M) only B, dtype and device matter."""
+        """Return the hidden state before the first token, all zeros, each part (L * D, B, M / D).
+
+        Of x (B, S, M) only B, dtype and device matter.
+        """
         layers, size = self.shape
         return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
 

@@ -66,6 +66,7 @@ class TermPlacer:
     def _drafts(self, segment: Segment, tokens: Ids, attention: Tensor) -> Iterator[Ids]:
         """Yield the tokens of a translation with the missing terms in place, once for each of their forms.
 
+        Yield nothing where a missing term has no place of its own, or where none has to be put in.
         attention (T+1, S+1): of the steps of the translation on the source with its tag.
         """
         replaced: dict[Span, TermMatch] = {}
