@@ -25,6 +25,7 @@ from dragoman.documents.csv import read_rows
 from dragoman.documents.html import tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
+from dragoman.text.placeholders import find, remove
 
 TXT = "Hello\r\n\r\n  A second line \t\n---\n42\n!?\nLast"
 HTML = """<!DOCTYPE html>
@@ -578,6 +579,26 @@ def test_translations_are_written_as_markdown(text: str, answer: str, written: s
     assert translated(text.encode(), ".md", lambda _: answer) == written.encode()
 
 
+STATEMENTS = ["{% if a < b && c %}", "{# a *b* & <c> #}", "<% x | y %>", "<%= a['b'] %>", "<?php $a->b['c'] ?>",
+              "{{ a | b('<c>') }}", "{{ name }}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize(("suffix", "frame"), [(".html", "<p>{}</p>\n"), (".md", "{}\n"), (".txt", "{}\n")])
+def test_statements_of_templates_come_through_unchanged(suffix: str, frame: str, statement: str):
+    """In a sentence they are placeholders or not shown at all; what stands alone is not touched."""
+    page = frame.format(f"One {statement} two {statement} three")
+    document = read_document(page.encode(), suffix)
+    (text,) = document.texts
+    placeholders = [placeholder.text for placeholder in find(text)]
+    assert len(placeholders) == 2
+    assert "<x" in placeholders[0] or set(placeholders) == {statement}
+    loud = text.replace("One", "EINS").replace("two", "ZWEI").replace("three", "DREI")
+    assert document.fill([loud]).decode() == frame.format(f"EINS {statement} ZWEI {statement} DREI")
+    alone = read_document(frame.format(statement).encode(), suffix)
+    assert not any(map(str.isalpha, remove("".join(alone.texts))[0]))
+
+
 # Subtitles.
 
 
@@ -799,8 +820,21 @@ def test_suffixes_are_read_in_any_case_and_others_and_keys_where_there_are_none_
 
 
 DEEP = {
-    ".html": ["<b>", "<div>x", "<!--", "<a title='", "</b>a", "<i></b>", "&nbsp;", "<img alt=x>a", "< "],
-    ".md": ["> ", "- ", "[", "![a](", "*a ", "`", "<b>", "|a", "a\n"],
+    ".html": [
+        "<b>",
+        "<div>x",
+        "<!--",
+        "<a title='",
+        "</b>a",
+        "<i></b>",
+        "&nbsp;",
+        "<img alt=x>a",
+        "< ",
+        "<%",
+        "{%",
+        "{{<",
+    ],
+    ".md": ["> ", "- ", "[", "![a](", "*a ", "`", "<b>", "|a", "a\n", "{%", "{# a", "{{|"],
     ".srt": ["00:00:01,000 --> 00:00:02,000\na\n\n", "<i>", "- a\n"],
     ".vtt": ["00:01.000 --> 00:02.000\n<v a>b\n\n"],
     ".po": ['msgid "a"\nmsgstr ""\n', '"a"\n', "\\", '"'],

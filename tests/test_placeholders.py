@@ -18,6 +18,9 @@ FOUND = [
     ("{{ user.name }} {{x}} {{{raw}}} {0:.2f} {n,number} {d, date, short} {x!r} {a.b[0]}",
      "{{ user.name }}|{{x}}|{{{raw}}}|{0:.2f}|{n,number}|{d, date, short}|{x!r}|{a.b[0]}"),
     ("${x} #{x} %{x} $name$ $HOME $(CC) %PATH%", "${x} #{x} %{x} $name$ $HOME $(CC) %PATH%"),
+    ("{% if a > 1 %}Hi{%- endif -%} {# a # b #}<%= x.y %> <% if a %><?php echo $a->b; ?> <?= x ?>{%%}",
+     "{% if a > 1 %}|{%- endif -%}|{# a # b #}|<%= x.y %>|<% if a %>|<?php echo $a->b; ?>|<?= x ?>|{%%}"),
+    ("{% {# <% <?php {% b %", ""),
     ("%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n", "%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n"),
     ("%dx%d %1%2 %dMB %1open%2, %5ld %2d %1$s", "%d %d %1 %2 %d %1 %2 %5ld %2d %1$s"),
     ("%PRODUCTNAME-Hilfe, ~%Select, %PRODUCTNAME에 5 %s를 $a$을", "%PRODUCTNAME %PRODUCTNAME %s $a$"),
@@ -71,7 +74,7 @@ ALIGNED = [
 PARTS = [
     "{name}", "{0}", "{{x}}", "%s", "%(n)s", "%1$d", "%d%%", "${x}", "$a$", "$a", "&amp;", "https://x.org/a?b=(c)",
     "http://", "a@b.org", "<b>", "</b>", "<i>", "</i>", "<br/>", '<a href="x>y">', "</a>", "`x y`", "``a`b``", "%%",
-    "%1", "5 km", "10:30", "`a>b`", "<!-- x -->",
+    "%1", "{% if a %}", "{# b #}", "<% c %>", "<?php d ?>", "5 km", "10:30", "`a>b`", "<!-- x -->",
 ]  # fmt: skip
 SCRAPS = [
     "{", "}", "$", "%", "`", "``", "<", "<b", ">", "</", "&", ";", "amp", '"', "'", "http", "://", "@", "x.org", "=",

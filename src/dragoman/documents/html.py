@@ -19,6 +19,7 @@ from dragoman.documents.inline import (
     render_markup,
     trim,
 )
+from dragoman.text.placeholders.detect import TEMPLATE
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
     ([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)
@@ -29,6 +30,8 @@ TAG = re.compile(
     re.VERBOSE,
 )
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
+START = re.compile(r"<|\{[{%#]")
+EXPRESSION = re.compile(r"\{\{[^{}<>&]*+[<>&][^{}]*+\}\}")  # of a template, with characters that would be escaped
 SPACE = re.compile(r"[ \t\n\r\f]+")
 CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 HEAD = 4096  # bytes in which a page declares its encoding
@@ -58,7 +61,7 @@ TEXT_ATTRIBUTES = {"alt", "placeholder", "title"}
 
 
 class Token(NamedTuple):
-    """A tag, which has a name; a comment, whose name is '!'; or text, which has no name."""
+    """A tag, which has a name; a comment or a template statement, whose name is '!'; or text, which has no name."""
 
     start: int
     end: int
@@ -88,9 +91,10 @@ def parse_html(data: bytes) -> Document:
 def tokens(original: str) -> Iterator[Token]:
     """Yield the tokens of the page, in order and without gaps."""
     at = start = 0  # what is read next, and where the text before it begins
-    while (at := original.find("<", at)) >= 0:
+    while begin := START.search(original, at):
+        at = begin.start()
         tag = TAG.match(original, at)
-        match = tag or COMMENT.match(original, at)
+        match = tag or TEMPLATE.match(original, at) or EXPRESSION.match(original, at) or COMMENT.match(original, at)
         if not match:
             at += 1
             continue

@@ -22,6 +22,7 @@ from dragoman.documents.inline import (
     has_words,
     split_translation,
 )
+from dragoman.text.placeholders.detect import TEMPLATE
 
 InlineRule = Callable[[StateInline, bool], bool]
 References = dict[str, dict[str, Any]]  # targets of links by label, as markdown-it keeps them
@@ -42,6 +43,7 @@ LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|\Z)")
 PIPE = re.compile(r"(?<!\\)\|")
 # Footnotes, boxes of task lists and kinds of alerts: they are not CommonMark, but not words either.
 BRACKETS = re.compile(r"\[(?:\^[^\]\[\s]+\]:?|[ xX]\](?=\s)|![A-Z]+\])")
+EXPRESSION = re.compile(r"\{\{[^{}]*+\}\}")  # of a template
 SPACE = re.compile(r"[ \t\n]+")
 EMPHASIS = {"strong": "strong", "em": "em", "s": "s"}
 PARAGRAPH = ["paragraph_open", "inline", "paragraph_close"]
@@ -96,11 +98,15 @@ def parser() -> MarkdownIt:
 
 
 def parse_bracket(state: StateInline, silent: bool) -> bool:
-    """Parse one of BRACKETS as a token of its own: a rule of markdown-it, which returns whether it applies.
+    """Parse one of BRACKETS, or a template's statement, as a token of its own: a rule of markdown-it.
 
-    It moves the position of `state` behind the brackets; with `silent` it adds no token.
+    So is an expression with characters that would be escaped. It returns whether it applies, and moves the position of
+    `state` behind the token; with `silent` it adds none.
     """
-    match = BRACKETS.match(state.src, state.pos, state.posMax)
+    at = state.src, state.pos, state.posMax
+    match = BRACKETS.match(*at) or TEMPLATE.match(*at) or EXPRESSION.match(*at)
+    if match and match.re is EXPRESSION and not SPECIAL.search(match[0]):
+        return False
     if match:
         if not silent:
             state.push("brackets", "", 0).content = match[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-Kind = Literal["url", "email", "code", "tag", "brace", "printf", "variable", "entity", "number"]
+Kind = Literal["template", "url", "email", "code", "tag", "brace", "printf", "variable", "entity", "number"]
 
 LETTER = r"[A-Za-z\u00c0-\u024f]"
 CONVERSION = (
@@ -22,6 +22,9 @@ UNIT = rf"""(?:
 # Before and after a placeholder only Latin letters count as letters: a Korean particle follows it without a space.
 # No pattern backtracks, and none reads on past a position where it could begin itself: time is linear for any text.
 PATTERNS: dict[Kind, str] = {
+    # Statements and comments of template languages: Jinja, Liquid and Twig; ERB, JSP and EJS; PHP.
+    "template": r"""\{%(?:[^%{]|%(?!\})|\{(?!%))*+%\} | \{\#(?:[^\#{]|\#(?!\})|\{(?!\#))*+\#\}
+        | <%(?:[^%<]|%(?!>)|<(?!%))*+%> | <\?(?:php|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?>""",
     # Beyond ASCII, only the letters of alphabets belong to an address.
     "url": r"""(?i: (?:https?|ftps?|sftp|ssh|git|file|wss?):// | (?:mailto:|www\.)[A-Za-z0-9] )
         [A-Za-z0-9_\-.~:/?\#\[\]@!$&'()*+,;=%{}\u00c0-\u058f]*+""",
@@ -48,7 +51,7 @@ PATTERNS: dict[Kind, str] = {
         | {AMOUNT}(?:[-–]{AMOUNT})?+[\ \u00a0\u202f\u2009]?{UNIT}
     )""",
 }
-ORDER: tuple[Kind, ...] = ("url", "email", "code", "tag", "brace", "variable", "printf", "entity")
+ORDER: tuple[Kind, ...] = ("template", "url", "email", "code", "tag", "brace", "variable", "printf", "entity")
 
 
 def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
@@ -57,6 +60,7 @@ def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
 
 
 PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
+TEMPLATE = _pattern(["template"])
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
