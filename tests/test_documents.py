@@ -628,6 +628,24 @@ def test_a_translated_cue_has_the_line_ends_of_the_file():
     )
 
 
+@pytest.mark.parametrize(
+    ("cue", "texts"),
+    [
+        ("- One two,\nthree\n- Four\nfive", ["- One two, three", "- Four five"]),
+        ("<i>- One two\nthree</i>\n<i>– Four</i>", ["- One two three", "– Four"]),
+        ("One two\n- Three", ["One two", "- Three"]), ("- One two\nthree", ["- One two three"]),
+        ("One - two\nthree", ["One - two three"]),
+    ],
+)  # fmt: skip
+def test_each_speaker_is_a_text_of_its_own(cue: str, texts: list[str]):
+    """So the dashes stay at the beginning of the same lines."""
+    data = f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n".encode()
+    assert read_document(data, ".srt").texts == texts
+    before, after = (text.decode().splitlines() for text in (data, translated(data, ".srt")))
+    assert after != before
+    assert [line.lower() for line in after] == [line.lower() for line in before]
+
+
 # Catalogues.
 
 

@@ -1,4 +1,4 @@
-"""Parse subtitles in SubRip (SRT) and WebVTT: one text for each cue, one for each line of a dialogue.
+"""Parse subtitles in SubRip (SRT) and WebVTT: one text for each cue, one for each speaker of a dialogue.
 
 Times, settings, notes and cues without words stay as they are.
 """
@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from dragoman.documents.document import Content, Document, Passage
 from dragoman.documents.encoding import decode, resolve_references
@@ -25,14 +25,14 @@ LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")
 TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s|\Z)")
 NUMBER = re.compile(r"\s*\d+\s*")
-DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # each line has another speaker
+DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # another speaker begins
 TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}")
 LINE_ENDS = re.compile(r"[\r\n]+")
 CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
 def parse_srt(data: bytes) -> Document:
-    """Return the document of a SubRip file: one text for each cue, one for each line of a dialogue.
+    """Return the document of a SubRip file: one text for each cue, one for each speaker of a dialogue.
 
     A cue without words has none.
     """
@@ -40,7 +40,7 @@ def parse_srt(data: bytes) -> Document:
 
 
 def parse_vtt(data: bytes) -> Document:
-    """Return the document of a WebVTT file: one text for each cue, one for each line of a dialogue.
+    """Return the document of a WebVTT file: one text for each cue, one for each speaker of a dialogue.
 
     A cue without words has none. Notes, styles and headers stay as they are.
     """
@@ -78,13 +78,15 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
 
 
 def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator[Passage]:
-    """Yield one passage for a cue, or one for each of its lines if all begin with a dash.
+    """Yield one passage for a cue, or one for each speaker: a dash at the beginning of a line is where one begins.
 
     None where it has no words. original: the whole file; cue: the lines of the cue's text, as matches of LINE in it;
     vtt: whether the file is WebVTT, not SubRip.
     """
-    if len(cue) > 1 and all(DIALOGUE.match(line[1]) for line in cue):
-        yield from (one for line in cue for one in passages(original, [line], vtt))
+    speakers = [index for index, line in enumerate(cue) if index and DIALOGUE.match(line[1])]
+    if speakers:
+        for start, end in pairwise([0, *speakers, len(cue)]):
+            yield from passages(original, cue[start:end], vtt)
     elif cue:
         flow = list(fragments(original, cue[0].start(), cue[-1].end(1), vtt))
         first, stop = core_range([word for word, _, _ in flow])
