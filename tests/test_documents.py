@@ -579,6 +579,22 @@ def test_translations_are_written_as_markdown(text: str, answer: str, written: s
     assert translated(text.encode(), ".md", lambda _: answer) == written.encode()
 
 
+@pytest.mark.parametrize(
+    ("text", "shown", "answer", "written"),
+    [
+        ("Press <kbd>Ctrl</kbd> now", 'Press <x id="1"/> now', 'Nun <x id="1"/> x', "Nun <kbd>Ctrl</kbd> x"),
+        ("A <b>b</b> <samp>*c*\nd</samp>, <var>e</var> f", 'A <b>b</b> <x id="1"/>, <x id="2"/> f',
+         '<b>Y</b> <x id="2"/> <x id="1"/> z', "<b>Y</b> <var>e</var> <samp>*c* d</samp> z"),
+        ('A <span translate="no">B <span>c</span></span> d', 'A <x id="1"/> d', 'X <x id="1"/>',
+         'X <span translate="no">B <span>c</span></span>'),
+        ("A <code>b", "A <code>b", "X <code>y", "X <code>y"),
+    ],
+)  # fmt: skip
+def test_elements_that_pages_leave_alone_are_left_in_markdown_too(text: str, shown: str, answer: str, written: str):
+    assert read_document(text.encode(), ".md").texts == [shown]
+    assert translated(text.encode(), ".md", lambda _: answer) == written.encode()
+
+
 STATEMENTS = ["{% if a < b && c %}", "{# a *b* & <c> #}", "<% x | y %>", "<%= a['b'] %>", "<?php $a->b['c'] ?>",
               "{{ a | b('<c>') }}", "{{ name }}"]  # fmt: skip
 

@@ -13,6 +13,7 @@ from markdown_it.token import Token
 
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode
+from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
 from dragoman.documents.inline import (
     Fragment,
     Inline,
@@ -235,7 +236,8 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
     """Yield, for each part of a block between hard line breaks, its words and inlines with their spans in `content`."""
     flow: list[tuple[Fragment, int, int]] = []
     at = 0
-    for token in tokens:
+    closing = untranslated_elements(tokens)
+    for index, token in enumerate(tokens):
         if token.type == "text" or "span" not in token.meta or token.meta["span"][1] <= at:
             continue
         start, end = own_span(token)
@@ -244,6 +246,9 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
         if token.type == "hardbreak":
             yield flow
             flow = []
+        elif index in closing:
+            end = tokens[closing[index]].meta["span"][1]
+            flow.append((Inline("", content[start:end].replace("\n", " ")), start, end))
         elif token.type == "image" and all(child.type == "text" for child in token.children or []):
             label = token.meta["label"]
             flow.append((Inline("<img>", "![", "img"), start, start + 2))
@@ -255,6 +260,29 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
     if at < len(content):
         flow.append((SPACE.sub(" ", content[at:]), at, len(content)))
     yield flow
+
+
+def untranslated_elements(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return, by its index, the index of the end tag for each HTML tag that begins what is not translated: <kbd>.
+
+    Which elements these are is decided as in pages; those inside another one are left out, as are those without an end.
+    """
+    closing: dict[int, int] = {}
+    first, outer, depth = 0, "", 0
+    for index, token in enumerate(tokens):
+        tag = TAG.match(token.content) if token.type == "html_inline" else None
+        name = tag["name"].lower() if tag else ""
+        if not tag or (depth and name != outer):
+            continue
+        if depth:
+            depth += -1 if tag["closing"] else 1
+            if not depth:
+                closing[first] = index
+        elif not (tag["closing"] or name in VOID):
+            attributes = list(ATTRIBUTES.finditer(token.content, *tag.span("attributes")))
+            if not is_translated(name, attributes, inherited=True):
+                first, outer, depth = index, name, 1
+    return closing
 
 
 def own_span(token: Token) -> tuple[int, int]:
@@ -384,11 +412,16 @@ def markup(tokens: Sequence[Token]) -> list[str]:
 
 
 def plain_words(tokens: Sequence[Token]) -> str:
-    """Return the words of the tokens, without code and addresses."""
+    """Return the words of the tokens, without code, addresses and elements that are not translated."""
     words: list[str] = []
     before = None
-    for token in tokens:
-        if token.type == "softbreak":
+    closing = untranslated_elements(tokens)
+    end = -1  # the last token of such an element
+    for index, token in enumerate(tokens):
+        end = closing.get(index, end)
+        if index <= end:
+            before = token
+        elif token.type == "softbreak":
             words.append(" ")
         elif token.type == "image":
             words.append(plain_words(token.children or []))
