@@ -615,6 +615,37 @@ def test_statements_of_templates_come_through_unchanged(suffix: str, frame: str,
     assert not any(map(str.isalpha, remove("".join(alone.texts))[0]))
 
 
+FRAMES = [
+    "a", "# a", "## a ##", "a\n---", "a *b*\n-----", "a\n===", "- a\n- b", "> a\n> b", "1. a\n   b\n2. c",
+    "a  \nb\\\nc", "| a | b |\n|---|---|\n| c | d |", "a [b](c) `d|e` d", "**a**", "- [ ] a", "> a\n> ---",
+    "- a\n  ---",
+]  # fmt: skip
+NASTY = [
+    "|", "a | b", "| a |", "#", "##", "-", "--", "---", "+", "*", "1.", "2)", ">", "===", "=", "~~~", "```", "|-|",
+    ":-", "[", "]:", "[x]:", "[^1]:", "[ ]", "<b>", "<!--", "<?", "</p>", "&", "&#124;", "\\", "\\|", "_", "__", "***",
+    "!", "![", "(c)", "$$", ":", "a", "b c", "{%", "%}", "{{ a | b }}",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(NASTY), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=3))
+@example(["A | B"])
+def test_no_words_change_the_structure_of_markdown(words: list[str]):
+    """Each kind of block, with others around it; what is compared is the order of elements, too."""
+    data = "\n\n".join(FRAMES).encode()
+    document = read_document(data, ".md")
+    filled = document.fill([words[index % len(words)] for index in range(len(document.texts))]).decode()
+    for before, after in zip(FRAMES, filled.split("\n\n"), strict=True):
+        assert elements(after) == elements(before), after
+    assert elements(filled) == elements(data.decode())
+
+
+def elements(markdown: str) -> list[object]:
+    """The elements of a page that are no markup inside a sentence, in order."""
+    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown)
+    return [found for found in Page(html).found if found[-1] not in ("em", "strong")]
+
+
 # Subtitles.
 
 

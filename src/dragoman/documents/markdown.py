@@ -141,7 +141,8 @@ def record_spans(rule: InlineRule) -> InlineRule:
 def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
     """Yield the blocks of text: one inline token and False, or the inline tokens of a table row and True."""
     row: list[Token] | None = None
-    for token in tokens:
+    for before, token in pairwise([None, *tokens]):
+        assert token
         if token.type == "tr_open":
             row = []
         elif token.type == "tr_close":
@@ -150,6 +151,8 @@ def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
             row = None
         elif token.type == "inline":
             if row is None:
+                if before and before.type == "heading_open" and before.markup == "-":
+                    token.meta["pipe"] = "&#124;"  # even "\\|" would be that of a table, with the dashes below it
                 yield [token], False
             else:
                 row.append(token)
@@ -229,7 +232,9 @@ def block_passages(
             text = SPACE.sub(" ", flow_text(words)).strip()
             first, stop = block.content.rfind("\n", 0, start) + 1, block.content.find("\n", end)
             around = block.content[first:start], block.content[end : stop if stop >= 0 else None]
-            yield Passage(*span, (text,), renderer(span, block.content[start:end], around, words, row, references))
+            pipe = block.meta.get("pipe", r"\|")
+            source = block.content[start:end]
+            yield Passage(*span, (text,), renderer(span, source, around, words, row, pipe, references))
 
 
 def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment, int, int]]]:
@@ -335,13 +340,20 @@ def link_end(content: str, start: int, label: int, end: int) -> str:
 
 
 def renderer(
-    span: Span, source: str, around: tuple[str, str], words: Sequence[Fragment], row: bool, references: References
+    span: Span,
+    source: str,
+    around: tuple[str, str],
+    words: Sequence[Fragment],
+    row: bool,
+    pipe: str,
+    references: References,
 ) -> Callable[[Sequence[str]], Content]:
     """Return a function that writes a translation as Markdown.
 
     span: the text in the original; source: the same without marks of quotations; around: the source before and after it
-    on its lines; words: its fragments; row: whether it is a cell of a table; references: the targets of links. If the
-    translation between `around` would be parsed as other words or other markup, the function leaves the original.
+    on its lines; words: its fragments; row: whether it is a cell of a table; pipe: how a pipe is written in words;
+    references: the targets of links. If the translation between `around` would be parsed as other words or other
+    markup, the function leaves the original.
     """
     inlines = [word for word in words if isinstance(word, Inline)]
 
@@ -350,7 +362,7 @@ def renderer(
         spoken = SPACE.sub(" ", "".join(word for word in fragments if isinstance(word, str))).strip()
         blocks, before = parse_block(source.join(around), references)
         for spell in (as_written, as_html):
-            parts = [SPECIAL.sub(r"\\\g<0>", word) if isinstance(word, str) else spell(word) for word in fragments]
+            parts = [escape_words(word, pipe) if isinstance(word, str) else spell(word) for word in fragments]
             new = BEGINNING.sub(r"\g<0>\\", "".join(parts))
             after = parse_block(new.join(around), references)
             if (
@@ -368,6 +380,14 @@ def renderer(
         return [span]
 
     return render
+
+
+def escape_words(words: str, pipe: str) -> str:
+    """Return words as Markdown, with a backslash in front of what would be markup.
+
+    pipe: how a pipe is written.
+    """
+    return SPECIAL.sub(lambda found: pipe if found[0] == "|" else f"\\{found[0]}", words)
 
 
 def parse_block(content: str, references: References) -> tuple[list[str], list[Token]]:
