@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint test-slow course benchmark peers clean
+.PHONY: demo test lint test-slow test-nightly fuzz course benchmark peers clean
 
 demo: .venv/demo.installed
 	$(BIN)/dragoman demo
@@ -15,6 +15,15 @@ test: lint
 
 test-slow: .venv/test.installed
 	$(BIN)/python -m pytest -m slow
+
+# Properties with twenty times the examples, other ones each time; a failure prints how to repeat it.
+test-nightly: .venv/test.installed
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+
+# One minute for each reader of strangers' bytes, one after another; some targets, for less: make fuzz SECONDS=10 TARGETS="config state"
+SECONDS = 60
+fuzz: .venv/fuzz.installed
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) $(TARGETS)
 
 lint: .venv/test.installed
 	$(BIN)/ruff check src tests scripts

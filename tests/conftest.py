@@ -41,7 +41,17 @@ from dragoman.training.loop import train
 torch.set_num_threads(1)
 
 settings.register_profile("dragoman", derandomize=True, deadline=None, database=None, print_blob=False)
-settings.load_profile("dragoman")
+settings.register_profile("nightly", deadline=None, database=None, print_blob=True)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dragoman")
+settings.load_profile(PROFILE)
+AT_NIGHT = 20  # times as many examples
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every property more examples at night, also those that say themselves how many they need."""
+    for test in {getattr(item, "obj", None) for item in items} if PROFILE == "nightly" else ():
+        if own := getattr(test, "_hypothesis_internal_use_settings", None):
+            test._hypothesis_internal_use_settings = settings(own, max_examples=AT_NIGHT * own.max_examples)  # type: ignore[union-attr]
 
 
 def tiny_transformer(*, heads: int = 2, d_ff: int = 32, **changes: Any) -> TransformerConfig:

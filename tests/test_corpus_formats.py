@@ -82,9 +82,12 @@ def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch:
 # The formats' own ways.
 
 
-@pytest.mark.parametrize("line", [" " * 500_000 + '"' + "a" * 500_000, '"a"\n' * 200_000, f'"{"a" * 2_000_000}"'])
+@pytest.mark.parametrize(
+    "line",
+    [" " * 500_000 + '"' + "a" * 500_000, '"a"\n' * 200_000, f'"{"a" * 2_000_000}"', "# a\n" * 200_000],
+)
 def test_a_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str):
-    """polib needs quadratic time for the lines of a message."""
+    """polib needs quadratic time for the lines of a string or a comment."""
     (tmp_path / "a.po").write_text(f'msgid "a"\nmsgstr "b"\n{line}\n')
     began = time.process_time()
     with pytest.raises(DragomanError, match=r"a\.po:\d+: (a message of more than|not a readable PO file: a quote)"):

@@ -929,6 +929,14 @@ LONG = [  # suffix, what stands around, the unit that is repeated
 ]  # fmt: skip
 
 
+def test_a_message_in_a_thousand_forms_does_not_multiply_the_catalogue():
+    """Languages have up to six forms, and each is a translation of the whole message."""
+    forms = "".join(f'msgstr[{number}] ""\n' for number in range(1000))
+    data = f'msgid "a"\nmsgid_plural "{"b" * 1000}"\n{forms}'.encode()
+    texts = read_document(data, ".po").texts
+    assert sum(map(len, texts)) <= len(data)
+
+
 @pytest.mark.parametrize(("suffix", "frame", "unit"), LONG)
 def test_the_time_for_one_long_part_grows_with_its_length(suffix: str, frame: str, unit: str):
     """Quadratic time would take hours."""

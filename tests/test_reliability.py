@@ -59,7 +59,13 @@ from dragoman.files import MANIFEST
 from dragoman.model import build
 from dragoman.model_folder import verify_files, write_model
 from dragoman.training import run, signals
-from dragoman.training.checkpoint import TrainingProgress, checkpoints, newest_checkpoint, save_checkpoint
+from dragoman.training.checkpoint import (
+    TrainingProgress,
+    checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import Learner
 from dragoman.training.validation import LOSS_TOKENS, StoppableEngine, Stopped
@@ -380,6 +386,23 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(
     assert "step-00000004" in note
     assert file in note or file == MANIFEST  # whose damage may look like that of another
     assert "\n" not in note
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"step": "4"}, {"best_loss": None}, {"scores": [4]}, {"machine": 4}, {"x": 1}, "deep"]
+)
+def test_a_state_of_other_types_is_refused_though_it_is_signed(
+    saved: Path, tmp_path: Path, wrong: dict[str, Any] | str
+):
+    folder = shutil.copytree((saved / "last").resolve(), tmp_path / "model")
+    content = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text("[" * 100_000 if isinstance(wrong, str) else json.dumps({**content, **wrong}))
+    signed_again(folder)
+    with pytest.raises(DragomanError, match=f"{folder}: this checkpoint cannot be resumed"):
+        load_checkpoint(folder)
+    (folder / "state.json").write_text(json.dumps(content))
+    signed_again(folder)
+    assert load_checkpoint(folder).progress.step == 4
 
 
 def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(

@@ -116,9 +116,12 @@ def option_of(hint: Any) -> Option:
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         return Option(f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0], choices.__contains__)
-    if typing.get_origin(hint) is tuple:
-        return Option("a tuple of strings", lambda value: isinstance(value, tuple) and all(map(is_string, value)))
-    return PLAIN.get(hint) or Option(f"of type {hint.__name__}", lambda value: isinstance(value, hint))
+    kind = typing.get_origin(hint) or hint
+    if kind in (tuple, list):
+        return Option(
+            f"a {kind.__name__} of strings", lambda value: isinstance(value, kind) and all(map(is_string, value))
+        )
+    return PLAIN.get(hint) or Option(f"of type {kind.__name__}", lambda value: isinstance(value, kind))
 
 
 def is_string(value: Any) -> bool:

@@ -11,9 +11,9 @@ from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
 LARGEST = 64 << 20  # characters: polib holds a whole catalogue, and the largest known ones have a tenth of this
-# Of one message. polib needs quadratic time for the lines of a message.
+# Of one message. polib needs quadratic time for the lines of a string or a comment.
 MAX_LINES, MAX_CHARACTERS = 10_000, 1 << 20
-STRING = re.compile(r'\s*(?:#[|~]\s*)?(msg|")')
+PART = re.compile(r'\s*(?:#[|~]\s*)?(msg|"|#(?![:,]))')
 
 
 class CatalogueText(str):
@@ -37,8 +37,8 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line and not closes_quote(line):  # polib would cut off the last character
             raise DragomanError(f"{display_path(path)}:{number}: not a readable PO file: a quote is not closed")
-        if string := STRING.match(line or ""):
-            lines, characters = (1, 0) if string[1] == "msg" else (lines + 1, characters + len(line or ""))
+        if part := PART.match(line or ""):
+            lines, characters = (1, 0) if part[1] == "msg" else (lines + 1, characters + len(line or ""))
         if lines > MAX_LINES or characters > MAX_CHARACTERS:
             limits = f"{MAX_LINES:,} lines or {MAX_CHARACTERS:,} characters"
             raise DragomanError(f"{display_path(path)}:{number}: a message of more than {limits}")

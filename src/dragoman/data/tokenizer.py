@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import regex
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -34,6 +35,9 @@ RESERVED = [*SPECIAL, *BYTES]
 WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
+
+MARKS = 1000
+RUN_OF_MARKS = regex.compile(rf"\p{{M}}{{{MARKS}}}")
 
 # An entry of its own, put in front of a source to name its language or domain.
 TAG = re.compile(r"<tag:([\w.-]{1,40})>")
@@ -291,10 +295,18 @@ def tag_piece(tag: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return text in Unicode NFC; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD."""
+    """Return text in Unicode NFC; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD.
+
+    Of marks without a letter between them, MARKS at a time are put in order: that takes quadratic time, and no script
+    has a tenth as many.
+    """
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", SURROGATE.sub("\ufffd", text))
+    text = SURROGATE.sub("\ufffd", text)
+    if len(text) < MARKS:
+        return unicodedata.normalize("NFC", text)
+    bounds = [0, *(run.end() for run in RUN_OF_MARKS.finditer(text)), len(text)]
+    return "".join(unicodedata.normalize("NFC", text[start:end]) for start, end in pairwise(bounds))
 
 
 def _pipeline(model: models.BPE) -> tokenizers.Tokenizer:

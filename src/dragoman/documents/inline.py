@@ -63,11 +63,11 @@ def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
             stop -= 1
         elif partner.get(start) == stop - 1:
             start, stop = start + 1, stop - 1
-        elif (end := partner.get(start, 0)) > start and is_label(fragments[start + 1 : end]):
-            start = end + 1
         elif partner.get(stop - 1) == stop - 2:
             stop -= 2
-        else:
+        elif (end := partner.get(start, 0)) > start and is_label(fragments[start + 1 : end]):
+            start = end + 1
+        else:  # so a pair that is no label is looked at once
             break
     return start, stop
 

@@ -23,7 +23,7 @@ from dragoman.documents.encoding import decode
 LINE = re.compile(
     r"""[ \t]*(?:
     (?P<comment>\#.*|\r?)
-    |(?:(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*)?(?P<string>"(?:[^"\\]|\\.)*")[ \t\r]*
+    |(?:(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)[ \t]*)?(?P<string>"(?:[^"\\]|\\.)*")[ \t\r]*
     )""",
     re.VERBOSE,
 )

@@ -20,8 +20,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.files import lock_file, new_folder, replace_link
 from dragoman.model import Model
 from dragoman.model_folder import current_names, load_model, verify_files, write_model
@@ -35,23 +36,26 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 class TrainingProgress:
     """Hold how far a run has come. With weights and Adam's moments, it is all that the rest of the run depends on."""
 
-    step: int = 0  # updates of the weights
-    epoch: int = 0
-    batch: int = 0  # batches done in this epoch
+    step: CountOrZero = 0  # updates of the weights
+    epoch: CountOrZero = 0
+    batch: CountOrZero = 0  # batches done in this epoch
     seconds: float = 0.0
     target_tokens: int = 0
-    skipped: int = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
+    skipped: CountOrZero = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
     validated: int = -1  # the step of the last validation; -1: none, or 0 in runs of version 0.1
     best_score: float = -UNKNOWN_LOSS  # of the metric `stop_on`; higher is better
     best_loss: float = UNKNOWN_LOSS  # the dev loss of that validation
-    best_step: int = 0
-    worse: int = 0  # validations in a row that were no better
+    best_step: CountOrZero = 0
+    worse: CountOrZero = 0  # validations in a row that were no better
     finished: str = ""  # why, in words; empty while there is more to do
     data: str = ""  # fingerprint of the training pairs
     dev_data: str = ""  # and of the dev pairs
     scores: list[str] = field(default_factory=list)  # of the last validation, for the card
     shown: list[str] = field(default_factory=list)  # the sample translations of the last validation
     machine: dict[str, Any] = field(default_factory=dict)  # what decides the last bits: threads, versions
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def is_validated(self) -> bool:
@@ -163,7 +167,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     try:
         progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         state = current_names(load_file(folder / "state.safetensors"))
-    except (OSError, ValueError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, UsageError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint cannot be resumed: {error}") from None
     return Checkpoint(folder, model, tokenizer, state, progress)
 

@@ -1,0 +1,40 @@
+"""The targets of `make fuzz` work: they read their samples, and changes of these, and let defects through."""
+
+from random import Random
+
+import pytest
+from fuzz.targets import targets
+
+CHANGES = 20
+
+
+def scramble(data: bytes) -> bytes:
+    """Leave a byte out and double another one."""
+    random = Random(len(data))
+    first, second = (random.randrange(len(data) + 1) for _ in range(2))
+    return data[:first] + data[first + 1 : second] + data[second - 1 :]
+
+
+def test_every_target_reads_its_samples_and_changes_of_them():
+    for name, target in targets().items():
+        assert target.seeds, name
+        assert len(target.dictionary) > 3, name
+        for seed in target.seeds[:10]:
+            target.read(seed)
+            target.read(scramble(seed))
+        for number in range(CHANGES if target.mutate else 0):
+            changed = target.mutate(target.seeds[-1], Random(number), scramble)
+            target.read(changed)
+
+
+def test_what_a_user_would_see_as_a_traceback_comes_through(monkeypatch: pytest.MonkeyPatch):
+    """The control for the test above."""
+
+    def defect(*_: object) -> None:
+        raise IndexError
+
+    sample = b"cat\tKatze\n"
+    targets()["glossary"].read(sample)
+    monkeypatch.setattr("dragoman.text.glossary.parse_entry", defect)
+    with pytest.raises(IndexError):
+        targets()["glossary"].read(sample)

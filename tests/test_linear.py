@@ -1,0 +1,153 @@
+"""Readers take time in proportion to what they read, whatever it is.
+
+Each input is one unit, repeated inside a frame. Twice as much of it may take twice as long, and quadratic time is four
+times: so four times as much is measured, which is 4 or 16. Times are those of the processor, not of the clock.
+"""
+
+import gc
+import time
+from collections.abc import Iterator
+
+import pytest
+from fuzz.targets import targets
+
+from dragoman.documents import read_document
+
+FACTOR = 4  # how much more the second measurement reads
+MOST = 9  # times as long as the first one may the second one take
+NOISE = 0.1  # seconds
+SIZE = 64_000  # bytes of the first measurement
+SLOWER = {"document.md": 4_000}  # bytes, where a reader takes a second for some 100 kB
+
+# Any format: marks, white space, characters that combine, and what Unicode and UTF-8 do not allow.
+ANY = [
+    *' \t\n\r\f\0\\/<>&"\'`[](){}!#*_~-+=|:;,.%$@0aé가',
+    "\u0301\u0316", "\u1100\u1161", "\r\n", "a ", "a\n", "&amp;", "&#1;", "&a", "\\n", "\\\"", '""', "''", "--", "<!--",
+    "-->", "<![CDATA[", "]]>", "<?", "<a", "</a", "<a>", "</a>", "<a></a>", "<a/>", "a=", "a='b' ", 'a="b" ', "[a]",
+    "](a)", "![", "**a", "*a*", "> ", "- ", "1. ", "# ", "|a", "a|", "a.", "a:", "a,b\n", "a\tb\n", '"a",', '{"a":',
+    "1:", "->", "\ud800",
+]  # fmt: skip
+UNITS: dict[str, list[str]] = {
+    "corpus.po": ["# a\n", "#. a\n", "#: a:1\n", "#, a\n", '#| msgid "a"\n', '#~ msgid "a"\n', '"a"\n', 'msgid "a"\n',
+                  'msgid "a"\nmsgstr "b"\n', 'msgstr[0] "a"\n', 'msgctxt "a"\n'],
+    "corpus.tmx": ["<tu/>", "<tuv/>", "<tuv xml:lang='en'><seg>a</seg></tuv>", "<hi>a</hi>", "<seg>a</seg>", "<tu>"],
+    "document.html": ["<b>", "<i></i>", "<b>a</b>", "<p>", "<p>a", "<li>a", "<br>", "<img alt=a>", "<div translate=no>",
+                      "<td>", "<title>a</title>", "<script>", "</p>", "<b title=a>", "<?php ", "<b>1.</b>"],
+    "document.md": ["a\n", "a\n\n", "a  \n", "a\\\n", "> a\n", "- a\n", "  - a\n", "| a ", "|a|\n", "|-", "[a]: b\n",
+                    "[a](b) ", "[[", "]]", "![a](b) ", "**a** ", "_a_ ", "``", "<a@b.c>", "<b>", "~~a", "    a\n",
+                    "```\n", "===\n", "<div>\n", "[^a]: b\n\n", "- [ ] a\n", "***", "*a_", "a**b"],
+    "document.srt": ["a\n", "- a\n", "<i>", "<i></i>", "{\\a}", "00:00:01,000 --> 00:00:02,000\n", "1\n",
+                     "00:00:01,000 --> 00:00:02,000\na\n\n", "\n \n", "漢"],
+    "document.po": ['msgid "a"\nmsgstr ""\n', 'msgstr[0] ""\n', "# a\n", "#, fuzzy\n", '"a"\n', '#~ msgid "a"\n'],
+    "document.xliff": ["<g>", "<g></g>", "<g>a</g>", "<x/>", "<trans-unit><source>a</source></trans-unit>", "&#10;",
+                       "<mrk mtype='seg'>a</mrk>", "<group/>"],
+    "document.json": ['"a",', "[", '{"a":', '"\\u0061",', "1,"],
+    "document.csv": ['"a""b",', "a\n", "=a,"],
+    "settings": ["a.", "a=1\n", "[a]\n", "[[a]]\n", "[a.", '"a".', "a=[", "{a=", "[[a.b]]\n", "# a\n", "'''"],
+    "config": ['"a":1,', "[", '{"a":'],
+    "glossary": ["a\tb\n", "# a\n", "a|", "a b\tc\n"],
+}  # fmt: skip
+UNITS["document.vtt"] = UNITS["document.srt"]
+# What stands around the units; @ is their place.
+FRAMES: dict[str, list[str]] = {
+    "corpus.tsv": ["@", "a@\tb@\n"],
+    "corpus.two-files": ["@====@", "a\n@b\n====c\n@d\n"],
+    "corpus.csv": ["source,target\n@", 'source,target\n"@",b\n'],
+    "corpus.jsonl": ["@", '{"source": "@", "target": "b"}\n', '{"source": @', '{"source": "a", "target": "b", @}\n'],
+    "corpus.tmx": [
+        "@", "<tmx><body>@</body></tmx>", "<tmx><body><tu>@</tu></body></tmx>", "<tmx><!--@--></tmx>", "<tmx a='@'/>",
+        "<tmx><body><tu><tuv lang='en'><seg>a@</seg></tuv><tuv lang='de'><seg>b@</seg></tuv></tu></body></tmx>",
+    ],
+    "corpus.po": ["@", 'msgid "a@"\nmsgstr "b@"\n', 'msgid "a"\n@\nmsgstr "b"\n', 'msgid "a"\nmsgstr "b"\n@',
+                  "# @\n", "#, @\n"],
+    "document.txt": ["@", "a@b\n"],
+    "document.md": ["@", "a@b\n", "# a@\n", "a\n@b\n", "> @", "- @", "|a|b|\n|-|-|\n@", "[a@](b)\n", "```\n@\n```\n",
+                    "---\n@\n---\n"],
+    "document.html": ["@", "<p>a@b</p>", "<p title='@'>a</p>", "<p @", "<!--@-->", "<script>@</script>",
+                      "<p><b>a@</b> b@", "<title>@"],
+    "document.srt": ["@", "00:00:01,000 --> 00:00:02,000\na@b\n", "1\n00:00:01,000 --> 00:00:02,000 @\na\n"],
+    "document.vtt": ["WEBVTT\n\n@", "WEBVTT\n\n00:01.000 --> 00:02.000\na@b\n", "WEBVTT\n\nNOTE @\n"],
+    "document.po": ["@", 'msgid "a@"\nmsgstr ""\n', 'msgid "a"\n@msgstr ""\n', 'msgid "a"\nmsgstr ""\n@', "# @\n"],
+    "document.xliff": [
+        "@", "<xliff>@</xliff>", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>",
+        "<xliff><!--@--></xliff>", "<xliff a='@'/>", "<xliff @/>",
+        "<xliff><trans-unit><source>a</source><target>@</target></trans-unit></xliff>",
+    ],
+    "document.json": ["@", '["a@b"]', '["a", @]', '{"@": "a"}'],
+    "document.csv": ["text\n@", 'text\n"@"\n', "@\n1\n"],
+    "glossary": ["@", "a\tb@\n", "a@\tb\n"],
+    "settings": ["@", "a@ = 1\n", 'a = "@"\n', "a = [@]\n", "[a@]\n", "a = @"],
+    "config": ["@", '{"kind": "@"}', '{"@": 1}', "{@}"],
+    "tokenizer": ["@", '{"model": {"vocab": {@}, "merges": []}}', '{"model": {"vocab": {}, "merges": [@]}}'],
+    "manifest": ["@", '{"@": {}}', "{@}"],
+    "state": ["@", '{"data": "@"}', "{@}"],
+}  # fmt: skip
+
+
+def inputs(name: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield what each input of a reader is called, its frame and its unit."""
+    for frame in FRAMES[name]:
+        for unit in [*ANY, *UNITS.get(name, [])]:
+            yield f"{frame!r} with {unit!r}", (frame, unit)
+
+
+def repeated(frame: str, unit: str, size: int) -> bytes:
+    """Return a frame of about `size` bytes with as many units in it as fit."""
+    each = unit.encode("utf-8", "surrogatepass")
+    return frame.encode().replace(b"@", each * (size // len(each) // max(1, frame.count("@"))))
+
+
+def seconds(name: str, data: bytes) -> float:
+    """Return the time of the processor that it takes to read this, and to write a document with other texts."""
+    kind, _, suffix = name.partition(".")
+    gc.disable()  # it would look at every object of the other tests
+    try:
+        began = time.process_time()
+        if kind == "document":
+            document = read_document(data, f".{suffix}", ("1",) if suffix == "csv" else ())
+            document.fill(["x"] * len(document.texts))
+        else:
+            targets()[name].read(data)
+        return time.process_time() - began
+    finally:
+        gc.enable()
+
+
+def grows_too_fast(name: str, frame: str, unit: str, size: int) -> bool:
+    """Return whether FACTOR times the input takes far more than FACTOR times as long, three times in a row."""
+    for _ in range(3):
+        small, large = (seconds(name, repeated(frame, unit, count)) for count in (size, FACTOR * size))
+        if large < MOST * small + NOISE:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "unit"),
+    [
+        ("corpus.tsv", "a@\tb@\n", "\""), ("corpus.csv", 'source,target\n"@",b\n', "a,b\n"),
+        ("corpus.jsonl", '{"source": "@", "target": "b"}\n', "\\n"), ("corpus.tmx", "<tmx><!--@--></tmx>", "-"),
+        ("corpus.po", "@", "# a\n"), ("corpus.po", "# @\n", "a"), ("document.txt", "a@b\n", " "),
+        ("document.md", "[a@](b)\n", "["), ("document.md", "a@b\n", "*a*"),
+        ("document.html", "<p><b>a@</b> b@", "<i></i>"),
+        ("document.srt", "@", "- a\n"), ("document.vtt", "WEBVTT\n\n@", "\n \n"), ("document.po", "@", "msgid \"a\"\n"),
+        ("document.xliff", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>", "<g>a</g>"),
+        ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),
+        ("tokenizer", "@", "["), ("manifest", "{@}", '"a":1,'), ("config", '{"kind": "@"}', "\\n"),
+    ],
+)  # fmt: skip
+def test_four_times_as_much_takes_four_times_as_long(name: str, frame: str, unit: str):
+    assert not grows_too_fast(name, frame, unit, 2_000 if name == "document.md" else 20_000)
+
+
+def test_quadratic_time_is_seen(monkeypatch: pytest.MonkeyPatch):
+    """The control for the tests above and below."""
+    monkeypatch.setattr("test_linear.seconds", lambda name, data: (len(data) / 10_000) ** 2)
+    assert grows_too_fast("corpus.tsv", "@", "a", 20_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FRAMES)
+def test_no_input_takes_quadratic_time(name: str):
+    size = SLOWER.get(name, SIZE)
+    assert [label for label, (frame, unit) in inputs(name) if grows_too_fast(name, frame, unit, size)] == []
