@@ -255,7 +255,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     [
         ("", 2, "give a corpus"),
         ("missing.tsv", 1, "missing.tsv: no such file"),
-        (".", 1, "regular file"),
+        (".", 1, ".: a folder; name the files in it"),
         ("a.tsv --dev missing", 1, "missing: no such file"),
         ("a.tsv wieght=2", 2, "did you mean weight=?"),
         ("a.tsv --write-clean a.tsv", 2, "a.tsv: one of the corpora"),

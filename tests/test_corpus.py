@@ -4,6 +4,7 @@ Files that are refused are in hostile.py, formats in test_corpus_formats.py.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,23 @@ def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
     assert len(read_corpus(sides).notes()) == (line in HEADERS)
     named = write(tmp_path / "a.jsonl", json.dumps(dict(zip(("source", "target"), pair, strict=True))))
     assert read_corpus([named]).notes() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("a cat", "if the targets are in another file"),
+        ("A cat, a dog; 1,000 mice.", "if the targets are in another file"),
+        ("a\tb\tCC-BY", "cut -f 1,2"),
+        ("a ||| b", "makes ||| a tab"),
+        ("a cat;un gato", ".csv"),
+        ('"a cat","un gato"', ".csv"),
+        ("a cat   un gato", "put a tab between them"),
+    ],
+)
+def test_a_line_without_two_columns_gets_advice_on_what_it_has(tmp_path: Path, line: str, advice: str):
+    with pytest.raises(DragomanError, match=re.escape(advice)):
+        read_corpus([write(tmp_path / "a.tsv", f"{line}\n")])
 
 
 def test_what_is_no_file_is_named(tmp_path: Path):

@@ -34,7 +34,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
     for index, (name, specs) in enumerate(sets.items()):
         later = [reading.keys for others in list(readings.values())[index + 1 :] for reading in others]
         for spec, reading, repeats in zip(specs, readings[name], find_repeats(readings[name], later), strict=True):
-            corpus = CheckedCorpus(name, spec)
+            corpus, errors = CheckedCorpus(name, spec), report.count("error")
             report.corpora.append(corpus)
             profile, difference = usual.for_corpus(reading)
             if difference:
@@ -58,8 +58,8 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
             except DragomanError as error:
                 report.add("unreadable", [spec.name], example=str(error))
             else:
-                if not corpus.pairs:
-                    report.add("no-pairs", [spec.name])
+                if not corpus.pairs and report.count("error") == errors:
+                    report.add("no-pairs", [spec.name], example="" if corpus.rows else f"{spec.name}: nothing in it")
     return report
 
 

@@ -76,7 +76,7 @@ class UsualPairs:
             return self.profiles[tag], ""
         return self.profiles[tag].reversed(), (
             f"{largest.spec.name} has sources such as {quote_line(largest.begins)}, {reading.spec.name} such as "
-            f"{quote_line(reading.begins)}: swap the columns of the one that is wrong"
+            f"{quote_line(reading.begins)}"
         )
 
 

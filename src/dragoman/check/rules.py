@@ -8,7 +8,10 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class CheckRule:
-    """A rule: an error stops training; a warning does harm, and `--write-clean` drops it; a note does not."""
+    """A rule: an error stops training; a warning does harm, and `--write-clean` drops it; a note does not.
+
+    The advice is empty where the message of each finding says what to do.
+    """
 
     level: Level
     what: str
@@ -18,12 +21,12 @@ class CheckRule:
 NEWLINE_TRAP = "replace it with a space: many programs end a line there"
 RULES = {
     # The file.
-    "unreadable": CheckRule("error", "the file cannot be read to its end", "see the message below the table"),
+    "unreadable": CheckRule("error", "the file cannot be read to its end", ""),
     "line-counts": CheckRule(
         "error", "the two files have different numbers of lines", "find the line that one side lacks"
     ),
     "utf-8": CheckRule("error", "not UTF-8", "convert the file, or fix the line"),
-    "columns": CheckRule("error", "not two columns", "write source TAB target, with no other tab"),
+    "columns": CheckRule("error", "not two columns", "write source TAB target, without any other tab"),
     "record": CheckRule("error", "not a record with both texts", "fix the line, or name the keys with columns="),
     "no-pairs": CheckRule("error", "no pair with text on both sides", "check that this is the right file"),
     "direction": CheckRule(
@@ -50,7 +53,9 @@ RULES = {
         "warning", "written in a script that is rare on this side", "check that it is the right language"
     ),
     # Characters.
-    "nul": CheckRule("warning", "a NUL character", "the text is damaged, or UTF-16: create it again"),
+    "nul": CheckRule(
+        "warning", "a NUL character", "the text is damaged: create it again; or UTF-16: iconv -f utf-16le -t utf-8"
+    ),
     "carriage-return": CheckRule("warning", "a carriage return inside a line", NEWLINE_TRAP),
     "line-separator": CheckRule("warning", "a Unicode line separator (VT FF FS GS RS NEL LS PS)", NEWLINE_TRAP),
     "byte-order-mark": CheckRule("warning", "a byte order mark inside the text", "delete it: files were concatenated"),

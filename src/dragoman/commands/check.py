@@ -63,6 +63,8 @@ def main(arguments: list[str]) -> None:
     for file in files:
         if not file.is_file():
             reason = "it is read twice, so it must be a regular file" if file.exists() else "no such file"
+            if file.is_dir():
+                reason = "a folder; name the files in it"
             raise DragomanError(f"{file}: {reason}")
     limits = CheckLimits(options.max_ratio, options.max_length)
     clean = options.write_clean
@@ -152,7 +154,9 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     for name, rule in RULES.items():
         if name in report.findings:
             finding = report.findings[name]
-            lines = (rule.what, name_locations(finding), f"→ {finding.example or rule.advice}")
+            lines = filter(
+                None, (rule.what, name_locations(finding), finding.example, rule.advice and f"→ {rule.advice}")
+            )
             label = Text.assemble((rule.level, COLOURS[rule.level]), f"\n{name}")
             table.add_row(label, f"{finding.count:,}", Text("\n".join(lines)), end_section=True)
             table.add_row()

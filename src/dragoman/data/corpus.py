@@ -7,6 +7,7 @@ pairs of plain files are read here, the other formats by the module that has the
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,13 @@ LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # times its size, a file of zeros to 1,000 times.
 SPARE = 4 << 20
 RATIO = 200
+# How files begin that are not text in UTF-8.
+BEGINNINGS = {
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "text in UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)"),
+    b"\x1f\x8b": "compressed with gzip: give it a name that ends in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed with Zstandard: give it a name that ends in .zst",
+    b"PK\x03\x04": "an archive or a word processor's file: save the text in it as UTF-8",
+}
 SHOWN = 3  # examples of a problem that a message names
 
 Kind = Literal[
@@ -96,6 +104,11 @@ def read_blocks(path: str) -> Iterator[bytes]:
                 while block := file.read(BLOCK):
                     yield block
                 return
+            first = file.peek(4)[:4]
+            if first and not foreign_beginning(first):
+                raise DragomanError(
+                    f"{display_path(path)}: not compressed, in spite of its name: give it one without {suffix}"
+                )
             import pyarrow
 
             unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), CODECS[suffix])
@@ -115,14 +128,21 @@ def read_blocks(path: str) -> Iterator[bytes]:
         raise DragomanError(f"{display_path(path)}: {reason}") from None
 
 
+def foreign_beginning(first: bytes) -> str:
+    """Return what a file is that begins with these bytes, if it is not text in UTF-8; '' for anything else."""
+    return next((what for beginning, what in BEGINNINGS.items() if first.startswith(beginning)), "")
+
+
 def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[str | None]:
     """Yield every line without its end, in constant memory; None for a line that is not UTF-8, after `on_problem`.
 
     The last line may lack its line feed; an end of file after a line feed starts no new line. By default `on_problem`
-    raises DragomanError. So does a file that cannot be read, or has a line longer than LONGEST_LINE.
+    raises DragomanError. So does a file that cannot be read, is not text, or has a line longer than LONGEST_LINE.
     """
     number = 1
     for chunk in whole_lines(path):
+        if number == 1 and (what := foreign_beginning(chunk[:4])):
+            raise DragomanError(f"{display_path(path)}: {what}")
         if number == 1 and chunk.startswith(b"\xef\xbb\xbf"):
             on_problem(Problem("byte-order-mark", path, 1))
             chunk = chunk[3:]
@@ -171,10 +191,9 @@ def _decode(line: bytes, path: str, number: int, on_problem: OnProblem) -> str |
         return line.decode()
     except UnicodeDecodeError as error:
         at = error.start
-        utf16 = number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff")
         text = (
-            f"not UTF-8 at byte {at + 1} of the line (0x{line[at]:02x}): "
-            f"convert the file {'from UTF-16 ' if utf16 else ''}to UTF-8"
+            f"not UTF-8 at byte {at + 1} of the line (0x{line[at]:02x}): convert the file, "
+            "from Latin-1 for example with iconv -f latin1 -t utf-8"
         )
         on_problem(Problem("utf-8", path, number, text, at + 1))
         return None
@@ -235,8 +254,21 @@ def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
             yield Row(number, "", "")
         else:
             wrong = f"{len(columns)} columns" if len(columns) > 2 else "no tab"
-            text = f"{wrong}, expected source TAB target, found: {quote_line(line)}"
+            text = f"{wrong}, expected source TAB target, found: {quote_line(line)}; {advise_columns(line)}"
             on_problem(Problem("columns", path, number, text))
+
+
+def advise_columns(line: str) -> str:
+    """Return what to do about a file that has lines such as this one, without two columns of TSV."""
+    if "\t" in line:
+        return "cut -f 1,2 keeps the first two"
+    if "|||" in line:
+        return r"sed 's/ *||| */\t/' makes ||| a tab"
+    if re.search(r'";"|","|[^\s\d][;,][^\s\d]', line):
+        return "if these are columns of CSV, the name must end in .csv"
+    if re.search(r"\S {2,}\S", line):
+        return "if these are columns, put a tab between them"
+    return "if the targets are in another file, name it after this one"
 
 
 def _read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator[Row]:
