@@ -730,6 +730,17 @@ def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name:
     assert Path(out).read_text() == empty
 
 
+def test_after_a_catalogue_its_messages_are_counted(dragoman, trained: Path):
+    entries = ("", "a"), ("The dog", ""), ("The cat", ""), ("The bear", "der Bär"), ("42", "")
+    text = "\n".join(f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in entries)
+    Path("a.po").write_text(f'{text}\n#, fuzzy\nmsgid "A cat"\nmsgstr "Kater"\n')
+    ran = dragoman("translate", "-m", trained, "-i", "a.po", "-o", "b.po")
+    assert "a.po: 2 messages translated, 1 translated before, 1 fuzzy\n" in ran.err
+    ran = dragoman("translate", "-m", trained, "-i", "b.po", "-o", "c.po")
+    assert "b.po: 0 messages translated, 3 translated before, 1 fuzzy\n" in ran.err
+    assert Path("b.po").read_bytes() == Path("c.po").read_bytes()
+
+
 def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     assert main(["--version"]) == 0
     monkeypatch.setattr(sys, "platform", "win32")

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -49,7 +49,8 @@ class Document:
     """A document as its original text and the passages in it that are translated.
 
     `skipped`: what is left alone although it may be text. `readable`: False for a document that is not in its format,
-    which has no texts; the first of `skipped` says why.
+    which has no texts; the first of `skipped` says why. `left`: of a catalogue, how many messages are not translated
+    because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class Document:
         skipped: Sequence[Skipped] = (),
         *,
         readable: bool = True,
+        left: Mapping[str, int] | None = None,
     ):
+        self.left = left
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.passages: list[Passage] = []
         unreadable: list[Passage] = []
@@ -84,6 +87,10 @@ class Document:
         """
         if len(translations) != sum(len(passage.texts) for passage in self.passages):
             raise ValueError("expected one translation for each text")
+        return self.encoding.encode(self._rewrite(Span(0, len(self.original)), self.changes(translations)))
+
+    def changes(self, translations: Sequence[str]) -> list["Change"]:
+        """Return the passages whose translations are neither blank nor the same; their number is that of the texts."""
         given = iter(translations)
         changes: list[Change] = []
         for passage in self.passages:
@@ -93,7 +100,7 @@ class Document:
             ]
             if new != list(passage.texts):
                 changes.append(Change(passage, new))
-        return self.encoding.encode(self._rewrite(Span(0, len(self.original)), changes))
+        return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
         """Return the text of a span of the original with the changes made that lie inside it; they are in order."""

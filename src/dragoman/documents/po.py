@@ -1,6 +1,7 @@
 """Parse PO catalogues, the message files of gettext: missing translations are filled in."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -37,7 +38,8 @@ class Message:
 
     lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
-    left_alone: bool = False  # fuzzy, or unreadable
+    fuzzy: bool = False
+    unreadable: bool = False
 
     def add(self, key: str, span: Span, string: str) -> None:
         """Append what is inside `string`, a quoted string at `span`, to the string of a keyword."""
@@ -55,6 +57,11 @@ class Message:
         """Return whether the entry has a translation, though it may be empty."""
         return any(key.startswith("msgstr") for key in self.lines)
 
+    @property
+    def translated(self) -> bool:
+        """Return whether none of its forms is empty; to be called when the entry has all its lines."""
+        return all(string for key, string in self.strings.items() if key.startswith("msgstr"))
+
 
 def parse_po(data: bytes) -> Document:
     """Return the document whose texts are the messages without a translation.
@@ -66,18 +73,23 @@ def parse_po(data: bytes) -> Document:
     passages: list[Passage] = []
     bad_lines: list[int] = []
     singular = 0  # which plural form is the one for one thing
+    left = Counter({"translated before": 0, "fuzzy": 0})
     message = None
     for message in messages(original, bad_lines):
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
             singular = form_for_one(polib.unescape(header)) if header else singular
-        elif not message.left_alone:
+        elif message.fuzzy:
+            left["fuzzy"] += 1
+        elif message.translated:
+            left["translated before"] += 1
+        elif not message.unreadable:
             passages.extend(missing_translations(original, message, f"msgstr[{singular}]"))
     skipped = []
     if bad_lines:
         reason = f"{len(bad_lines):,} line(s) from here on are not PO: their messages are left as they are"
         skipped.append(Skipped(bad_lines[0], reason if message else "not PO (there is no message in it)"))
-    return Document(original, encoding, passages, skipped, readable=bool(message or not bad_lines))
+    return Document(original, encoding, passages, skipped, readable=bool(message or not bad_lines), left=left)
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
@@ -95,7 +107,7 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             message, key = Message(), ""
         if not match or (comment is None and match["key"] in message.lines):
             bad_lines.append(number)
-            message.left_alone = True
+            message.unreadable = True
         elif comment is None:
             key = match["key"] or key
             if key:
@@ -104,7 +116,7 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             else:
                 bad_lines.append(number)
         elif comment.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", comment):
-            message.left_alone = True
+            message.fuzzy = True
         offset += len(line) + 1
     if message.complete:
         yield message

@@ -5,7 +5,7 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import read_blocks
 from dragoman.documents import read_document
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 from dragoman.files import open_output
 from dragoman.translation.translator import Translator
 
@@ -41,3 +41,8 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         target.write(document.fill(outputs))
         target.flush()
     report.summarise()
+    if document.left is not None:
+        done = len(document.changes(outputs))
+        counts = {**document.left, "still empty": len(document.passages) - done}
+        left = "".join(f", {count:,} {state}" for state, count in counts.items() if count)
+        progress.log(f"{options.input}: {plural(done, 'message')} translated{left}")
