@@ -28,9 +28,15 @@ NOT_TEXT = {
     ".epub": "an e-book is an archive of web pages: unpack it and translate those",
 }
 # Files that translate reads, but that are not one corpus.
+DOCUMENT = (
+    "dragoman translate --input reads it; a corpus is a file of sentence pairs (.tsv, .tmx, ...), or two text files"
+)
 NOT_PAIRS = {
     **dict.fromkeys((".xlf", ".xliff"), "XLIFF is for translate: to train on it, convert it to .po or .tmx first"),
     ".json": "pairs in JSON are read one object to a line, from a file that ends in .jsonl",
+    **dict.fromkeys((".srt", ".vtt"), f"subtitles, in one language: {DOCUMENT}"),
+    **dict.fromkeys((".html", ".htm"), f"a web page, in one language: {DOCUMENT}"),
+    ".md": f"Markdown, in one language: {DOCUMENT}",
 }
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
