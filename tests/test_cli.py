@@ -396,7 +396,7 @@ def test_what_stops_a_translation_leaves_the_old_file_and_the_lines_so_far_in_a_
         assert [len(list(read_lines(name))), part.exists()] == [2000, False]
         return
     assert Path(name).read_text() == "old"
-    assert f"{name}: not finished; the first 1,024 lines are in" in ran.err
+    assert f"{name}: not finished; the first 1,024 lines are in {part}\n" in ran.err
     shutil.copy(part, copy := f"copy{Path(name).suffix}")
     assert list(read_lines(copy)) == [" "] * 1024
 

@@ -159,7 +159,7 @@ def is_replaceable(path: Path) -> bool:
 
 def part_of(path: Path) -> Path:
     """Return the name under which `open_output` writes a file until it is whole: 'out.txt.part', where links lead."""
-    target = path.resolve()
+    target = path.resolve() if path.is_symlink() else path
     return target.with_name(f"{target.name}.part")
 
 
