@@ -1,14 +1,9 @@
 """Run the command line: each verb is a file in `commands/`, loaded when it is called."""
 
-import contextlib
 import io
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from importlib import import_module
-from types import FrameType
 
 from dragoman import __version__
 from dragoman.errors import DragomanError, UsageError
@@ -47,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command. Return 0: done; 1: the work failed; 2: the request was wrong; 130: stopped by Ctrl-C.
 
     arguments: those after the name of the program, by default of the command line. Errors are printed on standard error
-    as one sentence; other exceptions than the expected ones are raised, and SystemExit after SIGTERM and SIGHUP.
+    as one sentence; other exceptions than the expected ones are raised.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     open_closed_streams()
@@ -59,9 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("dragoman: needs Linux or macOS; on Windows, use the Windows Subsystem for Linux (WSL)", file=sys.stderr)
         return 1
     try:
-        with exit_on_signals():
-            run(arguments)
-            sys.stdout.flush()
+        run(arguments)
+        sys.stdout.flush()
     except DragomanError as error:
         from dragoman.console import escape_controls
 
@@ -105,28 +99,6 @@ def drop_unwritten() -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
     return False
-
-
-@contextlib.contextmanager
-def exit_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, with code 128 + number, so that drafts are cleaned up.
-
-    SIGHUP comes when a terminal is closed; under nohup it stays ignored.
-    """
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        numbers = []
-    for number in numbers:
-        signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def run(arguments: list[str]) -> None:
