@@ -50,6 +50,16 @@ def test_sentences_end_where_they_end(marked: str):
     assert split_sentences(marked.replace("|", "")) == marked.split("|")
 
 
+@pytest.mark.parametrize(
+    "inside", ["{# One. Two! #}", '<%= "One. Two?" %>', '<a title="One. Two.">', "`Run it. Then stop.`"]
+)
+def test_no_sentence_ends_inside_a_placeholder(inside: str):
+    """The control is the same without what makes it one."""
+    text = f"One of them. And {inside} two. {inside} Three."
+    assert split_sentences(text) == ["One of them. ", f"And {inside} two. ", f"{inside} Three."]
+    assert len(split_sentences(text.replace(inside, inside[2:]))) > 3
+
+
 def test_cutting_after_each_full_stop_is_not_enough():
     """The control for the test above."""
     cut = [regex.split(r"(?<=[.!?] )", marked.replace("|", "")) for marked in MARKED]

@@ -4,10 +4,13 @@ The language is not known: sentences end by the sentence-breaking classes of Uni
 a few languages do not end them. In doubt two sentences stay one, which costs less than a sentence torn in two.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 
 import regex
+
+from dragoman.text.placeholders.detect import find
 
 # All patterns match greedily, never backtrack, and consume what they have looked at: time is linear for any text.
 CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[ \u00a0\u202f]»(?=[\s\p{P}]|\Z))*+)"""
@@ -53,8 +56,18 @@ MAX_ABBREVIATION = 12  # characters
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each with the space after it, so that joined they are the text."""
-    return _split(text, SENTENCE, _ends_sentence)
+    """Return the sentences of a text, each with the space after it, so that joined they are the text.
+
+    None ends inside a placeholder, such as a statement of a template or a tag.
+    """
+    placeholders = find(text)
+    starts = [placeholder.start for placeholder in placeholders]
+
+    def ends_sentence(match: regex.Match[str]) -> bool:
+        before = bisect_left(starts, match.end())
+        return not (before and match.end() < placeholders[before - 1].end) and _ends_sentence(match)
+
+    return _split(text, SENTENCE, ends_sentence)
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
