@@ -19,14 +19,15 @@ from dragoman.documents.inline import (
     render_markup,
     trim,
 )
-from dragoman.text.placeholders.detect import TEMPLATE
+from dragoman.text.placeholders.detect import PATTERNS, TEMPLATE
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
     ([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)
     (?:[ \t\n\r\f]*=[ \t\n\r\f]*("[^"]*"?|'[^']*'?|[^ \t\n\r\f>"'][^ \t\n\r\f>]*))?"""
 ATTRIBUTES = re.compile(ATTRIBUTE, re.VERBOSE)
 TAG = re.compile(
-    rf"<(?P<closing>/?)(?P<name>[a-zA-Z][^ \t\n\r\f/>]*)(?P<attributes>(?:{ATTRIBUTE})*)[ \t\n\r\f/]*(?:>|\Z)",
+    rf"""<(?P<closing>/?)(?P<name>[a-zA-Z][^ \t\n\r\f/>]*)
+    (?P<attributes>(?:[ \t\n\r\f/]*(?:{PATTERNS["template"]}) | {ATTRIBUTE})*)[ \t\n\r\f/]*(?:>|\Z)""",
     re.VERBOSE,
 )
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
