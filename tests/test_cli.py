@@ -126,6 +126,7 @@ BAD = [
     ("evaluate -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
     ("evaluate -m {brief} three two", 1, "three has 3 lines, two has 2"),
     ("evaluate -m {brief}", 2, "give a test set"),
+    ("evaluate -m {brief} {dev} --n-best 2", 2, "leave out --n-best"),
     ("evaluate -m {brief} {dev} --output no/such/folder", 0, "no/such/folder"),
     ("train --steps 20", 2, "train has no flag --steps; did you mean --training.max-steps?"),
     ("train --lr 1 --train {train}", 2, "train has no flag --lr; see dragoman train --help"),

@@ -30,7 +30,9 @@ RULES = {
     "record": CheckRule("error", "not a record with both texts", "fix the line, or name the keys with columns="),
     "no-pairs": CheckRule("error", "no pair with text on both sides", "check that this is the right file"),
     "direction": CheckRule(
-        "warning", "the sides of two corpora are swapped", "swap the columns of the one that is wrong"
+        "warning",
+        "the sides of two corpora are swapped",
+        "sources are in the language to translate from: swap the columns of the corpus where they are not",
     ),
     # The pair.
     "header": CheckRule("warning", "the first row looks like a header", "delete it, or it is learned as a pair"),

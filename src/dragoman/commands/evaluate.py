@@ -60,6 +60,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
+    if options.search.n_best > 1:
+        raise UsageError("evaluate measures one translation of each source: leave out --n-best")
     set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate

@@ -154,7 +154,7 @@ def left_out_notes(job: Job, started: Record, left_out: dict[str, tuple[int, lis
     ]
     faulty = sum(count for reason, (count, _) in left_out.items() if reason.startswith(FAULTY))
     if faulty > pairs:
-        notes.append(f"{names}: {faulty:,} faulty translations are a lot: is {job.model} trained well enough?")
+        notes.append(f"{names}: more faulty translations ({faulty:,}) than pairs: is {job.model} trained well enough?")
     return notes
 
 
