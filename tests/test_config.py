@@ -291,7 +291,14 @@ def test_another_kind_of_model_starts_from_its_own_defaults():
     assert data == {"model": {"kind": "recurrent", "layers": 3}}  # what was read stays as it was
 
 
-@pytest.mark.parametrize("text", [b"vocabulary = ", b"[model", b'a = "\\z"', b"a = 1\na = 2", b'out = "\xff"'])
+DOTS = b"a." * 500
+NOT_TOML = [
+    b"vocabulary = ", b"[model", b'a = "\\z"', b"a = 1\na = 2", b'out = "\xff"', b"a = " + b"[" * 100_000,
+    b"a = " + b"1" * 5000, DOTS + b"a = 1", b"[" + DOTS + b"a]", b"a = {" + DOTS + b"a = 1}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NOT_TOML, ids=lambda text: text[:9])
 def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: bytes):
     (tmp_path / "run.toml").write_bytes(text)
     with pytest.raises(UsageError, match=rf"^{tmp_path}/run\.toml: not valid TOML"):

@@ -1,5 +1,6 @@
 """Tokenised corpora on disk: what went in comes out, the same bytes each time, and damage is seen."""
 
+import math
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from processes import Command
 from dragoman.data import dataset
 from dragoman.data.batches import Batch, Repeat, plan_batches
 from dragoman.data.corpus import Pair
-from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise
+from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise, weights_of
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import PAD, Tokenizer, normalise
 from dragoman.errors import DragomanError
@@ -317,6 +318,26 @@ def test_damage_is_seen(stored: Pairs, tmp_path: Path, damage: Callable[[bytes],
     file.unlink()
     with pytest.raises(DragomanError, match=r"toy.arrow: no such file"):
         Pairs.open(file)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("weight", math.nan), ("weight", 1e300), ("weight", -1.0), ("share", math.nan)]
+)
+def test_a_weight_that_no_corpus_can_have_is_refused_though_the_checksum_is_right(
+    origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path, field: str, value: float
+):
+    other = CorpusSpec(origin.files)
+    assert len(tokenise((origin, other), tokenizer, None, tmp_path / "x.arrow")[0])
+    object.__setattr__(other, field, value)  # its own checks would refuse it
+    with pytest.raises(DragomanError, match=r"x.arrow: damaged"):
+        tokenise((origin, other), tokenizer, None, tmp_path / "x.arrow")
+
+
+def test_a_share_of_an_epoch_without_any_pair_is_refused():
+    corpora = [{"weight": 1.0}, {"weight": 1.0, "share": 0.5}]
+    assert weights_of(corpora, [6, 3]) == [1.0, 2.0]
+    with pytest.raises(ValueError, match="a corpus without pairs"):
+        weights_of(corpora, [6, 0])
 
 
 def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(

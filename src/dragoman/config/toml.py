@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import re
 import tomllib
 import typing
 from pathlib import Path
@@ -14,18 +15,23 @@ from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfi
 from dragoman.errors import UsageError
 
 T = typing.TypeVar("T")
+MAX_DOTS = 200  # the library needs quadratic time for the parts of a key, and ours have up to three
+END_OF_KEY = re.compile(r"[=,\n]")
 KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raise UsageError, naming the file, where it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if max(part.count(".") for part in END_OF_KEY.split(text)) > MAX_DOTS:
+            raise ValueError(f"a key with more than {MAX_DOTS} dots")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dragoman.data.batches import Batch, Ids, Repeat
 from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
-from dragoman.data.spec import CorpusSpec
+from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import atomic_file
@@ -35,6 +35,8 @@ class Pairs:
         corpora = json.loads(reader.schema.metadata[b"corpora"])
         self.max_length: int | None = json.loads(reader.schema.metadata[b"longest"])
         "tokens that a sentence may have, EOS included; None: any number"
+        if not isinstance(self.max_length, int | None):
+            raise ValueError("a limit that is no number")
         digest = start_fingerprint(corpora, self.max_length)
         # For each chunk: the offsets of its source and target ids, the ids themselves, its corpus and its lines.
         self._sides: list[tuple[tuple[np.ndarray, np.ndarray], ...]] = []
@@ -258,14 +260,16 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
     """Return the weight of each corpus: its own, or the one with which it makes up its share of the tokens of an epoch.
 
     tokens: the target tokens of each corpus, each pair counted once. Raise ValueError where the shares leave nothing
-    for the others, or there are no others: `parse_corpora` refuses that.
+    for the others, or there are no others, and where a weight is out of range: `parse_corpora` refuses that.
     """
     shares = [corpus.get("share") for corpus in corpora]  # files of version 0.1 have none
+    if not all(MIN_WEIGHT <= corpus["weight"] <= MAX_WEIGHT for corpus in corpora) or not all(tokens):
+        raise ValueError("a corpus without pairs, or with a weight that it cannot have")
     own = sum(
         corpus["weight"] * count for corpus, share, count in zip(corpora, shares, tokens, strict=True) if not share
     )
     left = 1 - sum(share or 0.0 for share in shares)
-    if left <= 0 or not own:
+    if not 0 < left <= 1 or not own:
         raise ValueError("the shares of the corpora leave nothing for others")
     return [
         share * own / (left * count) if share else corpus["weight"]

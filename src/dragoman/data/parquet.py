@@ -1,12 +1,13 @@
 """Read Parquet: the source and the target are two columns of text."""
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow
 from pyarrow.parquet import ParquetFile
 
-from dragoman.data.corpus import BLOCK, RATIO, SPARE, OnProblem, Problem, Row, join_lines
+from dragoman.data.corpus import RATIO, SPARE, OnProblem, Problem, Row, join_lines
 from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError
 
@@ -23,10 +24,12 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
     names = list(columns or DEFAULT_COLUMNS)
     try:
         with Path(path).open("rb") as file:
+            # Mapped, because from a file pyarrow reads a page into memory of the size that a damaged header names.
+            content = pyarrow.BufferReader(pyarrow.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
             max_size = SPARE + RATIO * Path(path).stat().st_size
-            check_columns(ParquetFile(file), names, max_size)
+            check_columns(ParquetFile(content), names, max_size)
             # As dictionaries, a text that stands in a million rows is in memory once.
-            table = ParquetFile(file, read_dictionary=names, pre_buffer=False, buffer_size=BLOCK)
+            table = ParquetFile(content, read_dictionary=names, pre_buffer=False)
             number = size = 0
             for batch in table.iter_batches(ROWS_IN_MEMORY, columns=names):
                 sides = [texts_of(batch, name) for name in names]

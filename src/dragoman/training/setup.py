@@ -211,7 +211,8 @@ def cached_dataset(
     }
     record = file.with_suffix(".json")
     key = json.loads(json.dumps(made_of))
-    with contextlib.suppress(OSError, ValueError, DragomanError):  # missing or damaged: it is made anew
+    # What is missing or damaged is made anew.
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, DragomanError):
         known = json.loads(record.read_text(encoding="utf-8"))
         if {name: known.get(name) for name in key} == key:
             pairs = Pairs.open(file)
