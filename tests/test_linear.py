@@ -122,22 +122,28 @@ def grows_too_fast(name: str, frame: str, unit: str, size: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("name", "frame", "unit"),
-    [
-        ("corpus.tsv", "a@\tb@\n", "\""), ("corpus.csv", 'source,target\n"@",b\n', "a,b\n"),
-        ("corpus.jsonl", '{"source": "@", "target": "b"}\n', "\\n"), ("corpus.tmx", "<tmx><!--@--></tmx>", "-"),
-        ("corpus.po", "@", "# a\n"), ("corpus.po", "# @\n", "a"), ("document.txt", "a@b\n", " "),
-        ("document.md", "[a@](b)\n", "["), ("document.md", "a@b\n", "*a*"),
-        ("document.html", "<p><b>a@</b> b@", "<i></i>"),
-        ("document.srt", "@", "- a\n"), ("document.vtt", "WEBVTT\n\n@", "\n \n"), ("document.po", "@", "msgid \"a\"\n"),
-        ("document.xliff", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>", "<g>a</g>"),
-        ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),
-        ("tokenizer", "@", "["), ("manifest", "{@}", '"a":1,'), ("config", '{"kind": "@"}', "\\n"),
-    ],
-)  # fmt: skip
+WORST = [
+    ("corpus.tsv", "a@\tb@\n", "\""), ("corpus.csv", 'source,target\n"@",b\n', "a,b\n"),
+    ("corpus.jsonl", '{"source": "@", "target": "b"}\n', "\\n"), ("corpus.tmx", "<tmx><!--@--></tmx>", "-"),
+    ("corpus.po", "@", "# a\n"), ("corpus.po", "# @\n", "a"), ("document.txt", "a@b\n", " "),
+    ("document.md", "[a@](b)\n", "["), ("document.md", "a@b\n", "*a*"),
+    ("document.html", "<p><b>a@</b> b@", "<i></i>"),
+    ("document.srt", "@", "- a\n"), ("document.vtt", "WEBVTT\n\n@", "\n \n"), ("document.po", "@", "msgid \"a\"\n"),
+    ("document.xliff", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>", "<g>a</g>"),
+    ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),
+    ("tokenizer", "@", "["), ("manifest", "{@}", '"a":1,'), ("config", '{"kind": "@"}', "\\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "frame", "unit"), WORST)
 def test_four_times_as_much_takes_four_times_as_long(name: str, frame: str, unit: str):
-    assert not grows_too_fast(name, frame, unit, 2_000 if name == "document.md" else 20_000)
+    assert not grows_too_fast(name, frame, unit, 2_000 if name in SLOWER else 20_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "frame", "unit"), WORST)
+def test_eight_megabytes_take_four_times_as_long_as_two(name: str, frame: str, unit: str):
+    assert not grows_too_fast(name, frame, unit, 50_000 if name in SLOWER else 2_000_000)
 
 
 def test_quadratic_time_is_seen(monkeypatch: pytest.MonkeyPatch):

@@ -48,7 +48,13 @@ def changed(value: Any, random: Random) -> Any:
         return {**value, key: changed(value[key], random)}
     if isinstance(value, list) and value and inside:
         at = random.randrange(len(value))
-        middle = [[], [value[at]] * 2, [changed(value[at], random)], [changed(value[at], random)]][random.randrange(4)]
+        match random.randrange(4):
+            case 0:
+                middle = []
+            case 1:
+                middle = [value[at]] * 2
+            case _:
+                middle = [changed(value[at], random)]
         return [*value[:at], *middle, *value[at + 1 :]]
     if isinstance(value, str) and value and inside:
         at = random.randrange(len(value))
