@@ -607,7 +607,6 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     [
         ("--glossary terms.tsv --temperature 1", "--glossary needs a plain beam search"),
         ("--glossary terms.tsv --beam-groups 2", "--glossary needs a plain beam search"),
-        ("--glossary terms.tsv --engine ctranslate2", "--glossary needs --engine native"),
         ("--word-scores --output-format jsonl --ensemble other", "--word-scores needs a single model"),
         ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
         ("--translate-key title -i page.json --output-format jsonl", "--translate-key needs --input FILE.json"),

@@ -47,7 +47,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path):
 @pytest.mark.parametrize(
     "text", ["", "[1, 2]", '{"sentences": 1}', '{"sentences": 0, "tokens": 5}', '{"sentences": true, "tokens": 5}',
              '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}',
-             '{"sentences": 1, "tokens": 5, "scripts": [1]}', "[" * 100_000],
+             '{"sentences": 1, "tokens": 5, "scripts": [1]}',
+             '{"sentences": 1, "tokens": 5, "terms": 1}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
     folder = recorded(tmp_path / "model", text)

@@ -12,7 +12,7 @@ from dragoman.cli import COMMANDS
 TRAIN = """
 --preset --train --dev --out --init-from --vocabulary --quiet
 --training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
---training.epochs --training.max-steps --training.minutes
+--training.epochs --training.max-steps --training.minutes --training.terms
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip
 --training.validate-every --training.save-every --training.keep --training.stop-on --training.patience

@@ -137,7 +137,7 @@ def test_a_term_takes_the_place_of_a_forbidden_word(
         return [attention(spanish, "The king", text, {"rey" if "rey" in text else "vio": "king"}) for text in texts]
 
     class Engine:
-        max_positions, searches = None, 0
+        max_positions, forces_terms, searches = None, True, 0
 
         def search(
             self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]

@@ -45,6 +45,7 @@ class DictatedEngine:
     """Find what a speech makes of each source, behind the prefix if asked to honour it, and count the searches."""
 
     max_positions: int | None = None
+    forces_terms = True
 
     def __init__(self, tokenizer: Tokenizer, speech: Speech, honour_prefix: bool = False):
         self.tokenizer, self.speech, self.honour_prefix, self.searches = tokenizer, speech, honour_prefix, 0

@@ -6,7 +6,7 @@ The same corpora and the same tokenizer give the same bytes, however many thread
 import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
@@ -24,6 +24,7 @@ from dragoman.files import atomic_file
 CHUNK = 4096  # pairs that are tokenised, written and looked up together
 READS_BEFORE_RELEASE = 1000  # sentences
 SOURCE, TARGET = 0, 1
+Sentence = Ids | np.ndarray  # as ids
 
 
 class Pairs:
@@ -116,24 +117,46 @@ class Pairs:
         self._release_memory()
         return keys
 
-    def batch(self, indices: np.ndarray, dropout: tuple[Tokenizer, float, tuple[int, ...]] | None = None) -> Batch:
+    def batch(
+        self,
+        indices: np.ndarray,
+        dropout: tuple[Tokenizer, float, tuple[int, ...]] | None = None,
+        annotate: Callable[[int, Sentence, Sentence], Sentence] | None = None,
+    ) -> Batch:
         """Return the pairs at `indices` as a batch.
 
         With dropout (tokenizer, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
-        and the index of a pair decide how.
+        and the index of a pair decide how. `annotate` returns what takes the place of a source: it is called with the
+        index, the source and the target of each pair. No sentence becomes too long.
         """
-        sides = [self.rows(indices, side) for side in (SOURCE, TARGET)]
-        if not dropout:
-            return Batch.of(*sides)
-        tokenizer, rate, seeds = dropout
-        segmented: list[list[Ids]] = [[], []]
+        sides: list[list[Sentence]] = [[*self.rows(indices, side)] for side in (SOURCE, TARGET)]
+        if dropout:
+            sides = self._resegment(indices, sides, *dropout)
+        if annotate:
+            rows = zip(indices.tolist(), *sides, strict=True)
+            sides[SOURCE] = [self._unless_too_long(annotate(*row), row[1]) for row in rows]
+        return Batch.of(*sides)
+
+    def _resegment(
+        self,
+        indices: np.ndarray,
+        sides: Sequence[Sequence[Sentence]],
+        tokenizer: Tokenizer,
+        rate: float,
+        seeds: tuple[int, ...],
+    ) -> list[list[Sentence]]:
+        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`."""
+        segmented: list[list[Sentence]] = [[], []]
         for index, *pair in zip(indices.tolist(), *sides, strict=True):
             random = Random(f"{seeds} {index}")
             for side, ids in enumerate(pair):
-                other = tokenizer.resegment(ids.tolist(), rate, random)
-                too_long = self.max_length and len(other) >= self.max_length
-                segmented[side].append(ids.tolist() if too_long else other)
-        return Batch.of(*segmented)
+                other = tokenizer.resegment(list(map(int, ids)), rate, random)
+                segmented[side].append(self._unless_too_long(other, ids))
+        return segmented
+
+    def _unless_too_long(self, ids: Sentence, before: Sentence) -> Sentence:
+        """Return the ids of a sentence, or `before`, those that it had, where these are longer than allowed."""
+        return before if self.max_length and len(ids) >= self.max_length else ids
 
     def location(self, index: int) -> str:
         """Return where a pair was read: 'news.tsv:1,234'."""

@@ -42,6 +42,9 @@ RUN_OF_MARKS = regex.compile(rf"\p{{M}}{{{MARKS}}}")
 # An entry of its own, put in front of a source to name its language or domain.
 TAG = re.compile(r"<tag:([\w.-]{1,40})>")
 
+# Entries of their own around a target term that stands in a source behind its source term.
+TERM_MARKS = ("<term>", "</term>")
+
 ALPHABET_SHARE = 0.5  # of the vocabulary at most goes to single characters; rarer ones are spelled in bytes
 
 # Subwords are learned from at most so many texts, drawn evenly from all, and from so many characters of each: more
@@ -64,7 +67,9 @@ class Tokenizer:
         self.inner = _pipeline(models.BPE(vocab=vocabulary, merges=self.merges, byte_fallback=True))
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
-        self.special_ids = {PAD, BOS, EOS, *self.tags.values()}  # entries without text
+        self.term_marks = tuple(vocabulary[mark] for mark in TERM_MARKS if mark in vocabulary)
+        "ids of the marks around a term in a source; () for a tokenizer without them"
+        self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *self.term_marks}  # entries without text
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -74,14 +79,21 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000, tags: Sequence[str] = ()
+        cls,
+        texts: Iterable[str],
+        vocabulary: int | None = None,
+        suggested: int = 8000,
+        tags: Sequence[str] = (),
+        terms: bool = False,
     ) -> "Tokenizer":
         """Return a tokenizer of the subwords of `texts`, or of SAMPLE of them where there are more, and of the tags.
+
+        terms: whether it has marks for terms in a source.
 
         With `vocabulary`, exactly so many entries; raise UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
-        reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags))]
+        reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags)), *(TERM_MARKS if terms else ())]
         texts = sample_texts(texts)
         characters = characters_by_frequency(texts)
         room = (vocabulary or suggested) - len(reserved)
@@ -102,13 +114,17 @@ class Tokenizer:
             )
         return cls(index_by_piece([*reserved, *pieces]), merges)
 
-    def extend(self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> "Tokenizer":
+    def extend(
+        self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = (), terms: bool = False
+    ) -> "Tokenizer":
         """Return a tokenizer with the same ids and merges, and after them new tags, characters and subwords of `texts`.
 
-        It has up to `vocabulary` entries in all. Old merges come first, so that new subwords are made of old ones.
-        Raise UsageError where there is no room.
+        terms: whether it has marks for terms in a source, new ones where this one has none. It has up to `vocabulary`
+        entries in all. Old merges come first, so that new subwords are made of old ones. Raise UsageError where there
+        is no room.
         """
         pieces = [*self.pieces, *(tag_piece(tag) for tag in dict.fromkeys(tags) if tag not in self.tags)]
+        pieces += TERM_MARKS if terms and not self.term_marks else ()
         room = vocabulary - len(pieces)
         if room < 0:
             raise UsageError(f"vocabulary {vocabulary:,} is too small: the existing subwords need {len(pieces):,}")

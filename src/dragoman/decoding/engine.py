@@ -29,6 +29,8 @@ class Engine(Protocol):
 
     max_positions: int | None
     "the most source tokens that it takes, EOS included; None: any number"
+    forces_terms: bool
+    "whether it honours the constraint `terms`"
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

@@ -38,6 +38,8 @@ PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any nu
 class TorchEngine:
     """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
+    forces_terms = True
+
     def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 

@@ -46,6 +46,8 @@ class Summary:
         if self.extent:
             sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
             rows["reads at once"] = f"{sentences}, {tokens}: as 95 of 100 training sources had"
+        if self.extent and self.extent.terms:
+            rows["terms"] = "reads those of a glossary in the source, as it was trained to"
         rows["engines"] = describe_engines(self.config)
         return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
 

@@ -73,7 +73,7 @@ class Recording:
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, constraints: Constraints = UNCONSTRAINED):
         self.engine, self.tokenizer, self.constraints = engine, tokenizer, constraints
-        self.max_positions = engine.max_positions
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
         self.recorder: TreeRecorder | None = None
 
     def search(

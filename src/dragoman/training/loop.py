@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,17 +148,18 @@ class Loop:
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
-        In lockstep every process gets the first one as well. seeds: of BPE-dropout.
+        In lockstep every process gets the first one as well. seeds: of BPE-dropout and terms.
         """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizer, rate, seeds) if rate else None
+        annotate = partial(self.run.terms.annotate, seeds) if self.run.terms else None
         batches: list[Batch | None] = [None] * len(slices)
         for number, part in enumerate(slices):
             # In lockstep, a process that has none of its own works through the first one.
             own = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
             if own and len(part):
-                batches[number] = self.run.pairs.batch(part, dropout)
+                batches[number] = self.run.pairs.batch(part, dropout, annotate)
         return batches
 
     def target_tokens(self, indices: np.ndarray) -> int:

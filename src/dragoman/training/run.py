@@ -1,7 +1,7 @@
 """Hold everything that a training run works on, and save it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.extent import measure_extent
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
+from dragoman.training.terms import SourceTerms
 from dragoman.translation.extent import SourceExtent
 
 
@@ -37,6 +38,8 @@ class Run:
     learner: Learner
     progress: TrainingProgress
     journal: Journal
+    terms: SourceTerms | None = None
+    "what writes terms into sources; None: nothing does"
     saved: tuple[int, int] = (-1, -1)
 
     @property
@@ -52,7 +55,7 @@ class Run:
     @cached_property
     def extent(self) -> SourceExtent:
         """Return how much text a training source has, for the choice of what to translate at once."""
-        return measure_extent(self.pairs, self.tokenizer)
+        return replace(measure_extent(self.pairs, self.tokenizer), terms=self.terms is not None)
 
     def save(self) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes."""

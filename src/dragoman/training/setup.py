@@ -14,7 +14,7 @@ from dragoman.config.presets import PRESETS
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
-from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.data.tokenizer import PAD, TERM_MARKS, Tokenizer
 from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.files import fingerprint, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
@@ -37,6 +37,7 @@ from dragoman.training.resume import (
     restore_run,
 )
 from dragoman.training.run import Run
+from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import LOSS_TOKENS
 
 
@@ -69,7 +70,8 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         progress = restore_run(checkpoint, learner, config, journal)
     if len(set(group.gather((progress.step, pairs.fingerprint)))) > 1:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
-    run = Run(config, group, pairs, dev, dev_corpus, tokenizer, learner, progress, journal)
+    terms = SourceTerms.load(folder / "data", tokenizer, config.training.terms)
+    run = Run(config, group, pairs, dev, dev_corpus, tokenizer, learner, progress, journal, terms)
     if checkpoint:
         run.saved = progress.step, progress.validated
         if group.first:
@@ -111,6 +113,8 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
     pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, settings.concatenate)
     dev_pairs = cached_dataset(dev, tokenizer, min(LOSS_TOKENS, limit or LOSS_TOKENS), data / "dev.arrow", journal)
+    if settings.terms:
+        journal.log(f"{plural(mine_terms(pairs, tokenizer, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
         for note in repetition_notes(pairs, dev_pairs):
             journal.log(note)
@@ -165,16 +169,18 @@ def tokenizer_of_run(
 ) -> Tokenizer:
     """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
 
-    A new tokenizer, with the tags of all corpora, is written to `file`. dev: only its tags are used. Raise UsageError
-    where the vocabulary is too small, or smaller than that of `init_from`.
+    A new tokenizer, with the tags of all corpora and, for training.terms, the marks for terms, is written to `file`.
+    dev: only its tags are used. Raise UsageError where the vocabulary is too small, or smaller than that of
+    `init_from`.
     """
     if resumed and file.exists():
         return Tokenizer.load(file)
     texts = (text for spec in train for row in stream_rows(spec) for text in (row.source, row.target))
-    tags = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag))
+    tags, terms = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag)), bool(config.training.terms)
     if config.init_from:
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
         with_tags = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
+        with_tags += len(TERM_MARKS) if terms and not tokenizer.term_marks else 0
         if config.vocabulary and config.vocabulary < len(tokenizer):
             raise UsageError(
                 f"vocabulary {config.vocabulary:,} is not possible: {config.init_from} has {len(tokenizer):,} "
@@ -182,9 +188,9 @@ def tokenizer_of_run(
             )
         size = max(config.vocabulary or 0, with_tags)
         if size > len(tokenizer):
-            tokenizer = tokenizer.extend(texts, size, tags)
+            tokenizer = tokenizer.extend(texts, size, tags, terms)
     else:
-        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags)
+        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags, terms)
     replace_file(file, tokenizer.inner.to_str(pretty=True))
     return tokenizer
 

@@ -110,7 +110,7 @@ class StoppableEngine:
 
     def __init__(self, engine: Engine, stop: GracefulStop):
         self.engine, self.stop = engine, stop
-        self.max_positions = engine.max_positions
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

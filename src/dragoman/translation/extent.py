@@ -22,6 +22,7 @@ class SourceExtent:
     tokens: int
     wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
+    terms: bool = False  # whether some sources had target terms in them, between marks (training.terms)
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -41,7 +42,9 @@ class SourceExtent:
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
-            if type(extent.wordless) is not bool or any(type(script) is not str for script in extent.scripts):
+            if any(type(flag) is not bool for flag in (extent.wordless, extent.terms)) or any(
+                type(script) is not str for script in extent.scripts
+            ):
                 raise ValueError
             return extent
         except (ValueError, TypeError, AttributeError, RecursionError):

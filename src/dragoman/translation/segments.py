@@ -37,11 +37,6 @@ class Segment:
     space: str = ""  # between it and the next segment
 
     @property
-    def source_ids(self) -> Ids:
-        """The tokens that the model reads: the tag and the text."""
-        return self.tag_ids + self.ids
-
-    @property
     def has_words(self) -> bool:
         """Return whether there is anything to translate: not only digits, punctuation or emoji."""
         return bool(self.prefix) or any(map(str.isalpha, self.text))

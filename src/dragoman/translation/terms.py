@@ -1,7 +1,9 @@
 """Turn terms and forbidden words into the token sequences that a search must or must not use."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from dragoman.alignment.words import character_spans
+from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BYTES, Tokenizer
 from dragoman.decoding.engine import Term
 from dragoman.decoding.terms import OPEN, STEM, WORD
@@ -30,6 +32,20 @@ def target_tokens(target: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], t
     newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
     skipped = len(tokenizer.encode(newline))
     return tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:])
+
+
+def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: Tokenizer) -> Ids:
+    """Return the tokens of a source with each target term, between its marks, behind the source term.
+
+    ids: the tokens of the source, perhaps with a tag in front; terms: where each source term ends in the text, in
+    characters, and its target term. The tokenizer must have the marks.
+    """
+    begin, end = tokenizer.term_marks
+    starts, annotated = [start for start, _ in character_spans(tokenizer, ids)], list(ids)
+    for stop, target in sorted(terms, reverse=True):
+        index = max(index for index, start in enumerate(starts) if start < stop) + 1
+        annotated[index:index] = [begin, *tokenizer.encode(target), end]
+    return annotated
 
 
 def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:

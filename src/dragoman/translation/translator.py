@@ -42,7 +42,7 @@ from dragoman.translation.safeguards import (
     replace_worse,
 )
 from dragoman.translation.segments import Segment, Segmenter
-from dragoman.translation.terms import forbidden_sequences, token_sequences
+from dragoman.translation.terms import forbidden_sequences, insert_terms, token_sequences
 from dragoman.translation.translation import Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
@@ -352,7 +352,7 @@ class Translator:
         are avoided by a second search. Where terms have no place, a third one has to say them.
         """
         free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
-        plain = self._search([segment.source_ids for segment in segments], search, free)
+        plain = self._search([self._source_ids(segment) for segment in segments], search, free)
         results = self._place_terms(segments, plain, search)
         rows = [row for row, own in enumerate(results) if self.forbidden and any(map(self._has_forbidden, own))]
         if rows:
@@ -360,15 +360,27 @@ class Translator:
                 [segments[row] for row in rows],
                 [replace(free[row], forbidden=self.forbidden) for row in rows],
             )
-            found = self._search([segment.source_ids for segment in chosen], search, bound)
+            found = self._search([self._source_ids(segment) for segment in chosen], search, bound)
             for row, own in zip(rows, self._place_terms(chosen, found, search), strict=True):
                 results[row] = self._merge(segments[row], results[row], own, search.n_best)
         rows = [row for row, own in enumerate(results) if any(self._unmet(segments[row], one) for one in own)]
-        if rows := [row for row in rows if segments[row].terms]:
+        if rows := [row for row in rows if segments[row].terms and self.engine.forces_terms]:
             chosen, before = [segments[row] for row in rows], [plain[row][0].tokens for row in rows]
             for row, own in zip(rows, self._search_with_terms(chosen, before, search), strict=True):
                 results[row] = self._merge(segments[row], results[row], own, search.n_best)
         return results
+
+    def _source_ids(self, segment: Segment) -> Ids:
+        """Return the tokens that the model reads for a segment: its tag, its text, and its terms if it was trained so.
+
+        Without the terms where they make it too long.
+        """
+        plain = segment.tag_ids + segment.ids
+        if not self.extent.terms or not self.tokenizer.term_marks:
+            return plain
+        terms = [(term.end, term.targets[0]) for term in segment.terms if term.end]
+        ids = segment.tag_ids + insert_terms(segment.ids, terms, self.tokenizer)
+        return ids if len(ids) <= self.max_source_tokens else plain
 
     def _search_with_terms(
         self, segments: Sequence[Segment], plain: Sequence[Ids], search: SearchConfig
@@ -377,7 +389,7 @@ class Translator:
 
         plain: the tokens of a translation of each segment that need not have the terms.
         """
-        sources = [segment.source_ids for segment in segments]
+        sources = [self._source_ids(segment) for segment in segments]
         bound = [
             Constraints(tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizer), self.forbidden)
             for segment in segments

@@ -230,9 +230,8 @@ def check_options(options: Options) -> None:
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
     check_compute(options.engine, options.compute_type)
-    for flag, given in (("--ensemble", options.ensemble), ("--glossary", options.glossary)):
-        if given and options.engine != "native":
-            raise UsageError(f"{flag} needs --engine native")
+    if options.ensemble and options.engine != "native":
+        raise UsageError("--ensemble needs --engine native")
     if options.ensemble and options.word_scores:
         raise UsageError("--word-scores needs a single model: leave out --ensemble")
     if options.glossary and (options.search.temperature is not None or options.search.beam_groups > 1):

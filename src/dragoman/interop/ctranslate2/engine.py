@@ -46,6 +46,8 @@ class CTranslate2Engine:
     other words than the native search: CTranslate2 redistributes the probability of what it excludes.
     """
 
+    forces_terms = False
+
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1):
         """Load a copy that `convert` wrote for this `compute_type`."""
         self.folder = folder
