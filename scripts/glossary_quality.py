@@ -6,7 +6,8 @@ TERMS, such as scripts/glossary_terms.en-es.tsv, has three columns: a source wor
 it, and another word, the term, which takes its place in a copy of the references. Of the pairs, the first 300 are used
 that have one to three of the source words, each of them once, and in the reference the words for them, once each. They
 are translated without a glossary, with one of the terms, and with an ordinary one, of the words that the references
-have.
+have. A model that was trained with terms (training.terms) is also measured without them in its sources, so that all of
+them are put in the place of its own words.
 """
 
 import re
@@ -14,10 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from time import perf_counter
+
+from dragoman import Glossary, Safeguards, Translator
+from dragoman.text.glossary import Entry
 
 SENTENCES, MOST = 300, 3
 WORD = re.compile(r"\w+")
@@ -90,6 +94,24 @@ def translate(model: str, cases: Sequence[Case], glossary: str = "") -> tuple[li
         return ran.stdout.splitlines(), perf_counter() - start
 
 
+def translate_in_place(model: str, cases: Sequence[Case], glossary: Glossary) -> list[str]:
+    """Return the translations with a glossary of a model that reads terms, as if it did not; [] for other models."""
+    own = Translator.load(model, safeguards=Safeguards(glossary=glossary))
+    if not own.extent.terms:
+        return []
+    unread = Translator(
+        own.model,
+        own.tokenizer,
+        own.search,
+        own.safeguards,
+        own.engine,
+        alignment=own.measured_alignment,
+        scripts=own.scripts,
+        extent=replace(own.extent, terms=False),
+    )
+    return [translation.text for translation in unread.translate([case.source for case in cases])]
+
+
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     """Return the BLEU of the outputs."""
     from sacrebleu import corpus_bleu
@@ -142,6 +164,9 @@ def main() -> None:
     report("plain", cases, plain, plain)
     outputs, with_terms = translate(model, cases, "".join(f"{term.source}\t{term.target}\n" for term in terms))
     report("glossary", cases, plain, outputs)
+    entries = [Entry(term.source, (term.target,)) for term in terms]
+    if unread := translate_in_place(model, cases, Glossary(entries)):
+        report("in place", cases, plain, unread)
     print(f"seconds: plain {seconds:.1f}, with the glossary {with_terms:.1f}")
     ordinary, _ = translate(model, cases, "".join(f"{term.source}\t{term.own}\n" for term in terms))
     references = [case.reference for case in cases]

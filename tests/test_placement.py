@@ -77,7 +77,8 @@ LINKS = {"rey": "king", "casa": "house"}
         ("El Rey vio hogar", {"Rey": "king"}, ["El monarca vio hogar"]),
         ("El rey y la casa del rey.", LINKS, ["El monarca y la hogar del rey.", "El monarca y la hogares del rey."]),
         ("monarca vio la casa", {"casa": "house"}, ["monarca vio la hogar", "monarca vio la hogares"]),
-        ("El rey vio la casa.", {"rey": "king"}, []), ("El rey vio", {"rey": "king", "vio": "house", "El": "saw"},
+        ("El rey vio la casa.", {"rey": "king"}, ["El monarca vio la casa."]),
+        ("El rey vio", {"rey": "king", "vio": "house", "El": "saw"},
          ["El monarca hogar", "El monarca hogares"]),
         ("hogar y monarca", {}, []),
     ],
@@ -87,6 +88,18 @@ def test_a_term_replaces_the_word_that_attends_to_its_source(
 ):
     """In each of its forms; the words around it stay; nothing where a term has no place."""
     assert drafts(output, links) == expected
+
+
+def test_a_term_that_a_search_said_must_stand_where_its_source_is_read(
+    placer: TermPlacer, monkeypatch: pytest.MonkeyPatch
+):
+    segment = Segment(SOURCE, placer.tokenizer.encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))[:1])
+    texts = ["Monarca el rey vio.", "El monarca vio.", "El rey vio."]
+    links = [{"rey": "king"}, {"monarca": "king"}, {"rey": "king"}]
+    maps = [attention(placer.tokenizer, SOURCE, *one) for one in zip(texts, links, strict=True)]
+    monkeypatch.setattr(placement, "alignment_weights", lambda *_: maps)
+    outputs = [placer.tokenizer.encode(text) for text in texts]
+    assert placer.stand([segment] * 3, outputs) == [False, True, True]
 
 
 def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(drafts: Draft):
@@ -99,7 +112,8 @@ def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(dra
 def test_a_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):
     output = "El rey vio la casa."
     assert drafts(output, LINKS, prefix="El") == drafts(output, LINKS, weight=0.5) != []  # the control
-    assert drafts(output, LINKS, prefix="El rey") == drafts(output, LINKS, weight=0.1) == []
+    assert drafts(output, LINKS, prefix="El rey") == ["El rey vio la hogar.", "El rey vio la hogares."]
+    assert drafts(output, LINKS, weight=0.1) == []
 
 
 def test_the_most_probable_form_is_taken_with_the_score_of_the_model(

@@ -21,7 +21,7 @@ from dragoman.decoding.terms import OPEN
 from dragoman.model import Model
 from dragoman.text.glossary import SENTENCE_END, TermMatch, check_terms
 from dragoman.translation.segments import Segment
-from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_boundaries
+from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_boundaries, token_sequences
 
 MIN_ATTENTION = 0.2  # of the word that attends most to the source words of a term
 BESIDE = 0.3  # the same, of words beside it that are replaced as well
@@ -43,7 +43,8 @@ class TermPlacer:
     ) -> list[Hypothesis | None]:
         """Return each hypothesis with the missing terms of its segment in place, in their most probable forms.
 
-        alpha: of the length penalty in the scores. None where a term has no place: no word attends to its source.
+        alpha: of the length penalty in the scores. A term has no place where no word attends to its source; None where
+        no missing term has one.
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
         longest = max_positions(self.model) - 1
@@ -64,20 +65,19 @@ class TermPlacer:
         return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
 
     def _drafts(self, segment: Segment, tokens: Ids, attention: Tensor) -> Iterator[Ids]:
-        """Yield the tokens of a translation with the missing terms in place, once for each of their forms.
+        """Yield the tokens of a translation with the missing terms that have a place there, once for each form.
 
         Yield nothing where a missing term has no place of its own, or where none has to be put in.
         attention (T+1, S+1): of the steps of the translation on the source with its tag.
         """
         replaced: dict[Span, TermMatch] = {}
         missed = {term.targets for term in check_terms(segment.terms, self.tokenizer.decode(tokens)).missed}
-        spans = [*[(0, 0)] * len(segment.tag_ids), *character_spans(self.tokenizer, segment.ids)]
         for term in segment.terms:
             if term.targets in missed:
-                source = [n for n, span in enumerate(spans) if max(span[0], term.start) < min(span[1], term.end)]
+                source = self._columns(segment, term)
                 place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
                 if place is None or place in replaced or place[0] < len(segment.prefix_ids):
-                    return
+                    continue
                 if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
                     replaced[place] = term
         forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
@@ -86,6 +86,36 @@ class TermPlacer:
             for place, own in forms.items():
                 draft[slice(*place)] = own[number % len(own)]
             yield draft
+
+    def stand(self, segments: Sequence[Segment], outputs: Sequence[Ids]) -> list[bool]:
+        """Return whether the terms of each segment stand in its translation where the model reads their sources.
+
+        A term that a search was made to say may stand anywhere, such as in front of the sentence. Those that are not in
+        a translation do not count, nor those whose positions in the source are unknown. outputs: the translations.
+        """
+        sources = [segment.tag_ids + segment.ids for segment in segments]
+        maps = alignment_weights(self.model, sources, outputs, self.head)
+        return [
+            all(self._stands(segment, term, tokens, attention) for term in segment.terms if term.end)
+            for segment, tokens, attention in zip(segments, outputs, maps, strict=True)
+        ]
+
+    def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor) -> bool:
+        """Return whether a term stands where the model reads its source, or not at all; see `stand`."""
+        weights = attention[:, self._columns(segment, term)].sum(1)
+        (sequences,) = token_sequences([term], self.tokenizer)
+        there = [
+            float(weights[start : start + len(sequence)].max())
+            for sequence in sequences
+            for start in range(len(tokens) - len(sequence) + 1)
+            if tuple(tokens[start : start + len(sequence)]) == sequence
+        ]
+        return not there or max(there) >= MIN_ATTENTION
+
+    def _columns(self, segment: Segment, term: TermMatch) -> list[int]:
+        """Return which tokens of the source of a segment, its tag included, belong to a term."""
+        spans = [*[(0, 0)] * len(segment.tag_ids), *character_spans(self.tokenizer, segment.ids)]
+        return [n for n, span in enumerate(spans) if max(span[0], term.start) < min(span[1], term.end)]
 
     def _place(self, tokens: Ids, attention: Tensor, several: bool) -> Span | None:
         """Return the span of the word for a term: the one that attends most. None where no word attends to its source.

@@ -397,7 +397,13 @@ class Translator:
         found = self._search(sources, search, bound)
         best, terms = [own[0].tokens for own in found], [own.terms for own in bound]
         nonsense = far_less_probable(self.model, sources, plain, best, terms)
-        return [[] if senseless else own for own, senseless in zip(found, nonsense, strict=True)]
+        stand = [True] * len(segments)
+        if self.alignment is not None:
+            stand = TermPlacer(self.model, self.tokenizer, self.alignment).stand(segments, best)
+        return [
+            own if stands and not senseless else []
+            for own, stands, senseless in zip(found, stand, nonsense, strict=True)
+        ]
 
     def _merge(
         self, segment: Segment, first: Sequence[Hypothesis], second: Sequence[Hypothesis], n: int
