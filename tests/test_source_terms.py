@@ -1,4 +1,4 @@
-"""Terms in sources: mined from the training pairs, written into them, obeyed by the model trained with them."""
+"""Terms in sources: mined from the training pairs, written into them, read by the model trained with them."""
 
 import dataclasses
 import random
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import TINY, Notebook, Ran, run_config, run_training, state, tiny_transformer, write_tsv
+from conftest import TINY, Notebook, Ran, run_config, run_training, state, write_tsv
 
 from dragoman.config import RunConfig, SearchConfig, TrainingConfig
 from dragoman.data.batches import Ids
@@ -274,31 +274,3 @@ def test_a_model_gets_the_terms_it_can_read_and_those_it_misses_are_put_in_place
     assert (translation.text, translation.terms_met) == ("el nemedi ve.", ("balar",))
     assert split_terms(engine.sources[0], marked) == (marked.encode("the balar sees.", "news"), ["nemedi"] * trained)
     assert calls == [1] * (not (trained and obeys))
-
-
-@pytest.mark.slow
-def test_a_model_trained_with_terms_uses_words_that_it_never_saw_for_these(
-    noun_corpus: tuple[str, str], tmp_path: Path
-):
-    """And only where it is told to; a model trained without terms has none of them."""
-    met = {}
-    shape = tiny_transformer(d_model=64, heads=4, d_ff=128, dropout=0.0, norm_first=True)
-    terms = [(a, FORMS[b][0]) for a, b in zip(NOUNS, NOUNS[7:] + NOUNS[:7], strict=True)]
-    for share in (0.5, 0.0):
-        out = tmp_path / f"{share}"
-        config = with_terms(noun_corpus, out, terms=share, max_steps=600, validate_every=600, warmup=200)
-        run_training(dataclasses.replace(config, model=shape))
-        translator = Translator.load(out, SearchConfig(beam=1))
-        tokenizer = translator.tokenizer
-        for told in (True, False):
-            sources = [tokenizer.encode(f"the {a} sees the {NOUNS[0]}.") for a, _ in terms]
-            if told and share:
-                ends = [4 + len(a) for a, _ in terms]
-                sources = [
-                    insert_terms(ids, [(end, term)], tokenizer)
-                    for ids, end, (_, term) in zip(sources, ends, terms, strict=True)
-                ]
-            texts = [tokenizer.decode(one.tokens) for one in translator.search_ids(sources)]
-            met[share, told] = sum(f"el {term} ve" in text for (_, term), text in zip(terms, texts, strict=True))
-    assert met[0.5, True] > 0.9 * len(NOUNS)
-    assert met[0.5, False] == met[0.0, True] == 0
