@@ -52,6 +52,8 @@ FIELDS = {
     "habit": "pattern",
 }
 
+STAMP = {"format", "version"}
+
 ANIMALS = {"dog": "개", "cat": "고양이", "bear": "곰", "horse": "말", "rabbit": "토끼"}
 VERBS = {"sees": "봐요", "likes": "좋아해요", "finds": "찾아요", "paints": "그려요"}
 COLOURS = {"red": "빨간", "black": "검은", "white": "하얀", "blue": "파란"}
@@ -133,13 +135,13 @@ def fingerprints(run: Path) -> dict[str, str]:
 
 
 def in_new_words(value: Any) -> Any:
-    """Return JSON with the new names of fields, and without the version of dragoman."""
+    """Return JSON with the new names of fields, without its format and the version of dragoman."""
     if isinstance(value, dict):
         if "piece" in value:  # where a piece is called a token, a token is called its id
             value = {"token_id" if name == "token" else name: inner for name, inner in value.items()}
         if "habit" in value:
             value = {**value, "habit": FIELDS.get(value["habit"], value["habit"])}
-        return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items() if name != "version"}
+        return {FIELDS.get(name, name): in_new_words(inner) for name, inner in value.items() if name not in STAMP}
     return [in_new_words(inner) for inner in value] if isinstance(value, list) else value
 
 

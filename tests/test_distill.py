@@ -76,6 +76,7 @@ def test_teacher_and_student_stand_side_by_side(
         assert main(["evaluate", "-m", str(folder), few[1], "--beam", "1", "--extra-length", "5", "--json"]) == 0
         assert json.loads(capfd.readouterr().out)["bleu"] == row["scores"]["bleu"]
     assert found == json.loads((student / "students.json").read_text())
+    assert next(iter(found)) == "format"
     assert found["synthetic"][0]["pairs"] > 30
 
 

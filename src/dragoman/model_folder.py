@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
@@ -61,7 +62,7 @@ def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> 
     card: the model card in Markdown.
     """
     config = as_dict(model.config)
-    description = {**config, "vocabulary": len(tokenizer), "pad": model.pad}
+    description = {**formats.stamp(formats.MODEL), **config, "vocabulary": len(tokenizer), "pad": model.pad}
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
     tokenizer.save(folder / "tokenizer.json")
@@ -128,7 +129,7 @@ def read_description(file: Path, vocabulary: int) -> ModelConfig:
     try:
         if file.stat().st_size > MAX_CONFIG_SIZE:
             raise DragomanError(f"{file}: too large for a model description")
-        description = json.loads(file.read_text(encoding="utf-8"))
+        description = formats.unstamp(json.loads(file.read_text(encoding="utf-8")), formats.MODEL, str(file))
         words, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise DragomanError(f"{file}: not a model description: {error!r}") from None

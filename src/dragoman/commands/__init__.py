@@ -7,12 +7,14 @@ torch takes seconds to load, and `--help` must be fast, so these files import wh
 
 import contextlib
 import io
+import json
 import sys
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from dragoman import formats
 from dragoman.commands.help import HelpText, refuse_unknown_flag, tidy
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
@@ -62,6 +64,11 @@ def folders_first(arguments: list[str]) -> list[str]:
         elif argument not in ("-m", "--model"):
             others.append(argument)
     return folders + others
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """Print an object as a line of JSON that begins with the number of its format, see docs/formats.md."""
+    print(json.dumps({"format": formats.OUTPUT, **record}, ensure_ascii=False))
 
 
 def set_threads(wanted: int | None, quiet: bool = False) -> None:

@@ -1,6 +1,5 @@
 """Check sentence pairs: `dragoman check`."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import parse, print_json
 from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def main(arguments: list[str]) -> None:
     else:
         report = check(sets, limits)
     if options.json:
-        print(json.dumps(as_json(report, clean, written), ensure_ascii=False))
+        print_json(as_json(report, clean, written))
     else:
         print_report(report, clean, written)
     errors, warnings = report.count("error"), report.count("warning")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from dragoman import formats
 from dragoman.commands import Search, Synthesis, SynthesisOptions, parse, set_threads
 from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
@@ -118,7 +119,7 @@ def main(arguments: list[str]) -> None:
         train(run, journal)
     torch.set_num_threads(threads)
     comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)
-    record = {**comparison.as_dict(), "synthetic": records}
+    record = {"format": formats.OUTPUT, **comparison.as_dict(), "synthetic": records}
     replace_file(out / "students.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
     print(json.dumps(record, ensure_ascii=False) if options.json else comparison)
 

@@ -1,6 +1,5 @@
 """Measure a model on a test set: `dragoman evaluate`."""
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse, set_threads
+from dragoman.commands import Model, Search, parse, print_json, set_threads
 from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError, plural
 
@@ -97,7 +96,10 @@ def main(arguments: list[str]) -> None:
     record, text = scores.as_dict(), [str(scores)]
     if options.details or theirs:
         add_details(options, corpus, translations, theirs, record, text)
-    print(json.dumps(record, ensure_ascii=False) if options.json else "\n".join(text))
+    if options.json:
+        print_json(record)
+    else:
+        print("\n".join(text))
 
 
 def check_outputs(options: Options) -> None:

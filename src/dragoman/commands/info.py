@@ -1,13 +1,12 @@
 """dragoman info"""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from dragoman.commands import folders_first, parse
+from dragoman.commands import folders_first, parse, print_json
 from dragoman.config import PresetName
 from dragoman.config.fields import MAX_SIZE
 from dragoman.config.presets import PRESETS
@@ -70,7 +69,10 @@ def main(arguments: list[str]) -> None:
         if not options.json:
             print(escape_controls(read_card(folder)))
     costs = cost(model)
-    print(json.dumps({**asdict(costs), **summary.as_dict()}) if options.json else f"{summary}\n\n{costs}")
+    if options.json:
+        print_json({**asdict(costs), **summary.as_dict()})
+    else:
+        print(f"{summary}\n\n{costs}")
     if options.diagram:
         name = options.preset or Path(str(options.model)).resolve().name
         save(architecture_figure(model, name), options.diagram)

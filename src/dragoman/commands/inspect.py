@@ -1,6 +1,5 @@
 """dragoman inspect"""
 
-import json
 import sys
 from dataclasses import dataclass
 from itertools import islice
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse, set_threads
+from dragoman.commands import Model, Search, parse, print_json, set_threads
 from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError, UsageError
 
@@ -111,7 +110,7 @@ def main(arguments: list[str]) -> None:
     if options.json:
         from dragoman.inspection.export import as_dict, weights_as_dict
 
-        print(json.dumps(as_dict(inspection) | weights_as_dict(inspection), ensure_ascii=False))
+        print_json(as_dict(inspection) | weights_as_dict(inspection))
     else:
         print(inspection.target.text)
     for file in files:

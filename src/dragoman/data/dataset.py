@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
+from dragoman import formats
 from dragoman.data.batches import Batch, Ids, Repeat
 from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
 from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
@@ -30,11 +31,16 @@ Sentence = Ids | np.ndarray  # as ids
 class Pairs:
     """Pairs of ids in a memory-mapped file; only their lengths are in memory."""
 
-    def __init__(self, mapped: mmap.mmap):
-        """Raise ValueError where this is not, to the bit, what `tokenise` wrote."""
+    def __init__(self, mapped: mmap.mmap, path: Path):
+        """Raise ValueError where this is not, to the bit, what `tokenise` wrote, NewerFormatError for a newer format.
+
+        path: the mapped file, for messages.
+        """
         reader = pa.ipc.open_file(pa.py_buffer(mapped))
-        corpora = json.loads(reader.schema.metadata[b"corpora"])
-        self.max_length: int | None = json.loads(reader.schema.metadata[b"longest"])
+        metadata = {name.decode(): json.loads(value) for name, value in reader.schema.metadata.items()}
+        record = formats.unstamp(metadata, formats.CORPUS, str(path))
+        corpora = record["corpora"]
+        self.max_length: int | None = record["longest"]
         "tokens that a sentence may have, EOS included; None: any number"
         if not isinstance(self.max_length, int | None):
             raise ValueError("a limit that is no number")
@@ -67,10 +73,10 @@ class Pairs:
 
     @classmethod
     def open(cls, path: Path) -> "Pairs":
-        """Map a file that `tokenise` wrote. Raise DragomanError where it is missing or damaged."""
+        """Map a file that `tokenise` wrote. Raise DragomanError where it is missing, damaged or of a newer format."""
         try:
             with path.open("rb") as file:
-                return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException):
@@ -176,9 +182,10 @@ def tokenise(
     """
     kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
     corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight, "share": spec.share} for spec in specs]
+    record = {**formats.stamp(formats.CORPUS), "corpora": corpora, "longest": max_length}
     schema = pa.schema(
         {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
-        {"corpora": json.dumps(corpora, ensure_ascii=False), "longest": json.dumps(max_length)},
+        {name: json.dumps(value, ensure_ascii=False) for name, value in record.items()},
     )
     digest, notes = start_fingerprint(corpora, max_length), []
     try:

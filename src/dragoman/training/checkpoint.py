@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -114,7 +115,8 @@ def save_checkpoint(
         for name, record in records.items():
             (draft / name).write_text(record, encoding="utf-8")
         save_file(state, draft / "state.safetensors")
-        text = json.dumps(dataclasses.asdict(progress), indent=1, ensure_ascii=False)
+        fields = {**formats.stamp(formats.CHECKPOINT), **dataclasses.asdict(progress)}
+        text = json.dumps(fields, indent=1, ensure_ascii=False)
         (draft / "state.json").write_text(text + "\n", encoding="utf-8")
     # `best` first: a run resumed from `last` relies on `best` being what its state says.
     # Before the first validation, the newest is the best.
@@ -165,7 +167,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     verify_files(folder)
     model, tokenizer = load_model(folder)
     try:
-        progress = TrainingProgress(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
+        record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        progress = TrainingProgress(**formats.unstamp(record, formats.CHECKPOINT, str(folder / "state.json")))
         state = current_names(load_file(folder / "state.safetensors"))
     except (OSError, ValueError, TypeError, RecursionError, UsageError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint cannot be resumed: {error}") from None
@@ -175,13 +178,16 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest undamaged checkpoint of a run, if any, and a sentence for each newer one that is damaged.
 
-    Raise DragomanError where there are checkpoints, all of them damaged.
+    Raise DragomanError where there are checkpoints, all of them damaged, and NewerFormatError where the newest of those
+    that are not damaged is of a newer format: the run would lose what was trained since the one before it.
     """
     notes: list[str] = []
     folders = checkpoints(run)
     for folder in folders:
         try:
             return load_checkpoint(folder), notes
+        except formats.NewerFormatError:
+            raise
         except DragomanError as error:
             notes.append(f"{error}; going back to the checkpoint before it")
     if folders:
