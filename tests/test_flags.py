@@ -53,6 +53,7 @@ FLAGS = {
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
     "plot": "--out --against",
+    "verify": "--json",
     "average": "--out --last",
     "evaluate": "-m --model --ensemble --device --threads --tokenize --output --sentences --details --against "
     + f"--against-file --json {SEARCH}",

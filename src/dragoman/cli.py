@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "train a translator on your sentence pairs",
     "translate": "translate text or documents with a model",
     "plot": "draw the curves of training runs",
+    "verify": "check that models, runs and corpora are what was written",
     "average": "average the weights of several checkpoints into one model",
     "evaluate": "measure BLEU and chrF of a model on a test set",
     "score": "show how probable a model finds given translations",

@@ -215,6 +215,22 @@ def _open_no_link(path: Path, flags: int) -> int:
         raise
 
 
+def read_json(file: Path, max_size: int = MAX_RECORD_SIZE) -> Any:
+    """Return the content of a JSON file.
+
+    Raise ValueError where it has more than `max_size` bytes, is nested too deeply or is not JSON in UTF-8, and OSError
+    where it cannot be read.
+    """
+    with file.open("rb") as opened:
+        data = opened.read(max_size + 1)
+    if len(data) > max_size:
+        raise ValueError(f"it has more than {max_size:,} bytes")
+    try:
+        return json.loads(data.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_listed(file: Path) -> str | None:
     """Return the text of a file if it exists and the manifest of its folder lists it, else None.
 
@@ -222,8 +238,8 @@ def read_listed(file: Path) -> str | None:
     fingerprint: `verify_files` does that. Raise DragomanError where the file is too large for a record or not UTF-8.
     """
     try:
-        listed = file.name in json.loads((file.parent / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, RecursionError):
+        listed = file.name in read_json(file.parent / MANIFEST)
+    except (OSError, ValueError, TypeError):
         return None  # `verify_files` says what is wrong with the manifest
     if not listed or not file.is_file():
         return None
@@ -233,6 +249,17 @@ def read_listed(file: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise DragomanError(f"{file}: not UTF-8") from None
+
+
+def refuse_links_out(folder: Path) -> None:
+    """Raise DragomanError where a file in a folder is a link to a file outside of it: a stranger may have made it.
+
+    Folders in it may be links: parts of a run may be on another disk.
+    """
+    inside = os.path.realpath(folder)
+    for file in folder.iterdir():
+        if file.is_symlink() and not file.is_dir() and not Path(os.path.realpath(file)).is_relative_to(inside):
+            raise DragomanError(f"{file}: a symbolic link that leads out of the folder; put the file itself there")
 
 
 def require_links(folder: Path) -> None:

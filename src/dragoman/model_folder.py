@@ -5,9 +5,9 @@ Nothing in them is code, and nothing in them is trusted: they come from stranger
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -17,7 +17,7 @@ from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import CARD, MANIFEST, fingerprint, read_listed
+from dragoman.files import CARD, MANIFEST, fingerprint, read_json, read_listed, refuse_links_out
 from dragoman.model import Model, build, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -27,33 +27,65 @@ MAX_NAME_LENGTH = 100  # characters
 Named = TypeVar("Named")
 
 
-def verify_files(folder: Path) -> None:
+def verify_files(folder: Path, required: Sequence[str] = FILES) -> None:
     """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed.
 
-    The card, which older manifests list, may be missing or changed.
+    The card, which older manifests list, may be missing or changed. required: files that the manifest has to list.
+    """
+    for damage in find_damage(folder, read_manifest(folder, required)):
+        raise DragomanError(str(damage))
+
+
+def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tuple[int, str]]:
+    """Return the size in bytes and the SHA-256 of each file of a model folder, by name, but not of the card.
+
+    Raise DragomanError where there is no manifest, it is damaged or does not list the files `required`, and where a
+    file is a link that leads out of the folder.
     """
     if not folder.is_dir():
         raise DragomanError(f"{folder}: no such model folder")
+    if not (folder / MANIFEST).is_file():
+        raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}")
+    refuse_links_out(folder)
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        expected = {str(name): (entry["bytes"], entry["sha256"]) for name, entry in manifest.items()}
-    except FileNotFoundError:
-        raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}") from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        manifest = {
+            str(name): (entry["bytes"], str(entry["sha256"])) for name, entry in read_json(folder / MANIFEST).items()
+        }
+        if any(type(size) is not int for size, _ in manifest.values()):
+            raise ValueError
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise DragomanError(f"{folder / MANIFEST}: damaged") from None
-    for name in FILES:
-        if name not in expected:
+    for name in required:
+        if name not in manifest:
             raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
-    for name, (size, digest) in expected.items():
-        file = folder / name
+    for name in manifest:
         if Path(name).name != name or len(name) > MAX_NAME_LENGTH:
             raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is not a file name")
-        if name == CARD:
-            continue
+    manifest.pop(CARD, None)
+    return manifest
+
+
+class Damage(NamedTuple):
+    """A file that is not what its manifest says: what was expected and what was found, in words."""
+
+    file: Path
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: damaged: expected {self.expected}, found {self.found}"
+
+
+def find_damage(folder: Path, manifest: dict[str, tuple[int, str]]) -> Iterator[Damage]:
+    """Yield the files of a model folder that are missing or were changed."""
+    for name, (size, digest) in manifest.items():
+        file, expected = folder / name, f"{size:,} bytes"
         if not file.is_file():
-            raise DragomanError(f"{file}: missing from the model folder")
-        if file.stat().st_size != size or fingerprint(file)["sha256"] != digest:
-            raise DragomanError(f"{file}: damaged: it is not the file that was written (SHA-256 differs)")
+            yield Damage(file, expected, "nothing: it is missing from the folder")
+        elif (found := file.stat().st_size) != size:
+            yield Damage(file, expected, f"{found:,}")
+        elif (sha256 := fingerprint(file)["sha256"]) != digest:
+            yield Damage(file, f"SHA-256 {digest}", sha256)
 
 
 def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> None:
@@ -99,7 +131,13 @@ def read_config(path: Path) -> ModelConfig:
     """
     folder = find_model(path)
     verify_files(folder)
-    return read_description(folder / "config.json", len(Tokenizer.load(folder / "tokenizer.json")))
+    return read_parts(folder)[0]
+
+
+def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizer]:
+    """Return the settings and the tokenizer in a model folder. Raise DragomanError where they do not fit together."""
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    return read_description(folder / "config.json", len(tokenizer)), tokenizer
 
 
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
@@ -108,8 +146,7 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     Shapes are compared with the header of model.safetensors before any memory is allocated for them. Raise
     DragomanError where the files do not fit together.
     """
-    tokenizer, weights_file = Tokenizer.load(folder / "tokenizer.json"), folder / "model.safetensors"
-    config = read_description(folder / "config.json", len(tokenizer))
+    (config, tokenizer), weights_file = read_parts(folder), folder / "model.safetensors"
     try:
         with safe_open(str(weights_file), framework="pt") as opened:
             shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118

@@ -24,12 +24,14 @@ from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import lock_file, new_folder, replace_link
+from dragoman.files import lock_file, new_folder, read_json, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import current_names, load_model, verify_files, write_model
+from dragoman.model_folder import FILES, current_names, load_model, verify_files, write_model
 
 NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
+STATE = "state.json"
+MAX_STATE_SIZE = 64 << 20  # bytes; it has the sample translations
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 
@@ -117,7 +119,7 @@ def save_checkpoint(
         save_file(state, draft / "state.safetensors")
         fields = {**formats.stamp(formats.CHECKPOINT), **dataclasses.asdict(progress)}
         text = json.dumps(fields, indent=1, ensure_ascii=False)
-        (draft / "state.json").write_text(text + "\n", encoding="utf-8")
+        (draft / STATE).write_text(text + "\n", encoding="utf-8")
     # `best` first: a run resumed from `last` relies on `best` being what its state says.
     # Before the first validation, the newest is the best.
     if not progress.is_validated or progress.best_step == progress.step:
@@ -164,15 +166,23 @@ class Checkpoint:
 
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint folder. Raise DragomanError naming the file that is missing, damaged or of another kind."""
-    verify_files(folder)
+    verify_files(folder, [*FILES, "state.safetensors", STATE])
     model, tokenizer = load_model(folder)
+    progress = read_progress(folder)
     try:
-        record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        progress = TrainingProgress(**formats.unstamp(record, formats.CHECKPOINT, str(folder / "state.json")))
         state = current_names(load_file(folder / "state.safetensors"))
-    except (OSError, ValueError, TypeError, RecursionError, UsageError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise DragomanError(f"{folder}: this checkpoint cannot be resumed: {error}") from None
     return Checkpoint(folder, model, tokenizer, state, progress)
+
+
+def read_progress(folder: Path) -> TrainingProgress:
+    """Return how far the run was at a checkpoint. Raise DragomanError where that cannot be read."""
+    file = folder / STATE
+    try:
+        return TrainingProgress(**formats.unstamp(read_json(file, MAX_STATE_SIZE), formats.CHECKPOINT, str(file)))
+    except (OSError, ValueError, TypeError, UsageError) as error:
+        raise DragomanError(f"{file}: damaged: this checkpoint cannot be resumed: {error}") from None
 
 
 def newest_checkpoint(run: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dragoman.console import ProgressDisplay, format_duration, time_left
 from dragoman.decoding.forced import perplexity
-from dragoman.files import open_append
+from dragoman.files import open_append, replace_file
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
@@ -170,8 +170,7 @@ class Journal:
             lines += [f"  before     {before}", ""] if before else [""]
         text = "\n".join(lines)
         folder = self.run / "samples"
-        folder.mkdir(exist_ok=True)
-        (folder / f"step-{step:08d}.txt").write_text(text + "\n", encoding="utf-8")
+        replace_file(folder / f"step-{step:08d}.txt", text + "\n")
         if rows:
             self.log(text)
 

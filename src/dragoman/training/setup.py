@@ -16,7 +16,7 @@ from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, TERM_MARKS, Tokenizer
 from dragoman.errors import DragomanError, UsageError, plural
-from dragoman.files import fingerprint, replace_file, replace_link
+from dragoman.files import fingerprint, refuse_links_out, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, parameter_count
 from dragoman.model_folder import find_model, read_model
@@ -48,6 +48,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     Raise UsageError or DragomanError for settings, texts and folders that cannot be used, or are not those of the run.
     """
     folder = Path(config.out)
+    refuse_links(folder)
     checkpoint, notes = newest_checkpoint(folder)
     if group.first:
         config, pairs, dev = prepare_data(config, group, journal)
@@ -84,6 +85,13 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         )
         journal.log(f"engines for this model: {describe_engines(config.model)}")
     return run
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise DragomanError where a file of a run folder is a link to a file outside of its folder."""
+    for part in (folder, folder / "data"):
+        if part.is_dir():
+            refuse_links_out(part)
 
 
 def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.errors import DragomanError
+from dragoman.files import refuse_links_out
 from dragoman.inspection.figure import check_format, pyplot
 
 Against = Literal["steps", "time", "tokens"]
@@ -63,6 +64,7 @@ def read_metrics(run: Path) -> Metrics:
     file = run / "metrics.jsonl"
     if not run.is_dir():
         raise DragomanError(f"{run}: no such run folder")
+    refuse_links_out(run)
     if not (file.exists() or (run / "config.toml").exists()):
         raise DragomanError(f"{run}: not a run folder of dragoman train")
     rows: dict[tuple[str, int], dict[str, float]] = {}

@@ -1,0 +1,192 @@
+"""`dragoman verify`: what is damaged is named, what is not is not, and what no manifest lists is used by nobody."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Ran, signed_again, write_tsv
+
+from dragoman.alignment.heads import AlignmentHead
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError
+from dragoman.files import MANIFEST, fingerprint
+from dragoman.model_folder import read_model, verify_files
+from dragoman.text.scripts import read_scripts
+from dragoman.training.checkpoint import load_checkpoint
+from dragoman.translation.extent import SourceExtent
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run folder of one's own, the working directory."""
+    return shutil.copytree(trained, tmp_path / "run", symlinks=True)
+
+
+@pytest.fixture
+def model(run: Path) -> Path:
+    return (run / "best").resolve()
+
+
+def found(ran: Ran) -> dict[str, list[str]]:
+    """The paths of a report by their state."""
+    report = json.loads(ran.out)
+    assert report["ok"] == (ran.code == 0)
+    states: dict[str, list[str]] = {}
+    for finding in report["findings"]:
+        states.setdefault(finding["state"], []).append(finding["path"])
+    return states
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_run_is_verified_with_all_its_checkpoints_and_corpora(dragoman, run: Path):
+    ran = dragoman("verify", "run", "--json")
+    checkpoints = [f"run/checkpoints/{folder.name}" for folder in sorted((run / "checkpoints").iterdir())]
+    data = [f"run/data/{name}" for name in ("dev.arrow", "tokenizer.json", "train.arrow")]
+    assert found(ran) == {"ok": [*checkpoints, *data]}
+    assert len(checkpoints) == 2
+    lines = dragoman("verify", "run").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["ok"] * 5
+    assert "190 pairs" in lines[-1]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json", "alignment.json", "tokenizer.json"])
+def test_a_damaged_file_is_named_with_what_was_expected(dragoman, run: Path, model: Path, name: str):
+    flip(model / name)
+    (model / "config.json").unlink()
+    expected = json.loads((model / MANIFEST).read_text())[name]
+    ran = dragoman("verify", "run", "--json")
+    assert ran.code == 1
+    path = f"run/checkpoints/{model.name}"
+    assert sorted(found(ran)["damaged"]) == sorted([f"{path}/{name}", f"{path}/config.json"])
+    (damage,) = [finding for finding in json.loads(ran.out)["findings"] if finding["path"].endswith(name)][:1]
+    assert expected["sha256"] in damage["expected"]
+    assert fingerprint(model / name)["sha256"] in damage["found"]
+    assert "it is missing" in dragoman("verify", model).out
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "tokenizer.json"])
+def test_damaged_and_exchanged_data_of_a_run_is_named(dragoman, run: Path, tokenizer: Tokenizer, name: str):
+    file = run / "data" / name
+    before = file.read_bytes()
+    file.write_bytes(before[: len(before) // 2])
+    assert found(dragoman("verify", "run", "--json"))["damaged"] == [f"run/data/{name}"]
+    # Exchanged for another that is whole.
+    if name == "tokenizer.json":
+        tokenizer.save(file)
+    else:
+        shutil.copy(run / "data" / {"train.arrow": "dev.arrow", "dev.arrow": "train.arrow"}[name], file)
+    assert found(dragoman("verify", "run", "--json"))["damaged"] == [f"run/data/{name}"]
+    file.write_bytes(before)
+    assert dragoman("verify", "run").code == 0
+
+
+def test_a_checkpoint_without_manifest_and_a_link_to_nowhere_are_damage(dragoman, run: Path, model: Path):
+    (model / MANIFEST).unlink()
+    assert found(dragoman("verify", "run", "--json"))["damaged"] == [f"run/checkpoints/{model.name}"]
+    shutil.rmtree(run / "checkpoints")
+    assert found(dragoman("verify", "run", "--json"))["damaged"] == ["run/best", "run/last"]
+
+
+def test_what_is_of_a_newer_format_is_not_called_damaged(dragoman, run: Path, model: Path):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "format": 99}))
+    signed_again(model)
+    ran = dragoman("verify", "run", "--json")
+    assert ran.code == 1
+    assert found(ran)["newer"] == [f"run/checkpoints/{model.name}"]
+
+
+def test_synthetic_pairs_are_compared_with_their_record(dragoman, tmp_path: Path):
+    file = Path(write_tsv(tmp_path / "pairs.tsv", [("a", "b")]))
+    (tmp_path / "pairs.tsv.json").write_text(json.dumps({**fingerprint(file), "pairs": 1}))
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "other").write_text("")
+    assert found(dragoman("verify", ".", "--json")) == {"ok": ["pairs.tsv"]}
+    flip(file)
+    assert found(dragoman("verify", ".", "--json")) == {"damaged": ["pairs.tsv"]}
+
+
+@pytest.mark.parametrize("path", ["nowhere", "empty", "note.txt"])
+def test_nothing_to_verify_is_an_error(dragoman, tmp_path: Path, path: str):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "note.txt").write_text("")
+    ran = dragoman("verify", path)
+    assert (ran.code, path in ran.err) == (1, True)
+
+
+# Files that the manifest does not list.
+
+
+RECORDS: dict[str, Any] = {"alignment.json": AlignmentHead, "scripts.json": read_scripts, "extent.json": SourceExtent}
+
+
+def unlist(folder: Path, *names: str) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({name: own for name, own in manifest.items() if name not in names}))
+
+
+def test_files_that_the_manifest_does_not_list_are_named_and_used_by_no_reader(dragoman, model: Path):
+    readers = {name: getattr(reader, "load", reader) for name, reader in RECORDS.items()}
+    assert all(reader(model) for reader in readers.values())  # the control
+    unlist(model, *readers)
+    assert not any(reader(model) for reader in readers.values())
+    ran = dragoman("verify", model, "--json")
+    assert ran.code == 0
+    assert found(ran)["unlisted"] == [str(model / name) for name in sorted(readers)]
+
+
+@pytest.mark.parametrize("name", ["state.json", "state.safetensors"])
+def test_a_state_that_the_manifest_does_not_list_is_not_resumed_from(model: Path, name: str):
+    load_checkpoint(model)  # the control
+    unlist(model, name)
+    with pytest.raises(DragomanError, match=f"does not list {name}"):
+        load_checkpoint(model)
+    read_model(model)
+
+
+# Links.
+
+
+@pytest.mark.parametrize("name", ["card.md", "alignment.json", "config.json", "notes.txt"])
+def test_a_file_that_is_a_link_out_of_the_folder_is_refused(dragoman, model: Path, tmp_path: Path, name: str):
+    outside = tmp_path / "outside"
+    outside.write_bytes((model / name).read_bytes() if (model / name).exists() else b"secret")
+    (model / name).unlink(missing_ok=True)
+    (model / name).symlink_to(outside)
+    for use in (read_model, verify_files):
+        with pytest.raises(DragomanError, match=rf"{name}: a symbolic link that leads out"):
+            use(model)
+    assert name in dragoman("verify", model).out
+    ran = dragoman("info", model)
+    assert (ran.code, ran.out) == (1, "")
+
+
+def test_links_that_stay_inside_and_folders_that_are_links_are_followed(
+    dragoman, run: Path, model: Path, tmp_path: Path
+):
+    (model / "state.json").rename(model / "inside")
+    (model / "state.json").symlink_to("inside")
+    (tmp_path / "link").symlink_to(model)
+    for folder in (run, run / "best", run / "last", model, tmp_path / "link"):
+        read_model(folder)
+    shutil.move(run / "checkpoints", tmp_path / "other-disk")
+    (run / "checkpoints").symlink_to(tmp_path / "other-disk")
+    read_model(run)
+    assert len(found(dragoman("verify", "run", "--json"))["ok"]) == 5
+
+
+@pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl", "data/train.arrow", "data/tokenizer.json"])
+def test_a_run_with_a_link_out_of_it_is_not_resumed_and_not_drawn(dragoman, run: Path, tmp_path: Path, name: str):
+    shutil.move(run / name, tmp_path / "outside")
+    (run / name).symlink_to(tmp_path / "outside")
+    ran = dragoman("train", "--train", "a.tsv", "--dev", "b.tsv", "--out", "run")
+    assert (ran.code, "leads out" in ran.err) == (1, True)
+    if name == "metrics.jsonl":
+        assert "leads out" in dragoman("plot", "run").err
