@@ -52,7 +52,7 @@ class TrainingConfig:
     "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
 
     terms: Annotated[float, at_least(0), at_most(1)] = 0.0
-    "share of pairs whose sources show some of their target words, so that the model learns to obey a glossary, as 0.3"
+    "share of pairs whose sources show some of their target words, as 0.3; experimental, see docs/glossary.md"
 
     # Learning rate
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
