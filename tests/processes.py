@@ -4,6 +4,7 @@ They are forked from a process that has imported PyTorch and done nothing else: 
 Python takes seconds. What differs from `python -m dragoman` ends there; test_reliability.py has one run of each kind.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,7 @@ FORKS.set_forkserver_preload(["dragoman.commands.train", "dragoman.training.loop
 
 
 def inside(arguments: Sequence[str], log: Path, environment: dict[str, str], faults: Sequence[Fault]) -> None:
+    gc.freeze()  # so that the end of the process does not copy what it shares with the others
     os.environ.update(environment)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):

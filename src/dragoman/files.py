@@ -38,17 +38,18 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     draft = draft_of(path)
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
     try:
-        yield draft
-        manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir()) if file.name != CARD}
-        (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        for file in draft.iterdir():
-            file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; safetensors writes for the owner alone
-            sync(file)
-        sync(draft)
-        draft.rename(path)
-        sync(path.parent)
+        with name_errors(path, draft):
+            draft.mkdir(parents=True)
+            yield draft
+            manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir()) if file.name != CARD}
+            (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+            for file in draft.iterdir():
+                file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; safetensors is for the owner alone
+                sync(file)
+            sync(draft)
+            draft.rename(path)
+            sync(path.parent)
     except SafetensorError as error:  # how the library reports a full disk
         raise DragomanError(f"{path}: could not be written: {error}") from None
     finally:
@@ -80,12 +81,16 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def name_errors(name: Path | str, draft: Path | None = None) -> Iterator[None]:
-    """Let an OSError of the block name what is written or read, if it names `draft` or, as a failed write, no file."""
+    """Let an OSError of the block name what is written or read, if it names no file, as a failed write, or the draft.
+
+    The draft is a file, or a folder with files.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno and error.filename in (None, draft, str(draft)):
-            error.filename = str(name)
+        names = [str(one) for one in (error.filename, error.filename2) if one is not None]
+        if error.errno and (not names or (draft and any(one.startswith(str(draft)) for one in names))):
+            error.filename, error.filename2 = str(name), None
         raise
 
 
@@ -175,10 +180,15 @@ def compressed(file: BinaryIO, suffix: str) -> contextlib.AbstractContextManager
 def replace_link(link: Path, target: Path) -> None:
     """Let the symbolic link `link` point to `target`, relative to where the link is, in one step."""
     draft = draft_of(link)
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(os.path.relpath(target, link.parent))
-    draft.replace(link)
-    sync(link.parent)
+    try:
+        with name_errors(link, draft):
+            draft.unlink(missing_ok=True)
+            draft.symlink_to(os.path.relpath(target, link.parent))
+            draft.replace(link)
+            sync(link.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def open_append(path: Path) -> TextIO:
@@ -202,7 +212,8 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
                 raise
         yield
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # nothing was written, and the error of the block counts
+            os.close(descriptor)
 
 
 def _open_no_link(path: Path, flags: int) -> int:
@@ -246,7 +257,8 @@ def read_listed(file: Path) -> str | None:
     if file.stat().st_size > MAX_RECORD_SIZE:
         raise DragomanError(f"{file}: too large for a record")
     try:
-        return file.read_text(encoding="utf-8")
+        with name_errors(file):
+            return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise DragomanError(f"{file}: not UTF-8") from None
 
@@ -295,5 +307,5 @@ def sync(path: Path) -> None:
 
 def fingerprint(file: Path) -> dict[str, Any]:
     """Return the size and the SHA-256 of a file, as a manifest lists them: {'bytes': 1234, 'sha256': '9f86d0...'}."""
-    with file.open("rb") as opened:
+    with name_errors(file), file.open("rb") as opened:
         return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}

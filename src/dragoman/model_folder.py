@@ -17,7 +17,7 @@ from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import CARD, MANIFEST, fingerprint, read_json, read_listed, refuse_links_out
+from dragoman.files import CARD, MANIFEST, fingerprint, name_errors, read_json, read_listed, refuse_links_out
 from dragoman.model import Model, build, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -166,7 +166,9 @@ def read_description(file: Path, vocabulary: int) -> ModelConfig:
     try:
         if file.stat().st_size > MAX_CONFIG_SIZE:
             raise DragomanError(f"{file}: too large for a model description")
-        description = formats.unstamp(json.loads(file.read_text(encoding="utf-8")), formats.MODEL, str(file))
+        with name_errors(file):
+            text = file.read_text(encoding="utf-8")
+        description = formats.unstamp(json.loads(text), formats.MODEL, str(file))
         words, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise DragomanError(f"{file}: not a model description: {error!r}") from None

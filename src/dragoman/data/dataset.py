@@ -189,7 +189,8 @@ def tokenise(
     )
     digest, notes = start_fingerprint(corpora, max_length), []
     try:
-        with atomic_file(path) as draft, pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        # Python's file: the errors of Arrow's own do not always say the cause.
+        with atomic_file(path) as draft, draft.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
             for number, spec in enumerate(specs):
                 left_out, kept = LeftOut(spec), 0
                 for chunk in tokenised_chunks(spec, tokenizer, max_length, schema, left_out, concatenate):
@@ -201,7 +202,7 @@ def tokenise(
                     raise DragomanError(no_pairs_message(left_out, max_length))
                 notes += left_out.notes()
     except OSError as error:
-        raise DragomanError(f"{path}: could not be written: {error}") from None
+        raise DragomanError(f"{path}: could not be written: {error.strerror or error}") from None
     return Pairs.open(path), notes
 
 

@@ -24,7 +24,7 @@ from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import lock_file, new_folder, read_json, replace_link
+from dragoman.files import draft_of, lock_file, new_folder, read_json, replace_link
 from dragoman.model import Model
 from dragoman.model_folder import FILES, current_names, load_model, verify_files, write_model
 
@@ -128,9 +128,12 @@ def save_checkpoint(
     # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
     newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
-    for old in [*checkpoints(run), *folder.parent.glob(".step-*.draft")]:
+    for old in checkpoints(run):
         if old.resolve() not in kept:
-            shutil.rmtree(old, ignore_errors=True)  # one that somebody reads now goes with the next save
+            with contextlib.suppress(OSError):
+                old.rename(draft_of(old))  # half deleted, it must not look like a checkpoint
+    for draft in folder.parent.glob(".step-*.draft"):
+        shutil.rmtree(draft, ignore_errors=True)  # what somebody reads now goes with the next save
 
 
 def checkpoints(run: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """Report on a run: figures that change in place on a terminal, plain lines in a log, JSON objects in metrics.jsonl."""
 
+import contextlib
 import json
 import math
 import time
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from dragoman.console import ProgressDisplay, format_duration, time_left
 from dragoman.decoding.forced import perplexity
-from dragoman.files import open_append, replace_file
+from dragoman.files import name_errors, open_append, replace_file
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
@@ -66,7 +67,8 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.display.stop()
         for file in self.files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # `write` has raised it
+                file.close()
         if self.board:
             self.board.close()
 
@@ -74,13 +76,14 @@ class Journal:
         """Append a line to the file `name` of the run folder; a journal that is not active writes nothing."""
         if not self.active:
             return
-        if name not in self.files:
-            self.run.mkdir(parents=True, exist_ok=True)
-            self.files[name] = open_append(self.run / name)
-            if ends_mid_line(self.run / name):
-                self.files[name].write("\n")
-        self.files[name].write(line + "\n")
-        self.files[name].flush()
+        with name_errors(self.run / name):
+            if name not in self.files:
+                self.run.mkdir(parents=True, exist_ok=True)
+                self.files[name] = open_append(self.run / name)
+                if ends_mid_line(self.run / name):
+                    self.files[name].write("\n")
+            self.files[name].write(line + "\n")
+            self.files[name].flush()
 
     def log(self, text: str) -> None:
         """Write a line to `train.log` and, unless quiet, to the console."""
@@ -169,8 +172,7 @@ class Journal:
             lines += [f"  source     {source}", f"  reference  {reference}", f"  now        {now}"]
             lines += [f"  before     {before}", ""] if before else [""]
         text = "\n".join(lines)
-        folder = self.run / "samples"
-        replace_file(folder / f"step-{step:08d}.txt", text + "\n")
+        replace_file(self.run / "samples" / f"step-{step:08d}.txt", text + "\n")
         if rows:
             self.log(text)
 
