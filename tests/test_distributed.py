@@ -42,7 +42,7 @@ from torch.distributed import DistStoreError, HashStore, Store
 from dragoman.config import RunConfig, read_toml
 from dragoman.data.batches import Batch, plan_batches
 from dragoman.data.dataset import Pairs
-from dragoman.training import loop
+from dragoman.training import loop, setup
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.learner import Learner
 from dragoman.training.rendezvous import meet
@@ -414,6 +414,51 @@ def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: 
         for command in (first, silent):
             command.send(signal.SIGKILL)
     trained(config_of(corpus, out, save_every=2), 2)  # resumed from what was saved before
+
+
+def waits(_: float) -> None:
+    """For a disk that does not answer, say."""
+    time.sleep(PATIENCE)
+
+
+def works(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def is_stopped(_: float) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def first_while_preparing(does: Callable[[float], None], seconds: float) -> None:
+    """A fault: before the first rank tokenises, it does that."""
+    tokenise = setup.tokenise
+
+    def wrapped(*arguments: Any) -> Any:
+        does(seconds)
+        return tokenise(*arguments)
+
+    setup.tokenise = wrapped
+
+
+@pytest.mark.parametrize("does", [is_stopped, waits])
+def test_a_first_rank_that_hangs_while_it_prepares_is_an_error(
+    corpus: Corpus, tmp_path: Path, does: Callable[[float], None]
+):
+    config = config_of(corpus, tmp_path / "run", rank_timeout=TIMEOUT / 60)
+    fault = partial(first_while_preparing, does, 0)
+    hanging, waiting = train(settings_file(config), tmp_path / "log", ranks=2, faults=[fault])
+    try:
+        assert waiting.code(within=2 * TIMEOUT + SOON) == 1
+        reports_a_lost_process(waiting.said)
+    finally:
+        hanging.send(signal.SIGKILL)
+
+
+def test_a_first_rank_that_prepares_for_long_is_waited_for(corpus: Corpus, tmp_path: Path):
+    config = config_of(corpus, tmp_path / "run", max_steps=2, rank_timeout=TIMEOUT / 60)
+    trained(config, 2, partial(first_while_preparing, works, 1.5 * TIMEOUT))
 
 
 def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tmp_path: Path):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -187,8 +187,46 @@ def test_a_run_killed_at_any_step_or_moment_is_the_run_unbroken(corpus: Corpus, 
         ended(file, out, KILLED, killed_before_update(update))
         ended(file, out, 0)
         same_run(out, whole)
-    for seed in range(30):
-        killed_at_random(corpus, tmp_path / f"random-{seed}", whole, 3, seed)
+
+
+KILLS = 300
+
+
+@pytest.mark.slow
+def test_three_hundred_kills_of_runs_with_chance_in_their_data_change_no_bit(
+    corpus: Corpus, tmp_path: Path, whole: Whole
+):
+    """BPE-dropout, concatenated pairs and weights of corpora: each run is killed again and again until it gets done."""
+
+    def config(out: Path) -> RunConfig:
+        usual = config_of(corpus, out, bpe_dropout=0.2, concatenate=0.3)
+        return replace(usual, train=(corpus[0], "weight=0.7", corpus[1], "weight=2.5"))
+
+    plain, chance, kills, runs = state(whole.out), random.Random(1), 0, 0
+    out = tmp_path / "whole"
+    began = time.monotonic()
+    ended(settings_file(config(out)), out, 0)
+    unbroken = Whole(out, {}, time.monotonic() - began)
+    assert state(out) != plain  # the control: other data, other bits
+    while kills < KILLS:
+        out = tmp_path / f"run-{runs}"
+        file = settings_file(config(out))
+        while not progress_if_any(out).get("finished"):
+            (command,) = train(file, out)
+            time.sleep(chance.uniform(0.1, 0.9) * unbroken.seconds)
+            command.send(signal.SIGKILL)
+            code = command.code()
+            assert code in (0, KILLED), command.said
+            kills += code == KILLED
+        ended(file, out, 0)  # a kill may have come after the last save
+        same_run(out, unbroken)
+        runs += 1
+        shutil.rmtree(out)
+    print(f"{kills} kills in {runs} runs")
+
+
+def progress_if_any(out: Path) -> dict[str, Any]:
+    return progress(out) if (out / "last").exists() else {}
 
 
 def test_the_command_itself_is_killed_and_resumed(corpus: Corpus, tmp_path: Path, whole: Whole):
@@ -303,6 +341,36 @@ def test_a_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step
 def test_a_kill_inside_a_save_in_place_loses_it(tmp_path: Path):
     """The control for the test above."""
     assert any(kills_that_lose(tmp_path, save_in_place, 3, 1))
+
+
+def saves_for_ever(out: Path, save: Callable[[Path, int], None]) -> None:
+    for step in count(3):
+        save(out, step)
+        (out / "saved").touch()
+
+
+def kills_inside_saves(folder: Path, save: Callable[[Path, int], None], kills: int) -> int:
+    """Kill a process that does nothing but save, at random moments; return how often nothing whole was left."""
+    parts_of_a_checkpoint()
+    chance, lost, inside = random.Random(1), 0, 0
+    while inside < kills:
+        out = folder / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        save(out, 2)
+        saving = Command([], folder / "log", faults=[partial(saves_for_ever, out, save)])
+        wait_for((out / "saved").exists)
+        time.sleep(chance.uniform(0, 0.1))
+        saving.send(signal.SIGKILL)
+        assert saving.code() == KILLED
+        inside += save is save_in_place or any((out / "checkpoints").glob(".*"))
+        lost += not whole_after_a_kill(out)
+    return lost
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_inside_saves_lose_nothing(tmp_path: Path):
+    assert kills_inside_saves(tmp_path, save, 200) == 0
+    assert kills_inside_saves(tmp_path, save_in_place, 20) > 0  # the control
 
 
 def killed_in_the_save_of(step: int, operation: int) -> None:

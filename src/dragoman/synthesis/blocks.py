@@ -16,7 +16,7 @@ import torch
 
 from dragoman.data.corpus import SHOWN, first_few
 from dragoman.errors import DragomanError, plural
-from dragoman.files import atomic_file, fingerprint, replace_file, sync
+from dragoman.files import atomic_file, fingerprint, name_errors, replace_file, sync
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
 from dragoman.synthesis.progress import TextProgress
@@ -135,8 +135,9 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
             raise DragomanError(f"{job.out}: there are no pairs to write: {'; '.join(notes)}")
         notes = started["notes"] + notes
         record = {**started, "pairs": pairs, "left_out": counts, "notes": notes, **fingerprint(draft)}
-    joined.replace(job.out)
-    sync(job.out.parent)
+    with name_errors(job.out):
+        joined.replace(job.out)
+        sync(job.out.parent)
     replace_file(job.record_file, as_json(record), shared=True)
     shutil.rmtree(job.blocks_folder, ignore_errors=True)
     return record

@@ -2,7 +2,10 @@
 
 import datetime
 import os
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +25,10 @@ from dragoman.training.rendezvous import meet
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
 
-PREPARATION = datetime.timedelta(days=1)  # how long the other processes wait while the first one reads the corpora
+# While the first process prepares, it tells the others so many times within `rank_timeout` that it gets on, if it has
+# computed for this share of the time. One that is stopped, or waits for a disk, has not: PyTorch's threads need 0.3 %.
+SIGNS_OF_LIFE = 10
+LEAST_WORK = 0.01
 
 
 @dataclass(frozen=True)
@@ -32,18 +38,47 @@ class ProcessGroup:
     device: torch.device
     rank: int = 0
     size: int = 1
-    object_group: Any = None  # the gloo group for `gather`, which waits for `rank_timeout`
-    barrier_group: Any = None  # the gloo group for `wait`, which waits as long as the preparation may take
+    object_group: Any = None  # the gloo group for what is in main memory
+    timeout: float = 0.0  # seconds to wait for a process
 
     @property
     def first(self) -> bool:
         """Whether this is the process that reads and writes."""
         return self.rank == 0
 
-    def wait(self) -> None:
-        """Return when all processes have called this."""
-        if self.size > 1:
-            dist.barrier(group=self.barrier_group)
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Let the other processes, which call `wait_for_first`, wait while the first one works on the block."""
+        if self.size == 1:
+            yield
+            return
+        end = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            signs = pool.submit(self._give_signs_of_life, end)
+            try:
+                yield
+            finally:
+                end.set()
+            signs.result()
+        self._tell_whether_ready(True)
+
+    def _give_signs_of_life(self, end: threading.Event) -> None:
+        """Tell the others from time to time that this process gets on, until `end` is set."""
+        interval, before = self.timeout / SIGNS_OF_LIFE, 0.0
+        while not end.wait(interval):
+            worked = time.process_time() - time.thread_time()  # by the other threads
+            if worked - before > LEAST_WORK * interval:
+                self._tell_whether_ready(False)
+            before = worked
+
+    def _tell_whether_ready(self, ready: bool) -> None:
+        dist.broadcast(torch.tensor(ready), src=0, group=self.object_group)
+
+    def wait_for_first(self) -> None:
+        """Return when the first process has left its block of `preparing`."""
+        ready = torch.tensor(False)
+        while not ready:
+            dist.broadcast(ready, src=0, group=self.object_group)
 
     def sum(self, tensor: Tensor) -> None:
         """Replace `tensor` by its sum over all processes, in place. All of them must call this."""
@@ -86,10 +121,8 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store = meet(store, rank, size, timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-        object_group, barrier_group = (
-            dist.new_group(backend="gloo", timeout=limit) for limit in (timeout, PREPARATION)
-        )
-        yield ProcessGroup(device, rank, size, object_group, barrier_group)
+        object_group = dist.new_group(backend="gloo", timeout=timeout)
+        yield ProcessGroup(device, rank, size, object_group, timeout.total_seconds())
     except dist.DistError as error:
         raise process_lost_error(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one

@@ -4,7 +4,9 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -14,7 +16,7 @@ from dragoman.config.presets import PRESETS
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
-from dragoman.data.tokenizer import PAD, TERM_MARKS, Tokenizer
+from dragoman.data.tokenizer import PAD, SAMPLE_LENGTH, TERM_MARKS, Tokenizer
 from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.files import fingerprint, refuse_links_out, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
@@ -51,12 +53,13 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     refuse_links(folder)
     checkpoint, notes = newest_checkpoint(folder)
     if group.first:
-        config, pairs, dev = prepare_data(config, group, journal)
-        if checkpoint:
-            check_same_data(checkpoint.progress, pairs, dev, config)
-        replace_file(folder / "config.toml", to_toml(config))
-    group.wait()
-    if not group.first:
+        with group.preparing():
+            config, pairs, dev = prepare_data(config, group, journal)
+            if checkpoint:
+                check_same_data(checkpoint.progress, pairs, dev, config)
+            replace_file(folder / "config.toml", to_toml(config))
+    else:
+        group.wait_for_first()
         config = update(config, read_toml(folder / "config.toml"), "config.toml")
         pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
     if note := configure_torch(config.training, group):
@@ -113,7 +116,7 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     check_present(file for spec in (*train, *dev) for file in spec.files)
     if any(spec.weight != 1 or spec.share for spec in dev):
         raise UsageError("weight= and share= are for --train; every dev pair is translated once")
-    tokenizer = tokenizer_of_run(config, train, dev, data / "tokenizer.json", resumed=previous is not None)
+    tokenizer = tokenizer_of_run(config, train, dev, data / "tokenizer.json", journal, resumed=previous is not None)
     if settings.batch_tokens == "auto":
         settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), group, journal))
         config = replace(config, training=settings)
@@ -173,17 +176,30 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
 
 
 def tokenizer_of_run(
-    config: RunConfig, train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...], file: Path, resumed: bool
+    config: RunConfig,
+    train: tuple[CorpusSpec, ...],
+    dev: tuple[CorpusSpec, ...],
+    file: Path,
+    journal: Journal,
+    resumed: bool,
 ) -> Tokenizer:
     """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
 
-    A new tokenizer, with the tags of all corpora and, for training.terms, the marks for terms, is written to `file`.
-    dev: only its tags are used. Raise UsageError where the vocabulary is too small, or smaller than that of
-    `init_from`.
+    A new tokenizer, with the tags of all corpora and, for training.terms, the marks for terms, is written to `file`; if
+    it was learned from the beginnings of some texts, that is logged. dev: only its tags are used. Raise UsageError
+    where the vocabulary is too small, or smaller than that of `init_from`.
     """
     if resumed and file.exists():
         return Tokenizer.load(file)
-    texts = (text for spec in train for row in stream_rows(spec) for text in (row.source, row.target))
+    cut = 0
+
+    def training_texts() -> Iterator[str]:
+        nonlocal cut
+        for row in chain.from_iterable(map(stream_rows, train)):
+            cut += max(len(row.source), len(row.target)) > SAMPLE_LENGTH
+            yield from (row.source, row.target)
+
+    texts = training_texts()
     tags, terms = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag)), bool(config.training.terms)
     if config.init_from:
         tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
@@ -199,6 +215,10 @@ def tokenizer_of_run(
             tokenizer = tokenizer.extend(texts, size, tags, terms)
     else:
         tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags, terms)
+    if cut:
+        journal.log(
+            f"subwords are learned from the first {SAMPLE_LENGTH:,} characters of a text; longer: {plural(cut, 'pair')}"
+        )
     replace_file(file, tokenizer.inner.to_str(pretty=True))
     return tokenizer
 
