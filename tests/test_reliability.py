@@ -1,5 +1,6 @@
 """Never losing work: processes are killed, asked to stop, and find damage and full disks where they resume."""
 
+import hashlib
 import json
 import os
 import random
@@ -50,6 +51,7 @@ from processes import (
 from safetensors.torch import save_file
 
 from dragoman.config import RunConfig, SearchConfig
+from dragoman.data import tokenizer as subwords
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.search import Hypothesis
@@ -607,6 +609,25 @@ def test_sigterm_at_any_time_saves_and_the_same_command_resumes(corpus: Corpus, 
         assert time.monotonic() - asked < SOON
     ended(file, out, 0)
     same_run(out, whole)
+
+
+def learns_subwords_for_minutes(asked: Path) -> None:
+    """A fault: a library computes, and returns to Python only when it is done."""
+
+    def train_bpe(*_: Any) -> Any:
+        asked.touch()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+    subwords.train_bpe = train_bpe
+
+
+def test_sigterm_while_a_library_computes_is_seen_at_once(corpus: Corpus, tmp_path: Path):
+    asked, out = tmp_path / "asked", tmp_path / "run"
+    fault = partial(learns_subwords_for_minutes, asked)
+    (command,) = train(settings_file(config_of(corpus, out)), tmp_path / "log", faults=[fault])
+    wait_for(asked.exists)
+    command.send(signal.SIGTERM)
+    assert command.code(within=SOON) == ASKED
 
 
 def asked_twice(first: int) -> None:

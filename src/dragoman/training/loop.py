@@ -24,7 +24,7 @@ from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
 from dragoman.training.setup import open_run
-from dragoman.training.signals import GracefulStop, exit_for, graceful_stop
+from dragoman.training.signals import GracefulStop, end_at_once, exit_for, graceful_stop
 from dragoman.training.validation import Validation, is_better, validate
 
 MAX_SKIPPED = 10  # batches in a row
@@ -41,7 +41,9 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
             require_links(Path(config.out))
-        loop = Loop(open_run(config, group, journal))
+        with end_at_once():
+            run = open_run(config, group, journal)
+        loop = Loop(run)
         with graceful_stop() as stop:
             loop.run_to_end(stop)
         return loop.progress

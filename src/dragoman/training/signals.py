@@ -39,6 +39,24 @@ def exit_for(number: int) -> BaseException:
 
 
 @contextmanager
+def end_at_once() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the process at once inside the block, where there is nothing to save.
+
+    A handler of Python runs only between two of its own operations, and a library may compute for minutes.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield
+        return
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
 def graceful_stop() -> Iterator[GracefulStop]:
     """Yield a GracefulStop that Ctrl-C, SIGTERM and SIGHUP set inside the block instead of ending the process.
 
