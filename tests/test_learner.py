@@ -17,11 +17,10 @@ from dragoman.config import ModelConfig, TrainingConfig
 from dragoman.data.batches import Batch, split_batch
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, is_out_of_memory
 from dragoman.model import build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner, StepResult
-from dragoman.training.memory import is_out_of_memory
 from dragoman.training.precision import LossScale
 
 CPU = torch.device("cpu")

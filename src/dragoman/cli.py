@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from dragoman import __version__
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, is_out_of_memory
 
 COMMANDS = {
     "demo": "train a phrasebook translator in a few minutes, translate with it, draw its attention",
@@ -62,9 +62,6 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"dragoman: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
-    except MemoryError:
-        print("dragoman: not enough memory", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
         return 130
@@ -73,6 +70,11 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         name = error.filename or ("standard output" if drop_unwritten() else "a file or standard output")
         print(f"dragoman: {name}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except BaseException as error:  # a library in Rust panics with one that is no Exception
+        if not is_out_of_memory(error):
+            raise
+        print("dragoman: not enough memory", file=sys.stderr)
         return 1
     finally:
         drop_unwritten()

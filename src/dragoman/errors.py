@@ -1,5 +1,7 @@
 """Errors that a user can mend. The command line prints them as one sentence, without a traceback."""
 
+import re
+
 
 class DragomanError(Exception):
     """The work failed for a reason that the message names: a file, a line, a field. Exit code 1."""
@@ -12,3 +14,12 @@ class UsageError(DragomanError):
 def plural(count: int, noun: str) -> str:
     """Return '1 pair' or '1,200 pairs', for messages: a count and the singular `noun`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# What libraries say where the system gives them no memory, for its threads too; few of them raise a MemoryError.
+NO_MEMORY = re.compile("out of memory|allocate memory|bad_alloc|create a primitive|thread pool has|start new thread")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means a lack of memory: PyTorch on a CPU raises a plain RuntimeError for it."""
+    return isinstance(error, MemoryError) or bool(NO_MEMORY.search(str(error)))

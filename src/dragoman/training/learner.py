@@ -14,12 +14,12 @@ from torch import Tensor
 
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, is_out_of_memory
 from dragoman.model import Model, build
 from dragoman.model.recurrent import Recurrent
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
-from dragoman.training.memory import checkpoint_activations, free_cache, is_out_of_memory
+from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
 from dragoman.training.parallel import (
     DataParallel,

@@ -10,7 +10,7 @@ import numpy as np
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
-from dragoman.errors import DragomanError, plural
+from dragoman.errors import DragomanError, is_out_of_memory, plural
 from dragoman.files import require_links
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
@@ -19,7 +19,6 @@ from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import StepResult
 from dragoman.training.limits import patience_reason, reason_to_end, share_done, total_steps
-from dragoman.training.memory import is_out_of_memory
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run

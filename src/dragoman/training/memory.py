@@ -1,4 +1,4 @@
-"""Measure memory, recognise a lack of it, and train with less of it."""
+"""Measure memory, and train with less of it."""
 
 import re
 import resource
@@ -16,11 +16,6 @@ from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.transformer import Cache, Transformer
 from dragoman.threads import control_groups, read
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means a lack of memory, for which PyTorch on a CPU raises a plain RuntimeError."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def free_cache(device: torch.device) -> None:
