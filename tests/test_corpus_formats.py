@@ -16,7 +16,7 @@ from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream_rows
+from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_blocks, read_corpus, stream_rows
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
@@ -353,6 +353,24 @@ def test_a_bomb_stops_at_a_cap(tmp_path: Path, name: str):
     assert str(tmp_path / name) in rows
     assert memory < 64
     assert seconds < 2
+
+
+def test_damaged_files_leave_no_memory_behind(tmp_path: Path):
+    damaged = bytearray(packed(b"hello\tworld\n" * 1000, "gzip"))
+    damaged[60:64] = bytes(4)
+    file = tmp_path / "a.tsv.gz"
+    file.write_bytes(damaged)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    sizes = []
+    for _ in range(2):
+        for _ in range(500):
+            with pytest.raises(DragomanError, match="damaged"):
+                list(read_blocks(str(file)))
+        sizes.append(resident())
+    assert sizes[1] - sizes[0] < 1 << 20  # with read() instead of readinto(), 8 kB a file
 
 
 def test_an_honest_corpus_is_streamed_in_constant_memory(tmp_path: Path):

@@ -112,15 +112,15 @@ def read_blocks(path: str) -> Iterator[bytes]:
             import pyarrow
 
             unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), CODECS[suffix])
-            size = 0
-            while block := unpacked.read(BLOCK):
-                size += len(block)
+            buffer, size = bytearray(BLOCK), 0
+            while length := unpacked.readinto(buffer):  # where data is damaged, read() would never free its block
+                size += length
                 if size > SPARE + RATIO * file.tell():
                     raise DragomanError(
                         f"{display_path(path)}: expands to more than {RATIO} times its size, which text never does; "
                         "decompress it yourself if you trust it"
                     )
-                yield block
+                yield bytes(buffer[:length])
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None
     except OSError as error:
