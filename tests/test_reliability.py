@@ -213,9 +213,11 @@ def test_three_hundred_kills_of_runs_with_chance_in_their_data_change_no_bit(
     while kills < KILLS:
         out = tmp_path / f"run-{runs}"
         file = settings_file(config(out))
+        attempts = count(1)
         while not progress_if_any(out).get("finished"):
             (command,) = train(file, out)
-            time.sleep(chance.uniform(0.1, 0.9) * unbroken.seconds)
+            # Longer each time: a machine that has become slower must still reach the next checkpoint.
+            time.sleep(chance.uniform(0.1, 0.2 + 0.2 * next(attempts)) * unbroken.seconds)
             command.send(signal.SIGKILL)
             code = command.code()
             assert code in (0, KILLED), command.said
