@@ -8,8 +8,10 @@ import pytest
 from conftest import toy_pairs, write_tsv
 from hostile import AT, CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
 
+from dragoman.check import corpora
 from dragoman.check.corpora import check as check_sets
 from dragoman.check.detectors import CheckLimits
+from dragoman.check.report import CheckedCorpus, CheckReport
 from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.data.corpus import read_corpus, stream_rows
@@ -209,6 +211,24 @@ def test_the_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Pa
     # The control: cleaned once, it would not be clean.
     write_tsv(tmp_path / "once.tsv", pairs[:90])
     assert findings(check("once.tsv", "--json")[1])["length-ratio"]["count"] == 5
+
+
+def test_a_corpus_that_is_never_clean_is_cleaned_a_limited_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    passes: list[Path] = []
+
+    def pass_(draft: Path, *_: object) -> CheckReport:
+        passes.append(draft)
+        corpus = CheckedCorpus("train", parse_corpora(["a.tsv"])[0], rows=1000, kept=999)
+        draft.write_text(f"{len(passes)}")
+        return CheckReport([corpus])
+
+    monkeypatch.setattr(corpora, "check_into", pass_)
+    _, written = corpora.check_and_clean({"train": ()}, CheckLimits(), tmp_path / "clean.tsv")
+    assert (written, len(passes), len(set(passes))) == (999, corpora.MAX_PASSES, 2)
+    assert (tmp_path / "clean.tsv").read_text() == f"{corpora.MAX_PASSES}"
+    assert [path.name for path in tmp_path.iterdir()] == ["clean.tsv"]
 
 
 # Places, limits, output.

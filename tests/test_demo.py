@@ -10,6 +10,7 @@ import pytest
 from dragoman.data.corpus import read_corpus
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.demo.run import write_pairs
+from dragoman.training.checkpoint import lock_folder
 
 
 def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
@@ -44,3 +45,15 @@ def test_the_demo_translates_nine_of_ten_held_out_sentences_exactly(dragoman, to
     exact = re.search(r"^exact match (\d+\.\d) %$", ran.out, re.MULTILINE)
     assert exact is not None
     assert float(exact[1]) >= 90
+
+
+def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.demo.run.PER_TEMPLATE", 1)
+    train = Path("demo/corpus/train.tsv")
+    with lock_folder(Path("demo")):
+        train.parent.mkdir()
+        train.write_text("one\teins\n")
+        ran = dragoman("demo", "--to", "de", "--minutes", "0.01", "--out", "demo")
+    assert ran.code == 1
+    assert "another process is using this folder" in ran.err
+    assert train.read_text() == "one\teins\n"

@@ -1,6 +1,7 @@
 """`dragoman distill`: a student learns from its teacher's translations, and both are compared."""
 
 import json
+import shutil
 import signal
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from dragoman.evaluation.compare import compare_models
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model_folder import load_model
 from dragoman.synthesis.student import prepare_student
+from dragoman.training.checkpoint import lock_folder
 from dragoman.translation.translator import Translator
 
 Corpus = tuple[str, str]
@@ -186,3 +188,15 @@ def test_a_wrong_request_is_one_sentence(
     assert says.format(weights=weights) in err
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_distillation_leaves_the_start_of_the_one_that_is_training(
+    student: Path, trained: Path, few: Corpus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    out = shutil.copytree(student, tmp_path / "run", symlinks=True)
+    shutil.rmtree(out / "checkpoints")
+    (out / "start" / "mine").write_text("")
+    with lock_folder(out):
+        assert main(distill(trained, few, out, "--quiet")) == 1
+    assert "another process is using this folder" in capfd.readouterr().err
+    assert (out / "start" / "mine").exists()

@@ -251,3 +251,13 @@ def test_a_file_system_without_links_is_refused_before_anything_is_trained(
     monkeypatch.setattr("os.symlink", unsupported)
     with pytest.raises(DragomanError, match="this file system has no symbolic links"):
         require_links(tmp_path)
+
+
+def test_of_two_that_write_one_folder_the_first_to_finish_wins_and_the_other_says_so(tmp_path: Path):
+    with pytest.raises(DragomanError, match="model: exists already"), new_folder(tmp_path / "model") as one:  # noqa: PT012
+        (one / "file").write_text("one")
+        with new_folder(tmp_path / "model") as other:
+            (other / "file").write_text("other")
+        assert (one / "file").read_text() == "one"
+    assert (tmp_path / "model" / "file").read_text() == "other"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

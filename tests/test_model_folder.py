@@ -194,6 +194,19 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path, tokenizer: Tok
     assert {stat.S_IMODE(file.stat().st_mode) for file in [*folder.iterdir(), tmp_path / "file"]} == {mode}
 
 
+HUGE = 40 << 30  # bytes; hashing them takes minutes
+
+
+@pytest.mark.parametrize("name", [*FILES, "state.json", "state.safetensors", "extent.json", "new.bin", MANIFEST])
+def test_a_file_that_is_larger_than_its_model_needs_is_refused_unread(folder: Path, name: str):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    with (folder / name).open("ab") as file:
+        file.truncate(HUGE)  # it takes no room
+    if name != MANIFEST:
+        (folder / MANIFEST).write_text(json.dumps({**manifest, name: {"bytes": HUGE, "sha256": "0" * 64}}))
+    assert name in refused(folder)
+
+
 # Descriptions from strangers, correctly signed. Wrong types and values out of range: see also test_config.py.
 
 HOSTILE = {
@@ -284,6 +297,8 @@ WEIGHTS: dict[str, Callable[[dict[str, torch.Tensor]], Any]] = {
     "one of another rank": lambda w: w.update({LAYER_NORM: torch.zeros(1, 16)}),
     "one empty": lambda w: w.update({LAYER_NORM: torch.zeros(0)}),
     "one renamed": lambda w: w.update({"norm": w.pop(LAYER_NORM)}),
+    "one of whole numbers": lambda w: w.update({LAYER_NORM: w[LAYER_NORM].long()}),
+    "one of 8 bits": lambda w: w.update({LAYER_NORM: w[LAYER_NORM].to(torch.float8_e4m3fn)}),
 }
 
 
@@ -319,6 +334,12 @@ def test_weights_that_are_not_numbers_are_refused_by_name(folder: Path, value: f
     assert f"{LAYER_NORM} has values that are infinite or not numbers" in refused(folder)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_in_other_floats_are_read_as_float32(folder: Path, dtype: torch.dtype):
+    with_weights(folder, lambda w: w.update({name: tensor.to(dtype) for name, tensor in w.items()}))
+    assert {tensor.dtype for tensor in read_model(folder)[0].state_dict().values()} == {torch.float32}
+
+
 def test_weights_that_are_not_there_are_missed_before_they_get_memory(folder: Path):
     """The description asks for much, and the file does not contradict it: it has nothing of that size."""
     describe(folder, feed_forward={"d_ff": 10**6})
@@ -327,6 +348,8 @@ def test_weights_that_are_not_there_are_missed_before_they_get_memory(folder: Pa
 
 
 TERABYTE = b'{"a":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}}'
+SIX_BITS = b'{"a":{"dtype":"F6_E2M3","shape":[8],"data_offsets":[0,6]}}'
+NO_TYPE = SIX_BITS.replace(b"F6_E2M3", b"F6")
 SAFETENSORS: dict[str, bytes] = {
     "empty": b"",
     "short": b"\0\0\0",
@@ -334,6 +357,9 @@ SAFETENSORS: dict[str, bytes] = {
     "a header that is none": struct.pack("<Q", 4) + b"evil",
     "a pickle": b"\x80\x04\x95\x0b\x00\x00\x00",
     "a shape without data": struct.pack("<Q", len(TERABYTE)) + TERABYTE,
+    "a type that PyTorch lacks": struct.pack("<Q", len(SIX_BITS)) + SIX_BITS + bytes(6),
+    "a type that nobody has": struct.pack("<Q", len(NO_TYPE)) + NO_TYPE + bytes(6),
+    "a header of 17 MB": struct.pack("<Q", 17 << 20) + b"{}".ljust(17 << 20),
 }
 
 

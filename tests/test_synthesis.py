@@ -29,7 +29,7 @@ from dragoman.errors import DragomanError
 from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify_files
 from dragoman.synthesis import blocks, synthesise
-from dragoman.synthesis.job import Job
+from dragoman.synthesis.job import Job, LocatedText
 from dragoman.synthesis.noise import BLANK, FARTHEST, add_noise
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
@@ -541,3 +541,19 @@ def test_noise_drops_and_replaces_a_tenth_and_moves_words_three_positions():
 
 def test_noise_on_many_spaces_takes_no_time():
     assert add_noise("a" + " " * 1_000_000 + "b" + "\t" * 1_000_000, random.Random(1))
+
+
+def test_what_is_too_long_takes_no_memory(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file, build_block, seen = tmp_path / "long.txt", blocks.build_block, []
+
+    def watched(job: Job, made: Any, number: int, block: list[LocatedText], translator: Translator) -> bytes:
+        seen.extend(len(text) for _, text in block)
+        return build_block(job, made, number, block, translator)
+
+    monkeypatch.setattr(blocks, "build_block", watched)
+    file.write_text("The dog sees 5 cats.\n" + "x" * 1_000_000 + "\n")
+    record = make(replace(job, text=(str(file),), out=tmp_path / "long.tsv"))
+    assert record
+    assert (record["pairs"], record["left_out"]) == (1, {"texts longer than 256 tokens": 1})
+    assert len(seen) == 2
+    assert max(seen) < 50_000

@@ -1,16 +1,29 @@
 """Lines in, lines out: formats, and that a pipe is answered line by line."""
 
 import io
+import itertools
 import json
 import os
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.commands.translate.lines import MAX_DEPTH, Line, decode_lines, line_blocks, output_rows, parse_lines
+from dragoman.commands.translate import lines as module
+from dragoman.commands.translate.lines import (
+    MAX_DEPTH,
+    Line,
+    capped_lines,
+    decode_lines,
+    line_blocks,
+    output_rows,
+    parse_lines,
+    read_ahead,
+)
 from dragoman.translation.translation import Translation
 
 anything = st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line), max_size=20)
@@ -153,3 +166,47 @@ def test_a_file_in_another_encoding_does_not_flood_the_screen():
         assert [text for _, text in lines] == ["\ufffd"] * count + ["whole"]
         assert len(log) == said
     assert log[-1] == "300 lines are not UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"
+
+
+@given(st.lists(st.integers(0, 60), max_size=9), st.integers(1, 50))
+def test_a_line_without_end_keeps_its_place_and_takes_no_memory(lengths: list[int], size: int):
+    """Whatever blocks the lines arrive in. One that is too long has an error, and the rest of it is gone."""
+    data = b"".join(b"x" * length + b"\n" for length in lengths) + b"x" * 1000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LONGEST_LINE", 30)
+        raw = list(capped_lines(data[start : start + size] for start in range(0, len(data), size)))
+        lines = list(parse_lines(raw, "text", "text", print))
+    assert [line.text if not line.error else None for line in lines] == [
+        "x" * length if length < 30 else None for length in [*lengths, 1000]
+    ]
+    assert max(map(len, raw)) <= 30 + size
+
+
+def test_a_file_of_zeros_is_one_line_with_an_error(dragoman, trained: Path, tmp_path: Path):
+    with (tmp_path / "in.txt").open("wb") as file:
+        file.write(b"The dog sees 5 cats.\n")
+        file.truncate(40 << 20)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nThe dog sees 6 cats.\n")
+    ran = dragoman("translate", "-m", trained, "-i", "in.txt", "-o", "out.txt")
+    assert ran.code == 1
+    assert "line 2: longer than 16 MiB" in ran.err
+    plain = [dragoman("translate", "-m", trained, f"The dog sees {n} cats.").out for n in (5, 6)]
+    assert (tmp_path / "out.txt").read_text() == "\n".join(plain)
+
+
+def test_long_lines_are_translated_and_read_ahead_by_the_few(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "BLOCK_SIZE", 1000)
+    for length, most in ((400, 3), (1, 1000)):  # the second is the control
+        taken = itertools.count()
+
+        def endless(length: int = length, taken: Iterator[int] = taken) -> Iterator[Line]:
+            while True:
+                yield Line(next(taken), "", size=length)
+
+        with Path(__file__).open("rb") as source:
+            assert len(next(line_blocks(endless(), source, False, 1000))) == most
+        before = next(taken)
+        next(read_ahead(endless()))
+        time.sleep(0.2)
+        assert (next(taken) - before <= 6) == (length == 400)

@@ -25,6 +25,7 @@ from dragoman.errors import DragomanError
 MANIFEST = "manifest.json"
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
 MAX_RECORD_SIZE = 1 << 20  # bytes
+MAX_TABLE_SIZE = 64 << 20  # bytes; of files that grow with the vocabulary or the sample translations
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}  # what file systems without locks answer
 CODECS = {".gz": "gzip", ".zst": "zstd"}  # by suffix
 
@@ -33,11 +34,11 @@ CODECS = {".gz": "gzip", ".zst": "zstd"}  # by suffix
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; it becomes `path`, with a manifest of its files but the card, when the block ends.
 
-    `path` must not exist. Raise DragomanError where the disk is full; after that or any other exception, `path` is as
-    it was.
+    `path` must not exist. Several processes may try at the same time: the first one to finish wins. Raise DragomanError
+    in the others, and where the disk is full; after that or any other exception, `path` is as it was. kill -9 leaves
+    the draft behind, which `draft_of` names.
     """
-    draft = draft_of(path)
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = draft_of(path, uuid4().hex)
     try:
         with name_errors(path, draft):
             draft.mkdir(parents=True)
@@ -48,7 +49,12 @@ def new_folder(path: Path) -> Iterator[Path]:
                 file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; safetensors is for the owner alone
                 sync(file)
             sync(draft)
-            draft.rename(path)
+            try:
+                draft.rename(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+                raise DragomanError(f"{path}: exists already; another process has made it") from None
             sync(path.parent)
     except SafetensorError as error:  # how the library reports a full disk
         raise DragomanError(f"{path}: could not be written: {error}") from None

@@ -17,12 +17,28 @@ from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import CARD, MANIFEST, fingerprint, name_errors, read_json, read_listed, refuse_links_out
+from dragoman.files import (
+    CARD,
+    MANIFEST,
+    MAX_RECORD_SIZE,
+    MAX_TABLE_SIZE,
+    fingerprint,
+    name_errors,
+    read_json,
+    read_listed,
+    refuse_links_out,
+)
 from dragoman.model import Model, build, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
-MAX_CONFIG_SIZE = 1_000_000  # bytes
+WEIGHTS, STATE = "model.safetensors", "state.safetensors"
+DTYPES = ("F64", "F32", "F16", "BF16")  # that weights may have in a file; a model computes in float32
 MAX_NAME_LENGTH = 100  # characters
+
+# Bytes: training writes nothing larger.
+MAX_HEADER_SIZE = 16 << 20  # of weights: those of 2,000 layers have 7 MB
+MAX_SIZES = {"tokenizer.json": MAX_TABLE_SIZE, "state.json": MAX_TABLE_SIZE}  # others: MAX_RECORD_SIZE
+MAX_STATE = 8  # times the size of the weights: there are two moments of each, and the weights besides their average
 
 Named = TypeVar("Named")
 
@@ -77,15 +93,61 @@ class Damage(NamedTuple):
 
 
 def find_damage(folder: Path, manifest: dict[str, tuple[int, str]]) -> Iterator[Damage]:
-    """Yield the files of a model folder that are missing or were changed."""
-    for name, (size, digest) in manifest.items():
+    """Yield the files of a model folder that are missing or were changed. Raise DragomanError as `check_size` does."""
+    sound = True
+    # The weights come last: the other files tell how large they may be.
+    for name in sorted(manifest, key=lambda name: (name in (WEIGHTS, STATE), name)):
+        size, digest = manifest[name]
         file, expected = folder / name, f"{size:,} bytes"
+        if sound and file.is_file() and file.stat().st_size == size:
+            check_size(file)
         if not file.is_file():
+            sound = False
             yield Damage(file, expected, "nothing: it is missing from the folder")
         elif (found := file.stat().st_size) != size:
+            sound = False
             yield Damage(file, expected, f"{found:,}")
         elif (sha256 := fingerprint(file)["sha256"]) != digest:
+            sound = False
             yield Damage(file, f"SHA-256 {digest}", sha256)
+
+
+def check_size(file: Path) -> None:
+    """Raise DragomanError where a file is larger than its model needs, or has other weights: it is not worth reading.
+
+    file: in a model folder whose config.json was verified before.
+    """
+    if file.name == WEIGHTS:
+        check_weights(file)
+        return
+    limit = MAX_SIZES.get(file.name, MAX_RECORD_SIZE)
+    if file.name == STATE:
+        limit += MAX_STATE * file.with_name(WEIGHTS).stat().st_size
+    if file.stat().st_size > limit:
+        raise DragomanError(f"{file}: larger than its model needs")
+
+
+def check_weights(file: Path) -> None:
+    """Raise DragomanError where the tensors in model.safetensors are not those of the config.json beside it.
+
+    Only its header is read, which tells how long the file is.
+    """
+    config, vocabulary = read_description(file.with_name("config.json"))
+    with file.open("rb") as opened:
+        header = int.from_bytes(opened.read(8), "little")
+    if header > MAX_HEADER_SIZE:
+        raise DragomanError(f"{file}: damaged: its header has {header:,} bytes")
+    try:
+        with safe_open(str(file), framework="pt") as opened:
+            tensors = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            dtypes = {name: tensor.get_dtype() for name, tensor in tensors.items()}
+            shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
+    except (SafetensorError, OSError) as error:
+        raise DragomanError(f"{file}: not a safetensors file: {error}") from None
+    for name, dtype in dtypes.items():
+        if dtype not in DTYPES:
+            raise DragomanError(f"{file}: '{name}' is in {dtype}; weights are in {', '.join(DTYPES)}")
+    check_shapes(config, vocabulary, current_names(shapes), file)
 
 
 def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> None:
@@ -109,9 +171,14 @@ def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
 
 
 def find_model(path: Path) -> Path:
-    """Return the best model of `path` if it is a run folder; else `path`, which is then taken for a model folder."""
+    """Return the folder of a model: the best of `path` if it is a run folder, else `path` itself.
+
+    No link is left in it that training may move: whoever reads several files of a model calls this once.
+    """
     best = path / "best"
-    return best.resolve() if best.is_dir() else path  # training may move the link while we read
+    if best.is_dir():
+        return best.resolve()
+    return path.resolve() if path.is_symlink() else path
 
 
 def read_model(path: Path) -> tuple[Model, Tokenizer]:
@@ -134,49 +201,41 @@ def read_config(path: Path) -> ModelConfig:
     return read_parts(folder)[0]
 
 
-def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizer]:
-    """Return the settings and the tokenizer in a model folder. Raise DragomanError where they do not fit together."""
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    return read_description(folder / "config.json", len(tokenizer)), tokenizer
-
-
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     """Return model and tokenizer from a model folder that was verified before; on the CPU, in eval mode.
 
-    Shapes are compared with the header of model.safetensors before any memory is allocated for them. Raise
-    DragomanError where the files do not fit together.
+    Raise DragomanError where the files do not fit together.
     """
-    (config, tokenizer), weights_file = read_parts(folder), folder / "model.safetensors"
-    try:
-        with safe_open(str(weights_file), framework="pt") as opened:
-            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise DragomanError(f"{weights_file}: not a safetensors file: {error}") from None
-    check_shapes(config, len(tokenizer), current_names(shapes), weights_file)
+    config, tokenizer = read_parts(folder)
     model = build(config, len(tokenizer), pad=PAD)
-    load_weights(model, weights_file)
+    load_weights(model, folder / WEIGHTS)
     return model.eval(), tokenizer
 
 
-def read_description(file: Path, vocabulary: int) -> ModelConfig:
-    """Return the model that config.json describes.
+def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizer]:
+    """Return the settings and the tokenizer in a model folder. Raise DragomanError where they do not fit together."""
+    tokenizer, file = Tokenizer.load(folder / "tokenizer.json"), folder / "config.json"
+    config, vocabulary = read_description(file)
+    if vocabulary != len(tokenizer):
+        raise DragomanError(f"{file}: {vocabulary} words, but tokenizer.json has {len(tokenizer)}")
+    return config, tokenizer
 
-    Raise DragomanError where it is damaged or has another number of subwords than the tokenizer, `vocabulary`.
+
+def read_description(file: Path) -> tuple[ModelConfig, int]:
+    """Return the model that config.json describes, and how many subwords it has.
+
+    Raise DragomanError where it is damaged.
     """
     try:
-        if file.stat().st_size > MAX_CONFIG_SIZE:
-            raise DragomanError(f"{file}: too large for a model description")
         with name_errors(file):
-            text = file.read_text(encoding="utf-8")
-        description = formats.unstamp(json.loads(text), formats.MODEL, str(file))
-        words, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            content = read_json(file)
+        description = formats.unstamp(content, formats.MODEL, str(file))
+        vocabulary, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise DragomanError(f"{file}: not a model description: {error!r}") from None
-    if words != vocabulary:
-        raise DragomanError(f"{file}: {words} words, but tokenizer.json has {vocabulary}")
     if pad != PAD:
         raise DragomanError(f"{file}: the padding id is {pad}, the tokenizer's is {PAD}")
-    return model_config(description, str(file))
+    return model_config(description, str(file)), vocabulary
 
 
 def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
@@ -197,7 +256,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
         expected = named_tensors(outline(config, vocabulary))
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+    except (RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: invalid model: {error}") from None
     for names, tensor in expected:
         shape = tuple(tensor.shape)

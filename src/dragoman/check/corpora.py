@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
+from uuid import uuid4
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from dragoman.data.spec import CorpusSpec, display_path
 from dragoman.errors import DragomanError
 from dragoman.files import atomic_file, draft_of
 
+# Over a corpus that is cleaned; three are usual. Where the lengths of the two sides have nothing to do with each other,
+# each pass drops a few more rows by chance.
+MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
@@ -112,19 +116,22 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
     """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
 
     What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
-    there is nothing left to drop. Nothing is written where no pair is left, nor where a corpus cannot be read to its
-    end, has files of unequal length or another direction than the others, because then pairs may be wrong.
+    there is nothing left to drop, but MAX_PASSES times at most. Nothing is written where no pair is left, nor where a
+    corpus cannot be read to its end, has files of unequal length or another direction than the others, because then
+    pairs may be wrong.
     """
-    drafts = [draft_of(out, str(n)) for n in range(2)]
+    drafts = [draft_of(out, f"{n}.{uuid4().hex}") for n in range(2)]
     try:
         first = report = check_into(drafts[0], sets, limits)
         if UNFIT & report.findings.keys():
             return report, 0
-        while report.kept() < sum(corpus.rows for corpus in report.corpora if corpus.set == "train"):
+        for _ in range(MAX_PASSES - 1):
+            if report.kept() == sum(corpus.rows for corpus in report.corpora if corpus.set == "train"):
+                break
             drafts.reverse()
             report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits)
         if report.kept():
-            with atomic_file(out) as draft:
+            with atomic_file(out, shared=True) as draft:
                 drafts[0].replace(draft)
         return first, report.kept()
     finally:

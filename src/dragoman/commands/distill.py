@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"--{name} is missing: dragoman distill --help explains it")
     if not 0 <= options.originals < float("inf"):
         raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError("distill runs in one process: split the translation with --shard, train with dragoman train")
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.student import prepare_student
     from dragoman.synthesis.synthesise import synthesise
-    from dragoman.training.checkpoint import checkpoints
+    from dragoman.training.checkpoint import checkpoints, lock_folder
     from dragoman.training.journal import Journal
     from dragoman.training.loop import train
 
@@ -109,18 +109,19 @@ def main(arguments: list[str]) -> None:
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
     make = synthesise_on_ray if options.synthesis.ray else partial(synthesise, shard=shard, device=device)
+    run = student_run(options, jobs, corpora)
     records = [make(job, progress=progress) for job in jobs]
     if options.synthesis.shard or not all(records):
         return
-    run = student_run(options, jobs, corpora)
-    if not checkpoints(out):
-        prepare_student(run, teacher)
+    with lock_folder(out):  # a run that is training has read its start
+        if not checkpoints(out):
+            prepare_student(run, teacher)
     with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
     comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)
     record = {"format": formats.OUTPUT, **comparison.as_dict(), "synthetic": records}
-    replace_file(out / "students.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    replace_file(out / "students.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n", shared=True)
     print(json.dumps(record, ensure_ascii=False) if options.json else comparison)
 
 

@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> None:
     if page:
         from dragoman.inspection.history_page import history_page
 
-        replace_file(options.out, history_page(history).encode(errors="replace"))
+        replace_file(options.out, history_page(history).encode(errors="replace"), shared=True)
     else:
         from dragoman.inspection.plots.history import history_figure
 

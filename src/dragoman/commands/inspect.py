@@ -105,7 +105,8 @@ def main(arguments: list[str]) -> None:
     if options.html:
         from dragoman.inspection.page import inspection_page
 
-        replace_file(options.html, inspection_page(inspection, translator.model).encode(errors="replace"))
+        page = inspection_page(inspection, translator.model)
+        replace_file(options.html, page.encode(errors="replace"), shared=True)
         files.append(options.html)
     if options.json:
         from dragoman.inspection.export import as_dict, weights_as_dict

@@ -82,7 +82,7 @@ def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str,
     from dragoman.files import atomic_file
 
     with ExitStack() as stack:
-        drafts = {name: stack.enter_context(atomic_file(file)) for name, file in files.items()}
+        drafts = {name: stack.enter_context(atomic_file(file, shared=True)) for name, file in files.items()}
         opened = {
             name: stack.enter_context(draft.open("w", encoding="utf-8", newline="")) for name, draft in drafts.items()
         }

@@ -17,13 +17,13 @@ from functools import cached_property
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import regex
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.files import MAX_TABLE_SIZE, read_json
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ["<pad>", "<s>", "</s>"]
@@ -244,7 +244,7 @@ class Tokenizer:
     def load(cls, path: Path) -> "Tokenizer":
         """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours."""
         try:
-            data: Any = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path, MAX_TABLE_SIZE)
             model = data["model"]
             merges = [(left, right) for left, right in model["merges"]]
             return cls(dict(model["vocab"]), merges)

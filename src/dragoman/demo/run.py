@@ -15,6 +15,7 @@ from dragoman.data.corpus import Pair
 from dragoman.demo.phrasebook import LANGUAGES, phrasebook, templates
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inspection.views import draw_cross_attention
+from dragoman.training.checkpoint import lock_folder
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
@@ -40,9 +41,10 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     language = LANGUAGES[to]
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
     corpus = out / "corpus"
-    corpus.mkdir(parents=True, exist_ok=True)
-    for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
-        write_pairs(corpus / f"{name}.tsv", pairs)
+    with lock_folder(out):  # a demo that is running reads its own corpora
+        corpus.mkdir(exist_ok=True)
+        for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
+            write_pairs(corpus / f"{name}.tsv", pairs)
     print(
         f"1. Corpus: {len(templates())} sentence templates, English to {language}, filled with dates, prices, "
         f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out.",

@@ -100,7 +100,7 @@ def save(figure: Figure, path: Path) -> None:
             canvas.savefig(content, format=path.suffix[1:].lower(), dpi=150)
     finally:
         plt.close(canvas)
-    replace_file(path, content.getvalue())
+    replace_file(path, content.getvalue(), shared=True)
 
 
 def wrap_caption(caption: str, width: float) -> str:

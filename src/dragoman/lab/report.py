@@ -191,5 +191,5 @@ def write_report(
         "command": lambda result: repeating_command(result.name, effort, quick, sentences),
     }
     page = folder / "report.html"
-    replace_file(page, environment.get_template("report.html").render(values))
+    replace_file(page, environment.get_template("report.html").render(values), shared=True)
     return page

@@ -37,7 +37,10 @@ def make_blocks(
     translator = Translator.load(
         job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
     )
-    wanted, texts, done = set(numbers), job.texts(), 0
+    # Of a text that is too long in any case, the rest takes no memory.
+    limit = 4 * max_tokens(job, translator) * max(map(len, translator.tokenizer.pieces))
+    texts = (LocatedText(location, one_column(text)[:limit]) for location, text in job.texts())
+    wanted, done = set(numbers), 0
     progress.begin(job.out.name, len(numbers) * job.block)
     try:
         for number in range(max(numbers) + 1):
@@ -80,18 +83,15 @@ def translate_block(
 
     The locations of texts that are left out are added to `left_out`, by reason.
     """
-    tokenizer = translator.tokenizer
-    max_tokens = min(job.max_tokens, translator.max_source_tokens + 1)
-    # The rest of a longer text is not tokenised, because it has too many tokens in any case.
-    limit = 4 * max_tokens * max(map(len, tokenizer.pieces))
-    texts = [one_column(text) for _, text in block]
-    lengths = [len(ids) + 1 for ids in tokenizer.encode_all([text[:limit] for text in texts], job.tag)]
+    most = max_tokens(job, translator)
+    texts = [text for _, text in block]
+    lengths = [len(ids) + 1 for ids in translator.tokenizer.encode_all(texts, job.tag)]
     usable = []
     for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
         if not text:
             left_out.setdefault("blank lines", []).append(block[index].location)
-        elif length > max_tokens:
-            left_out.setdefault(f"texts longer than {plural(max_tokens, 'token')}", []).append(block[index].location)
+        elif length > most:
+            left_out.setdefault(f"texts longer than {plural(most, 'token')}", []).append(block[index].location)
         else:
             usable.append(index)
     translations = translator.translate([texts[index] for index in usable], [job.tag] * len(usable))
@@ -101,6 +101,11 @@ def translate_block(
             left_out.setdefault(f"{FAULTY} ({faults[0]})", []).append(block[index].location)
         else:
             yield index, texts[index], text
+
+
+def max_tokens(job: Job, translator: Translator) -> int:
+    """Return the most tokens of a text, EOS included; longer ones are left out."""
+    return min(job.max_tokens, translator.max_source_tokens + 1)
 
 
 def one_column(text: str) -> str:

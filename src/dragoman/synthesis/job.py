@@ -16,7 +16,7 @@ from dragoman.config import SearchConfig, as_dict
 from dragoman.data.corpus import LeftOut, read_lines, stream_rows
 from dragoman.data.spec import CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint, replace_file
+from dragoman.files import MANIFEST, MAX_TABLE_SIZE, fingerprint, read_json, replace_file
 from dragoman.model_folder import find_model, verify_files
 
 Record = dict[str, Any]  # JSON: what a job makes, and from what
@@ -180,8 +180,8 @@ def read_record(file: Path, *keys: str) -> Record:
 
     Besides `keys` it must have those of every record: 'made_of', 'texts' and 'notes'.
     """
-    with contextlib.suppress(ValueError, RecursionError):
-        record = json.loads(file.read_text(encoding="utf-8"))
+    with contextlib.suppress(ValueError):
+        record = read_json(file, MAX_TABLE_SIZE)
         if isinstance(record, dict) and record.keys() >= {"made_of", "texts", "notes", *keys}:
             return record
     raise DragomanError(f"{file}: damaged; delete it and rerun the same command")

@@ -112,6 +112,8 @@ def save_checkpoint(
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
         folder = folder.with_name(folder.name + "-again")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for draft in folder.parent.glob(".step-*.draft"):  # a kill has left it there; it takes room that may be needed now
+        shutil.rmtree(draft, ignore_errors=True)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card)
         for name, record in records.items():

@@ -1,17 +1,16 @@
 """Translate lines: one record out for each line in, in the same order, whatever is in them."""
 
 import contextlib
+import io
 import json
 import math
+import os
 import queue
 import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from io import BytesIO, TextIOWrapper
-from itertools import islice
-from os import fstat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 from dragoman.commands.translate import InputFormat, Options, OutputFormat
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
-from dragoman.data.corpus import whole_lines
+from dragoman.data.corpus import LONGEST_LINE, read_blocks
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS, name_errors, open_output
@@ -28,8 +27,10 @@ from dragoman.translation.translator import Translator
 
 PROMPT = "> "
 BLOCK = 1024  # lines translated together
-SHOWN = 5  # damaged lines that are named
 READ_AHEAD = 2048  # lines that are read ahead of a slow translation
+BLOCK_SIZE = LONGEST_LINE  # characters of long lines that are translated together, and that are read ahead
+READ = 1 << 16  # bytes read at once; a pipe holds no more
+SHOWN = 5  # damaged lines that are named
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
 # The fields that the output adds to an object. If the input has them, they are from an earlier translation.
 OUTPUT_FIELDS = frozenset(
@@ -47,6 +48,7 @@ class Line:
     columns: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
     error: str = ""  # why there is no text
+    size: int = 0  # characters of the whole line
 
 
 def translate_lines(translator: Translator, options: Options, progress: LineProgress, interactive: bool) -> None:
@@ -59,7 +61,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
     with (
         options.input.open("rb")
         if options.input
-        else contextlib.nullcontext(BytesIO() if options.text else sys.stdin.buffer) as source,
+        else contextlib.nullcontext(io.BytesIO() if options.text else sys.stdin.buffer) as source,
         open_output(options.output, keep_part=True) as target,
     ):
         if options.text:
@@ -67,10 +69,13 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             hint_at_files(options.text, progress.log)
         else:
             compressed = options.input and options.input.suffix in CODECS
-            raw = decompressed_lines(str(options.input)) if compressed else plain_lines(source, options.input)
             if interactive:
                 raw = typed_lines("" if options.quiet else PROMPT)
-            lines = parse_lines(raw, options.line_format, options.text_key, progress.log)
+            elif compressed:
+                raw = read_blocks(str(options.input))
+            else:
+                raw = arriving_blocks(source, options.input)
+            lines = parse_lines(capped_lines(raw), options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
             texts, tags, prefixes = (
@@ -104,7 +109,8 @@ def annotate(
     annotations: list[dict[str, Any]] = [{} for _ in translations]
     segments = [translation.segments for translation in translations]
     if options.word_scores:
-        scores = translator.annotator.word_scores(segments, tags)
+        tokens = [translation.tokens for translation in translations]
+        scores = translator.annotator.word_scores(segments, tags, tokens)
         for own, words in zip(annotations, scores, strict=True):
             own["words"] = [[word, round(log_p, 4)] for word, log_p in words]
     if options.alignment:
@@ -116,16 +122,32 @@ def annotate(
 # Reading.
 
 
-def plain_lines(source: BinaryIO, path: Path | None) -> Iterator[bytes]:
-    """Yield the lines of a file, with their ends; an OSError names `path`, or for None standard input."""
+def arriving_blocks(source: BinaryIO, path: Path | None) -> Iterator[bytes]:
+    """Yield the bytes of a file as they arrive; an OSError names `path`, or for None standard input."""
     with name_errors(path or "standard input"):
-        yield from source
+        while block := os.read(source.fileno(), READ):
+            yield block
 
 
-def decompressed_lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a compressed file, with their ends. Raise DragomanError where it is damaged or a bomb."""
-    for chunk in whole_lines(path):
-        yield from BytesIO(chunk)
+def capped_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines in blocks of bytes, with their ends.
+
+    Of a line longer than LONGEST_LINE only the beginning is kept, which is longer, too.
+    """
+    line, skipping = bytearray(), False
+    for block in blocks:
+        for piece in io.BytesIO(block):
+            ends = piece.endswith(b"\n")
+            if skipping:
+                skipping = not ends
+                continue
+            line += piece
+            if ends or len(line) > LONGEST_LINE:
+                yield bytes(line)
+                line.clear()
+                skipping = not ends
+    if line:
+        yield bytes(line)
 
 
 def typed_lines(prompt: str) -> Iterator[bytes]:
@@ -142,7 +164,7 @@ def typed_lines(prompt: str) -> Iterator[bytes]:
         return
     with contextlib.suppress(ImportError):  # a Python without it
         import readline  # noqa: F401
-    if isinstance(sys.stdin, TextIOWrapper):
+    if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")
     with contextlib.suppress(EOFError):
         while True:
@@ -163,23 +185,28 @@ def parse_lines(source: Iterable[bytes], form: InputFormat, text_key: str, log: 
     A line that cannot be read has an `error` instead of a text; `log` gets a message for bytes that are not UTF-8.
     """
     for number, text in decode_lines(source, log):
-        if form == "text":
-            yield Line(number, text)
+        if text is None:
+            yield Line(number, "", error=f"longer than {LONGEST_LINE >> 20} MiB", size=LONGEST_LINE)
+        elif form == "text":
+            yield Line(number, text, size=len(text))
         elif form == "tsv":
             first, *others = text.split("\t")
-            yield Line(number, first, tuple(others))
+            yield Line(number, first, tuple(others), size=len(text))
         else:
-            yield parse_object(number, text, text_key)
+            yield replace(parse_object(number, text, text_key), size=len(text))
 
 
-def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line of UTF-8; only LF, or CR LF, ends a line.
+def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str | None]]:
+    """Yield the number and the text of each line of UTF-8; None for one that is longer than LONGEST_LINE.
 
-    Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of, for the first few lines; a byte order mark is
-    dropped.
+    Only LF, or CR LF, ends a line. Bytes that are not UTF-8 become U+FFFD, which `log` gets a message of, for the first
+    few lines; a byte order mark is dropped.
     """
     damaged = 0
     for number, line in enumerate(source, start=1):
+        if len(line) > LONGEST_LINE:
+            yield number, None
+            continue
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         text = line.decode("utf-8", "replace")
         if "\ufffd" in text and text.encode() != line:
@@ -231,36 +258,54 @@ def line_blocks(lines: Iterator[Line], source: BinaryIO, interactive: bool, size
 
     source: the file that `lines` are read from. At a prompt a block is one line, of a file `size` lines, of a pipe the
     lines that have arrived by now: a pipe is read in a thread of its own, so that a program that writes line by line
-    gets each translation at once.
+    gets each translation at once. With long lines a block ends early.
     """
-    if interactive or stat.S_ISREG(fstat(source.fileno()).st_mode):
-        while block := list(islice(lines, 1 if interactive else size)):
-            yield block
-        return
-    arrived: queue.Queue[Line | BaseException | None] = queue.Queue(READ_AHEAD)
+    is_file = stat.S_ISREG(os.fstat(source.fileno()).st_mode)
+    arriving = ((line, interactive) for line in lines) if interactive or is_file else read_ahead(lines)
+    block: list[Line] = []
+    characters, failed = 0, None
+    try:
+        for line, is_last in arriving:
+            block.append(line)
+            characters += line.size
+            if is_last or len(block) == size or characters >= BLOCK_SIZE:
+                yield block
+                block, characters = [], 0
+    except Exception as error:  # raised when what was read before is translated
+        failed = error
+    if block:
+        yield block
+    if failed:
+        raise failed
+
+
+def read_ahead(lines: Iterator[Line]) -> Iterator[tuple[Line, bool]]:
+    """Yield lines that a thread of its own reads, and whether each is the last one that has arrived by now.
+
+    The thread is READ_AHEAD lines ahead at most, or BLOCK_SIZE characters.
+    """
+    arrived: queue.Queue[Line | BaseException | None] = queue.Queue()
+    room = threading.Semaphore(READ_AHEAD)
+
+    def places(line: Line) -> int:
+        return 1 + line.size * (READ_AHEAD - 1) // BLOCK_SIZE
 
     def read() -> None:
         try:
             for line in lines:
+                for _ in range(places(line)):
+                    room.acquire()
                 arrived.put(line)
             arrived.put(None)
         except BaseException as error:  # raised below, where the lines are used
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        block, last = [], arrived.get()
-        while isinstance(last, Line):
-            block.append(last)
-            if len(block) == size or arrived.empty():
-                break
-            last = arrived.get()
-        if block:
-            yield block
-        if isinstance(last, BaseException):
-            raise last
-        if last is None:
-            return
+    while line := arrived.get():
+        if isinstance(line, BaseException):
+            raise line
+        room.release(places(line))
+        yield line, arrived.empty()
 
 
 # Writing.

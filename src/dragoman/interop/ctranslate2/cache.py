@@ -3,7 +3,6 @@ strangers, and no one could tell whether a copy in it is one of its model.
 """
 
 import hashlib
-import json
 import os
 import shutil
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, fingerprint, lock_file, new_folder
+from dragoman.files import MANIFEST, fingerprint, lock_file, new_folder, read_json
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
@@ -74,9 +73,9 @@ def cache_folder() -> Path:
 def is_intact(folder: Path) -> bool:
     """Return whether a cached copy is there and undamaged."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         return manifest == {name: fingerprint(folder / name) for name in FILES}
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return False
 
 
