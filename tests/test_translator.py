@@ -2,14 +2,17 @@
 
 import copy
 import dataclasses
+import itertools
+import json
 import random
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT
+from conftest import TINY, TINY_RECURRENT, signed_again
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +25,9 @@ from dragoman.decoding import torch_engine
 from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
 from dragoman.errors import UsageError
+from dragoman.files import replace_link
 from dragoman.model import build
+from dragoman.model_folder import read_model
 from dragoman.translation import engines
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
@@ -364,8 +369,9 @@ def test_the_annotations_of_segments_are_mapped_to_the_whole_text(translator: Tr
     spaced = [(one[0] + " ", one[1] + "  "), two]
     (words,) = annotator.word_scores([spaced])
     assert [word for word, _ in words] == ["개가", "고양이", "남자가", "봐요", ""]
-    assert words[:-1] == [*annotator.word_scores([spaced[:1]])[0][:-1], *scores[1][:-1]]
-    total = sum(log_p for row in (annotator.word_scores([spaced[:1]])[0], scores[1]) for _, log_p in row)
+    one_by_one = [log_p for row in scores for _, log_p in row[:-1]]
+    assert [log_p for _, log_p in words[:-1]] == pytest.approx(one_by_one, abs=1e-5)
+    total = sum(log_p for row in scores for _, log_p in row)
     assert sum(log_p for _, log_p in words) == pytest.approx(total)
     moved = [f"{int(a) + 5}-{int(b) + 2}" for a, b in (link.split("-") for link in links[1].split())]
     assert annotator.alignments([spaced])[0].split() == annotator.alignments([spaced[:1]])[0].split() + moved
@@ -408,3 +414,61 @@ def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_ta
         assert sum(log_p for _, log_p in others) != pytest.approx(likelihood.total, abs=1e-2)  # the control
     for source, row in zip(sources, translator.annotator.alignments(texts, tags), strict=True):
         assert all(0 <= int(link.split("-")[0]) < len(source.split()) for link in row.split())
+
+
+def test_the_scores_of_words_are_those_of_the_tokens_that_the_search_found(tokenizer: Tokenizer, pairs: list[Pair]):
+    """A model may spell a word in other subwords than the tokenizer would; also in texts of several segments."""
+    torch.manual_seed(1)
+    model = build(dataclasses.replace(TINY, output_bias=True), len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.bias[EOS] += 3.0  # type: ignore[index]
+    translator = Translator(model, tokenizer, SearchConfig(beam=2, length_penalty=0.0, extra_length=5), NO_SAFEGUARDS)
+    sources = [source for source, _ in pairs[:40]]
+    sources += [f"{one} {other}" for one, other in itertools.pairwise(sources[:30])]
+    outputs = translator.translate(sources)
+    segments, tokens = [one.segments for one in outputs], [one.tokens for one in outputs]
+    finished = [index for index, one in enumerate(outputs) if one.finished and all(one.tokens)]
+    assert sum(len(segments[index]) > 1 for index in finished) >= 3
+    own, anew = translator.annotator.word_scores(segments, None, tokens), translator.annotator.word_scores(segments)
+    gaps = [[abs(sum(p for _, p in rows[index]) - outputs[index].score) for index in finished] for rows in (own, anew)]
+    assert len(finished) > 20
+    assert max(gaps[0]) < 1e-3
+    assert max(gaps[1]) > 1  # the control: the texts alone do not tell
+
+
+def test_all_of_a_model_is_of_one_checkpoint_also_while_training_moves_best(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dragoman, corpus: tuple[str, str]
+):
+    run = tmp_path / "run"
+    for step in (1, 2):
+        folder = shutil.copytree((trained / "best").resolve(), run / "checkpoints" / f"step-0000000{step}")
+        (folder / "scripts.json").write_text(json.dumps([f"SCRIPT {step}"]))
+        (folder / SourceExtent.RECORD).write_text(SourceExtent(step, 100 + step).as_json())
+        AlignmentHead(1, step).save(folder)
+        signed_again(folder)
+    folders: list[Path] = []
+    plain = read_model
+
+    def moving(path: Path) -> Any:
+        found = plain(path)
+        replace_link(run / "best", run / "checkpoints" / "step-00000002")
+        return found
+
+    def opened(name: str, folder: Path, *given: Any, **more: Any) -> Any:
+        folders.append(folder)
+        return engines.open_engine("native", folder, *given, **more)
+
+    monkeypatch.setattr(engines, "read_model", moving)
+    monkeypatch.setattr("dragoman.model_folder.read_model", moving)
+    monkeypatch.setattr("dragoman.translation.translator.open_engine", opened)
+    for path in (run, run / "best"):
+        replace_link(run / "best", run / "checkpoints" / "step-00000001")
+        for step in (1, 2):  # the second is the control
+            translator = Translator.load(path, engine="ctranslate2")
+            assert translator.measured_alignment == AlignmentHead(1, step)
+            assert (translator.scripts, translator.extent.sentences) == ((f"SCRIPT {step}",), step)
+            assert folders.pop().name == f"step-0000000{step}"
+        replace_link(run / "best", run / "checkpoints" / "step-00000001")
+        first, second = (dragoman("align", "-m", path, corpus[1], "--soft").out for _ in range(2))
+        assert first == dragoman("align", "-m", run / "checkpoints" / "step-00000001", corpus[1], "--soft").out
+        assert first != second

@@ -20,7 +20,6 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.files import read_listed
 from dragoman.model import Model
 from dragoman.model.capture import AttentionCapture, attention_layers
-from dragoman.model_folder import find_model
 
 # What heads are measured on: pairs of at most so many tokens, until the word model's table has so many token pairs.
 MAX_LENGTH, MAX_CELLS = 100, 2_000_000
@@ -55,11 +54,11 @@ class AlignmentHead:
 
     @classmethod
     def load(cls, folder: Path) -> "AlignmentHead | None":
-        """Read the record of a model folder or run folder; return None where there is none.
+        """Read the record of a model folder; return None where there is none.
 
         Raise DragomanError where the file is not such a record.
         """
-        file = find_model(folder) / cls.RECORD
+        file = folder / cls.RECORD
         if (text := read_listed(file)) is None:
             return None
         try:

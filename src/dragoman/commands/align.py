@@ -66,11 +66,11 @@ def main(arguments: list[str]) -> None:
     from dragoman.alignment.words import merge_tokens, subwords, words
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
-    from dragoman.model_folder import read_model
+    from dragoman.model_folder import find_model, read_model
 
-    corpora = parse_corpora(options.pairs)
-    model, tokenizer = read_model(Path(options.model))
-    head = choose_head(options, model, tokenizer, corpora)
+    corpora, folder = parse_corpora(options.pairs), find_model(Path(options.model))
+    model, tokenizer = read_model(folder)
+    head = choose_head(options, folder, model, tokenizer, corpora)
     split, compute = subwords if options.subwords else words, partial(alignment_weights, model, head=head)
     for pair, weights in compute_by_pair(corpora, model, tokenizer, compute, "not aligned"):
         if weights is None:
@@ -93,10 +93,11 @@ def check_options(options: Options) -> None:
 
 
 def choose_head(
-    options: Options, model: "Loaded", tokenizer: "Tokenizer", corpora: "tuple[CorpusSpec, ...]"
+    options: Options, folder: Path, model: "Loaded", tokenizer: "Tokenizer", corpora: "tuple[CorpusSpec, ...]"
 ) -> "AlignmentHead":
     """Return the head to align with: measured now, chosen by flags, measured by training, or else the default one.
 
+    folder: that of the model.
     Print it on standard error where it was measured now, and where it never was. Raise DragomanError for a model
     without attention over the source, but not where --layer is given: `alignment_weights` raises it then.
     """
@@ -108,7 +109,7 @@ def choose_head(
         layer = default_head(model).layer if options.layer is None else options.layer
         return AlignmentHead(layer, options.head)
     else:
-        head = AlignmentHead.load(Path(options.model)) or default_head(model)
+        head = AlignmentHead.load(folder) or default_head(model)
     if options.measure or head.agreement is None:
         print(head, file=sys.stderr)
     return head

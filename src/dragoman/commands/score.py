@@ -23,7 +23,7 @@ class Options:
     """Show how probable a model finds each target given its source, one line per pair, in the same order.
 
     A line holds the log-probability of the target in nats, EOS included, a tab, and the same divided by the number of
-    tokens. Closer to zero is better.
+    tokens. Closer to zero is better. Targets are cut into subwords anew, perhaps not into those that a search found.
 
     $ dragoman score -m runs/en-ko pairs.tsv
     $ dragoman score -m runs/en-ko mine.en mine.ko --json

@@ -103,8 +103,9 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
     fewer = [replace(alike, beam=beam) for beam in SMALLER_BEAMS if beam < search.beam]
     variants: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
+        folder = find_model(folder)
         translator = Translator.load(folder, search)
-        on_disk = sum((find_model(folder) / file).stat().st_size for file in FILES)
+        on_disk = sum((folder / file).stat().st_size for file in FILES)
         engines = [(NATIVE, translator.engine, on_disk)]
         if find_spec("ctranslate2"):
             try:

@@ -43,13 +43,21 @@ class Annotator:
     "layer and head that alignments are taken from; None for a model without attention over its source"
 
     def word_scores(
-        self, texts: Sequence[Segments], tags: Sequence[str] | None = None
+        self,
+        texts: Sequence[Segments],
+        tags: Sequence[str] | None = None,
+        tokens: Sequence[Sequence[Sequence[int]]] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Return the words of each translation with their log-probabilities in nats, and '' for EOS at the end.
 
+        tokens: for each text those of its segments' translations, as a search found them (`Translation.tokens`). They
+        are what is scored, and the sum is the score of the search; the text may also be cut into other subwords. A
+        translation that they do not spell, and each one without them, is cut anew.
+
         The list is empty where a segment is blank or longer than the model takes.
         """
-        scores = iter(self._segment_scores(*flatten(texts, tags)))
+        found = [ids for of_text in tokens for ids in of_text] if tokens else None
+        scores = iter(self._segment_scores(*flatten(texts, tags), found))
         return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
 
     def alignments(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[str]:
@@ -66,10 +74,14 @@ class Annotator:
         return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
 
     def _segment_scores(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+        self,
+        sources: Sequence[str],
+        outputs: Sequence[str],
+        tags: Sequence[str],
+        found: Sequence[Sequence[int]] | None,
     ) -> list[list[tuple[str, float]]]:
-        """Return the word scores of each segment, as `word_scores` does for texts."""
-        pairs = self._encode_pairs(sources, outputs, tags)
+        """Return the word scores of each segment, as `word_scores` does for texts; found: the tokens of each output."""
+        pairs = self._encode_pairs(sources, outputs, tags, found)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
@@ -123,12 +135,22 @@ class Annotator:
         for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
             yield weights[:, len(tag) :]
 
-    def _encode_pairs(self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]) -> Encoded:
+    def _encode_pairs(
+        self,
+        sources: Sequence[str],
+        outputs: Sequence[str],
+        tags: Sequence[str],
+        found: Sequence[Sequence[int]] | None = None,
+    ) -> Encoded:
         """Return the token ids of all pairs and of their tags, and which pairs are not blank and fit the model.
 
-        Raise DragomanError where a tag was not learned.
+        found: for each output the tokens that a search found, which are its ids if they spell it. Raise DragomanError
+        where a tag was not learned.
         """
         source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
+        for index, ids in enumerate(found or ()):
+            if self.tokenizer.decode(ids).rstrip() == outputs[index]:
+                target_ids[index] = list(ids)
         tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags]
         max_length = max_positions(self.model)
         fitting = [
@@ -142,12 +164,12 @@ class Annotator:
 def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list[str], list[str], list[str]]:
     """Return three lists with the source, the translation and the tag of each segment.
 
-    tags: one for each text; if None, each tag is ''. The white space that follows a translation is left out.
+    tags: one for each text; if None, each tag is ''. White space between segments is left out, as it is not translated.
     """
     tags = tags or [""] * len(texts)
     segments = [(*segment, tag) for of_text, tag in zip(texts, tags, strict=True) for segment in of_text]
     return (
-        [source for source, _, _ in segments],
+        [source.rstrip() for source, _, _ in segments],
         [output.rstrip() for _, output, _ in segments],
         [tag for *_, tag in segments],
     )

@@ -20,6 +20,8 @@ class Translation:
     alternatives: the next best translations, best first; with `n_best`.
     alignment: pairs of a word of the source and the word of the translation aligned with it, counted from 0 and
     separated by white space; with `alignments=True`.
+    tokens: for each segment the ids that the search found, without EOS; () for a segment that was copied. Where
+    placeholders were put back, the translation of the segment has more than these.
     """
 
     text: str
@@ -31,9 +33,10 @@ class Translation:
     terms_met: tuple[str, ...] = ()
     alternatives: tuple["Translation", ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
+    tokens: tuple[tuple[int, ...], ...] = ()
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
-        return short_repr(replace(self, segments=()) if len(self.segments) == 1 else self)
+        return short_repr(replace(self, tokens=(), segments=self.segments if len(self.segments) > 1 else ()))

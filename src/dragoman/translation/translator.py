@@ -118,7 +118,7 @@ class Translator:
         """
         if unknown:
             refuse_unknown(cls.load, unknown)
-        folder = Path(folder)
+        folder = find_model(Path(folder))
         models, tokenizer = read_models(folder, ensemble, device)
         return cls(
             models[0],
@@ -127,8 +127,8 @@ class Translator:
             safeguards,
             open_engine(engine, folder, models, tokenizer, search, compute_type=compute_type, threads=threads),
             alignment=AlignmentHead.load(folder),
-            scripts=read_scripts(find_model(folder)),
-            extent=SourceExtent.load(find_model(folder)),
+            scripts=read_scripts(folder),
+            extent=SourceExtent.load(folder),
         )
 
     def __repr__(self) -> str:
@@ -514,6 +514,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         all(candidate.hypothesis.finished for candidate in candidates),
         tuple(flag for candidate in candidates for flag in candidate.flags),
         terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
+        tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
     )
 
 
