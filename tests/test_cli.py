@@ -24,9 +24,10 @@ from conftest import TINY, Ran, write_tsv
 from hostile import CODECS, packed
 
 from dragoman.cli import COMMANDS, main
-from dragoman.config import SearchConfig
+from dragoman.config import RunConfig, SearchConfig
 from dragoman.data.corpus import Pair, read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
+from dragoman.errors import UsageError
 from dragoman.files import new_folder
 from dragoman.model import build
 from dragoman.model_folder import verify_files, write_model
@@ -749,3 +750,38 @@ def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(sys, "platform", "win32")
     assert main(["--version"]) == 1
     assert capsys.readouterr().err.endswith("use the Windows Subsystem for Linux (WSL)\n")
+
+
+# What only a command line, an environment or a small machine can have.
+
+
+def test_names_that_config_toml_cannot_record_are_refused_before_anything_is_written(
+    dragoman, corpus: tuple[str, str], tmp_path: Path
+):
+    name = os.fsdecode(b"caf\xe9.tsv")
+    shutil.copy(corpus[0], tmp_path / name)
+    for given in (["--train", name], ["--train", corpus[0], "--out", name]):
+        ran = dragoman("train", *given, "--dev", corpus[1], *QUICK.split())
+        assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+        assert "is not a name in UTF-8" in ran.err
+    with pytest.raises(UsageError, match="not a name in UTF-8"):
+        RunConfig(out="a\0b")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("size", ["2", "two", "-1", ""])
+def test_an_environment_that_torchrun_did_not_make_is_refused_in_a_sentence(
+    dragoman, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch, size: str
+):
+    monkeypatch.setenv("WORLD_SIZE", size)
+    monkeypatch.delenv("RANK", raising=False)
+    ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], *QUICK.split())
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+    assert "WORLD_SIZE" in ran.err
+    assert ("RANK" in ran.err) == (size == "2")
+
+
+def test_a_model_that_no_machine_has_room_for_is_refused_with_its_size(dragoman, corpus: tuple[str, str]):
+    ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], *QUICK.split(), "--model.d-model", "65536")
+    assert (ran.code, ran.err.count("\n")) == (1, 1), ran.err
+    assert "weights is too large: training needs" in ran.err

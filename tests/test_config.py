@@ -305,6 +305,28 @@ def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: bytes):
         read_toml(tmp_path / "run.toml")
 
 
+def test_a_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
+    with (tmp_path / "run.toml").open("wb") as file:
+        file.truncate(40 << 30)
+    with pytest.raises(UsageError, match=r"run\.toml: too large for a file of settings"):
+        read_toml(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("model = 1979-05-27", "model: expected a table of settings, found datetime.date(1979, 5, 27)"),
+        ("training = 0x1" + "0" * 5000, "training: expected a table of settings, found this int"),
+        ("vocabulary = 0x1" + "0" * 5000, "vocabulary must be at most 1,000,000, not this int"),
+        ("training.learning_rate = 0x1" + "0" * 5000, "learning_rate must be below inf, not inf"),
+        ("vocabulary = '" + "x" * 5000 + "'", "x…"),
+    ],
+)
+def test_a_value_that_cannot_be_written_again_is_refused_in_few_words(text: str, expected: str):
+    assert (message := refused(tomllib.loads(text))).endswith(expected)
+    assert len(message) < 200
+
+
 @pytest.mark.parametrize("name", ["missing.toml", "."])
 def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str):
     with pytest.raises(UsageError, match=re.escape(str(tmp_path))):

@@ -584,3 +584,22 @@ def test_two_agents_go_on_after_a_loss_and_the_result_is_the_same(corpus: Corpus
                     os.kill(process, signal.SIGKILL)
     assert state(out) == state(tmp_path / "whole")
     assert progress(out) == progress(tmp_path / "whole")
+
+
+def test_a_second_sigterm_ends_a_process_that_waits_for_another_one(corpus: Corpus, tmp_path: Path):
+    config = config_of(corpus, tmp_path / "run", rank_timeout=1.0)
+    halted = partial(signal_before, LEARNER, "update", 3, signal.SIGSTOP, (1,))
+    first, other = train(settings_file(config), tmp_path / "log", 2, [halted])
+    try:
+        status = Path(f"/proc/{other.process.pid}/stat")
+        wait_for(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "T")
+        time.sleep(0.5)  # now the first one waits for the sums of the other one
+        for _ in range(2):
+            assert first.process.exitcode is None
+            first.send(signal.SIGTERM)
+            time.sleep(1.2)
+        assert first.code(within=SOON) == ASKED, first.said
+        assert "Traceback" not in first.said
+    finally:
+        for each in (first, other):
+            each.send(signal.SIGKILL)

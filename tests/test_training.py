@@ -641,3 +641,18 @@ def test_only_folders_that_name_a_step_are_checkpoints(tmp_path: Path):
     for name in ("step-00000012", "step-00000003-again", *USERS):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-00000012", "step-00000003-again"]
+
+
+def test_a_run_is_not_resumed_with_other_subwords_than_it_was_trained_with(
+    trained: Path, corpus: Corpus, tmp_path: Path
+):
+    out = shutil.copytree(trained, tmp_path / "run", symlinks=True)
+    file = out / "data" / "tokenizer.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    *_, one, other = vocabulary = data["model"]["vocab"]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    file.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(DragomanError, match=r"tokenizer\.json: not the subwords that the run was trained with"):
+        run_training(run_config(corpus, out, max_steps=81, validate_every=40))
+    shutil.copy((out / "last").resolve() / "tokenizer.json", file)  # as the message says
+    run_training(run_config(corpus, out, max_steps=81, validate_every=40))

@@ -48,6 +48,8 @@ def below(limit: float) -> Bound:
     return Bound("below", operator.lt, limit)
 
 
+SHOWN = 100  # characters of a value in a message
+
 MAX_LAYERS, MAX_THREADS, MAX_BEAMS = 1000, 1024, 1000
 MAX_SIZE, MAX_POSITIONS, MAX_COUNT = 1_000_000, 10_000_000, 2**31 - 1
 
@@ -76,10 +78,19 @@ def check_fields(config: Any) -> None:
         option = next((option for option in options if option.holds(value)), None)
         if option is None:
             words = " or ".join(option.words for option in options if option.words)
-            raise UsageError(f"{name} must be {words}, not {value!r}")
+            raise UsageError(f"{name} must be {words}, not {quote_value(value)}")
         for bound in option.bounds:
             if not bound.holds(value, bound.limit):
-                raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {value}")
+                raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {quote_value(value)}")
+
+
+def quote_value(value: Any) -> str:
+    """Return a value as Python writes it, shortened, for messages: a file may hold one of any size."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+        return f"this {type(value).__name__}"
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def changed_fields(record: Any) -> dict[str, Any]:

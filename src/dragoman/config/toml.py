@@ -2,8 +2,9 @@
 
 import dataclasses
 import difflib
-import json
+import math
 import re
+import sys
 import tomllib
 import typing
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import tomli_w
 
+from dragoman.config.fields import quote_value
 from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.errors import UsageError
 
 T = typing.TypeVar("T")
+MAX_SIZE = 1 << 20  # bytes of a file of settings
 MAX_DOTS = 200  # the library needs quadratic time for the parts of a key, and ours have up to three
 END_OF_KEY = re.compile(r"[=,\n]")
 KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
@@ -23,7 +26,11 @@ KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": Recurre
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raise UsageError, naming the file, where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_SIZE + 1)
+        if len(data) > MAX_SIZE:
+            raise UsageError(f"{path}: too large for a file of settings")
+        text = data.decode()
         if max(part.count(".") for part in END_OF_KEY.split(text)) > MAX_DOTS:
             raise ValueError(f"a key with more than {MAX_DOTS} dots")
         return tomllib.loads(text)
@@ -64,7 +71,7 @@ def update(config: T, data: dict[str, Any], where: str) -> T:
     where: file and key, for messages.
     """
     if not isinstance(data, dict):
-        raise UsageError(f"{where}: expected a table of settings, found {json.dumps(data)}")
+        raise UsageError(f"{where}: expected a table of settings, found {quote_value(data)}")
     hints = typing.get_type_hints(type(config))
     names = [spec.name for spec in dataclasses.fields(config)]  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
@@ -119,5 +126,5 @@ def convert(value: Any, hint: Any) -> Any:
     if tuple in kinds and isinstance(value, list | str):
         return (value,) if isinstance(value, str) else tuple(value)
     if float in kinds and type(value) is int:
-        return float(value)
+        return float(value) if abs(value) <= sys.float_info.max else math.inf
     return value

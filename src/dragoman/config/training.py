@@ -146,3 +146,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for name in (*self.train, *self.dev, self.init_from, self.out):
+            if "\0" in name or name != name.encode(errors="replace").decode():
+                raise UsageError(f"{name!r} is not a name in UTF-8, so config.toml cannot record it: rename the file")

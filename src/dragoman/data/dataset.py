@@ -79,7 +79,7 @@ class Pairs:
                 return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException):
             raise DragomanError(f"{path}: damaged; delete it and rerun the same command") from None
 
     def __len__(self) -> int:

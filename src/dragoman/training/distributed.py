@@ -13,11 +13,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config import TrainingConfig
 from dragoman.device import device_of
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.training.rendezvous import meet
 
 # For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
@@ -106,10 +107,11 @@ class ProcessGroup:
 def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun has started; without torchrun, yield a group of one.
 
-    Raise DragomanError where one of the processes is gone or does not answer.
+    Raise DragomanError where one of the processes is gone or does not answer, UsageError where the environment is not
+    that of torchrun.
     """
     device = device_of(settings.device)
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = world_size()
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size == 1:
@@ -118,7 +120,7 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
     timeout = datetime.timedelta(minutes=settings.rank_timeout)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        store, rank, size = next(start_rendezvous(timeout))
         store = meet(store, rank, size, timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         object_group = dist.new_group(backend="gloo", timeout=timeout)
@@ -132,6 +134,25 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def world_size() -> int:
+    """Return how many processes train together, as torchrun says. Raise UsageError where that is not a number."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if not size.isascii() or not size.isdigit() or int(size) < 1:
+        raise UsageError(f"WORLD_SIZE must be a number of processes, not '{size}'")
+    return int(size)
+
+
+def start_rendezvous(timeout: datetime.timedelta) -> Iterator[tuple[Store, int, int]]:
+    """Yield the store of the processes that torchrun has started, the rank of this one, and their number.
+
+    Raise UsageError where an environment variable is missing or wrong.
+    """
+    try:
+        yield from rendezvous("env://", timeout=timeout)
+    except ValueError as error:
+        raise UsageError(f"WORLD_SIZE is set, so torchrun must start all processes: {error}") from None
 
 
 def process_lost_error(error: Exception) -> DragomanError:

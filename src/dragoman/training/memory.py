@@ -1,5 +1,6 @@
 """Measure memory, and train with less of it."""
 
+import math
 import re
 import resource
 import sys
@@ -39,16 +40,49 @@ def share_in_use(device: torch.device) -> float:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / torch.cuda.get_device_properties(device).total_memory
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []
-    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line}
+    sizes = machine_memory()
     of_machine = 1 - sizes["MemAvailable"] / sizes["MemTotal"] if sizes else 0.0
     return max([of_machine, *shares_of_groups("/")])
+
+
+def machine_memory() -> dict[str, int]:
+    """Return the sizes that Linux reports of the machine's memory, in KiB, by name; {} where it does not."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n") if Path("/proc/meminfo").exists() else []
+    return {line.split(":")[0]: int(line.split()[1]) for line in lines if line}
+
+
+def check_size(weights: int, device: torch.device) -> None:
+    """Raise DragomanError where a model of so many weights cannot be trained in the memory that there is.
+
+    Linux promises memory that it does not have, and kills the process that then uses it.
+    """
+    if device.type == "cuda":
+        sizes = [float(torch.cuda.get_device_properties(device).total_memory)]
+    else:
+        machine = machine_memory()
+        of_machine = 1024 * (machine["MemTotal"] + machine["SwapTotal"]) if machine else math.inf
+        sizes = [of_machine, *(float(limit) for limit, _ in limits_of_groups("/"))]
+    needed = 16 * weights  # weights, gradients, two moments
+    if needed > min(sizes):
+        raise DragomanError(
+            f"a model of {weights:,} weights is too large: training needs {needed / 1e9:,.0f} GB, and there are "
+            f"{min(sizes) / 1e9:,.0f} GB; a smaller model.d_model or fewer layers help"
+        )
 
 
 def shares_of_groups(root: str) -> Iterator[float]:
     """Yield how much of its memory limit each control group of this process uses, from 0 to 1; files are not counted.
 
     root: the folder with `proc` and `sys`.
+    """
+    for limit, usage in limits_of_groups(root):
+        yield usage / limit
+
+
+def limits_of_groups(root: str) -> Iterator[tuple[int, int]]:
+    """Yield the memory limit of each control group of this process that has one, and what it uses, files not counted.
+
+    Both are in bytes. root: the folder with `proc` and `sys`.
     """
     for folder in control_groups(root, "memory"):
         for limit, usage, files in (
@@ -58,7 +92,7 @@ def shares_of_groups(root: str) -> Iterator[float]:
             sizes = [read(root, f"{folder}/{name}").strip() for name in (limit, usage)]
             if all(size.isdigit() for size in sizes) and int(sizes[0]):  # not 'max'
                 cached = re.search(rf"^{files} (\d+)$", read(root, f"{folder}/memory.stat"), re.MULTILINE)
-                yield (int(sizes[1]) - int(cached[1] if cached else 0)) / int(sizes[0])
+                yield int(sizes[0]), int(sizes[1]) - int(cached[1] if cached else 0)
 
 
 def checkpoint_activations(model: Model) -> None:

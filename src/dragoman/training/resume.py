@@ -9,6 +9,7 @@ import torch
 from dragoman.config import RunConfig, as_dict, read_toml, update
 from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.dataset import Pairs
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress, checkpoints
 from dragoman.training.journal import Journal
@@ -78,6 +79,18 @@ def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config
             raise DragomanError(
                 f"{' '.join(corpora)}: not the same text that {config.out} was {use} on; choose another --out"
             )
+
+
+def check_same_tokenizer(checkpoint: Checkpoint, file: Path) -> None:
+    """Raise DragomanError where the tokenizer in `file`, which reads the texts of the run, is not the checkpoint's."""
+    if not file.exists():
+        return
+    own, its = Tokenizer.load(file), checkpoint.tokenizer
+    if (own.pieces, own.merges) != (its.pieces, its.merges):
+        raise DragomanError(
+            f"{file}: not the subwords that the run was trained with: replace it by a copy of "
+            f"{checkpoint.folder / 'tokenizer.json'}"
+        )
 
 
 def restore_run(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:

@@ -18,9 +18,9 @@ from dragoman.data.dataset import Pairs, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, SAMPLE_LENGTH, TERM_MARKS, Tokenizer
 from dragoman.errors import DragomanError, UsageError, plural
-from dragoman.files import fingerprint, refuse_links_out, replace_file, replace_link
+from dragoman.files import fingerprint, read_json, refuse_links_out, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
-from dragoman.model import Model, build, parameter_count
+from dragoman.model import Model, build, outline, parameter_count
 from dragoman.model_folder import find_model, read_model
 from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
@@ -30,10 +30,12 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
+from dragoman.training.memory import check_size
 from dragoman.training.precision import best_precision
 from dragoman.training.resume import (
     check_same_data,
     check_same_settings,
+    check_same_tokenizer,
     describe_computation,
     previous_config,
     restore_run,
@@ -41,6 +43,8 @@ from dragoman.training.resume import (
 from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import LOSS_TOKENS
+
+TOKENIZER = "data/tokenizer.json"  # in a run folder; each checkpoint has a copy
 
 
 def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
@@ -54,6 +58,8 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     checkpoint, notes = newest_checkpoint(folder)
     if group.first:
         with group.preparing():
+            if checkpoint:
+                check_same_tokenizer(checkpoint, folder / TOKENIZER)
             config, pairs, dev = prepare_data(config, group, journal)
             if checkpoint:
                 check_same_data(checkpoint.progress, pairs, dev, config)
@@ -67,7 +73,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     for note in notes:
         journal.log(note)
     dev_corpus = read_corpus(config.dev)
-    tokenizer = Tokenizer.load(folder / "data" / "tokenizer.json")
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
     learner = Learner(initial_model(config, tokenizer, resumed=bool(checkpoint)), config.training, group)
     progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=describe_computation())
     if checkpoint:
@@ -116,7 +122,9 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     check_present(file for spec in (*train, *dev) for file in spec.files)
     if any(spec.weight != 1 or spec.share for spec in dev):
         raise UsageError("weight= and share= are for --train; every dev pair is translated once")
-    tokenizer = tokenizer_of_run(config, train, dev, data / "tokenizer.json", journal, resumed=previous is not None)
+    tokenizer = tokenizer_of_run(config, train, dev, folder / TOKENIZER, journal, resumed=previous is not None)
+    if not settings.shard:
+        check_size(parameter_count(outline(config.model, len(tokenizer))), group.device)
     if settings.batch_tokens == "auto":
         settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), group, journal))
         config = replace(config, training=settings)
@@ -247,7 +255,7 @@ def cached_dataset(
     key = json.loads(json.dumps(made_of))
     # What is missing or damaged is made anew.
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, DragomanError):
-        known = json.loads(record.read_text(encoding="utf-8"))
+        known = read_json(record)
         if {name: known.get(name) for name in key} == key:
             pairs = Pairs.open(file)
             for note in known["notes"]:

@@ -1,11 +1,15 @@
 """Stop on Ctrl-C, SIGTERM and SIGHUP after the step in progress, with everything saved."""
 
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+GRACE = 1.0  # seconds that a process gets to end by itself
 
 
 class GracefulStop:
@@ -17,20 +21,37 @@ class GracefulStop:
 
     def __init__(self, same_request: float = 1.0) -> None:
         self.number, self.same_request = 0, same_request
-        self.received: dict[int, float] = {}  # when each signal came first
+        self.handled: dict[int, float] = {}  # when each signal was handled first
 
     def __bool__(self) -> bool:
         """Return whether a signal has asked this process to stop."""
         return self.number != 0
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        """Remember that the signal `number` came.
-
-        If the same one has come before, more than `same_request` seconds ago, raise what `exit_for` returns.
-        """
+        """Remember that the signal `number` came. Raise what `exit_for` returns where it is a second request."""
         self.number = self.number or number
-        if time.monotonic() - self.received.setdefault(number, time.monotonic()) > self.same_request:
+        if self.is_second(number, self.handled):
             raise exit_for(number)
+
+    def is_second(self, number: int, first: dict[int, float]) -> bool:
+        """Return whether the signal `number` came before, more than `same_request` seconds ago.
+
+        first: when each signal came first; filled in here.
+        """
+        return time.monotonic() - first.setdefault(number, time.monotonic()) > self.same_request
+
+    def watch(self, signals: socket.socket) -> None:
+        """End the process GRACE seconds after a second request, whatever it is doing.
+
+        Python runs `handle` between two of its own instructions only, and a process that waits for another one, which
+        may be gone, runs none. signals: where Python writes the number of each signal as it comes, until it is closed.
+        """
+        arrived: dict[int, float] = {}
+        with signals:
+            while numbers := signals.recv(1):
+                if self.is_second(numbers[0], arrived):
+                    time.sleep(GRACE)
+                    os._exit(128 + numbers[0])
 
 
 def exit_for(number: int) -> BaseException:
@@ -69,9 +90,15 @@ def graceful_stop() -> Iterator[GracefulStop]:
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    threading.Thread(target=stop.watch, args=[reader], daemon=True).start()
     before = [signal.signal(number, stop.handle) for number in numbers]
+    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         yield stop
     finally:
+        signal.set_wakeup_fd(descriptor)
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+        writer.close()
