@@ -47,7 +47,7 @@ class SearchConfig:
     "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
 
     split: Split = "sentences"
-    "sentences: translate as many at once as training sources had; long: split only longer texts; none: never split"
+    "sentences: as many at once as a training source had; long: split only longer texts; none: never split"
 
     __repr__ = short_repr
 

@@ -52,7 +52,7 @@ class TrainingConfig:
     "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
 
     terms: Annotated[float, at_least(0), at_most(1)] = 0.0
-    "share of pairs whose sources show some of their target words, as 0.3; experimental, see docs/glossary.md"
+    "share of pairs whose sources show some of their target words, such as 0.3; experimental: docs/glossary.md"
 
     # Learning rate
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
@@ -80,7 +80,7 @@ class TrainingConfig:
 
     # Validating and saving
     validate_every: Count | None = None
-    "steps between validations; default: an epoch, but between 100 and 1,000 steps"
+    "steps between validations; default: one epoch, but no fewer than 100 and no more than 1,000"
     save_every: Count | None = None
     "steps between checkpoints; default: at validations"
     keep: Count = 5

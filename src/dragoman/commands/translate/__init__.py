@@ -46,9 +46,9 @@ class Options:
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()
     "text to translate; without it, or with -, read lines from the input"
     input: Annotated[Path | None, tyro.conf.arg(aliases=["-i"], metavar="FILE")] = None
-    "file to read, also .gz or .zst; its suffix decides the format; default, and -: standard input"
+    "file to read, also .gz or .zst; its suffix decides the format; without it, or with -: standard input"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
-    "file to write; its suffix decides the format, and .gz and .zst compress; default, and -: standard output"
+    "file to write; its suffix decides the format, and .gz and .zst compress; without it, or with -: standard output"
     input_format: InputFormat | None = None
     "text; tsv: the first column is translated; jsonl: the field --text-key is translated; default: by suffix"
     output_format: OutputFormat | None = None
@@ -56,7 +56,7 @@ class Options:
     word_scores: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "with --output-format jsonl: add word alignments, source first, as 0-0 1-2"
+    "with --output-format jsonl: add word alignments, source first, such as 0-0 1-2"
     text_key: str = "text"
     "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -80,7 +80,7 @@ class Options:
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: Literal["native", "ctranslate2"] = "native"
-    "decoder; ctranslate2, the fastest on CPUs, converts the model once and checks for the same words on a sample"
+    "what translates; ctranslate2, the fastest on CPUs, converts the model once and checks the copy on a sample"
     compute_type: Literal["float32", "int8"] = "float32"
     "data type that ctranslate2 computes in"
     device: Device = "auto"
