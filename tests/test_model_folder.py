@@ -25,7 +25,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
-from dragoman.model_folder import FILES, read_model, verify_files, write_model
+from dragoman.model_folder import FILES, expected_shapes, read_model, verify_files, write_model
 
 SECONDS = 3.0  # to refuse a folder, at most
 DEEP = 100_000
@@ -418,3 +418,72 @@ def test_an_outline_has_the_shapes_of_the_model_and_no_numbers():
         assert shapes[0] == shapes[1]
         assert all(tensor.is_meta for tensor in found.state_dict().values())
         assert not any(tensor.is_meta for tensor in expected.state_dict().values())
+
+
+@pytest.mark.parametrize("layers", [0, 1, 3])
+@pytest.mark.parametrize("changes", [{}, {"share": "none", "positions": "learned"}, {"positions": "relative"}], ids=str)
+def test_the_shapes_that_a_file_must_have_are_those_of_the_whole_model(layers: int, changes: dict[str, Any]):
+    for config in (
+        tiny_transformer(encoder_layers=layers, decoder_layers=max(1, layers), **changes),
+        RecurrentConfig(d_model=16, layers=max(1, layers)),
+    ):
+        whole = {name: tuple(tensor.shape) for name, tensor in build(config, 30).state_dict().items()}
+        found = {name: shape for names, shape in expected_shapes(config, 30) for name in names}
+        assert found == whole
+
+
+def empty_tensors(count: int) -> bytes:
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"encoder.{number}.attention.query.weight": entry for number in range(count)}).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+HUGE = 100_000_000
+EXPENSIVE: dict[str, Callable[[Path], Any]] = {
+    "a header of 100 MB": lambda folder: (folder / "model.safetensors").write_bytes(
+        struct.pack("<Q", HUGE) + b" " * HUGE
+    ),
+    "config.json of 100 MB": lambda folder: (folder / "config.json").write_bytes(b"[" + b"1," * (HUGE // 2) + b"1]"),
+    "manifest.json of 100 MB": lambda folder: (folder / MANIFEST).write_bytes(b"[" + b"1," * (HUGE // 2) + b"1]"),
+    "tokenizer.json of 100 MB": lambda folder: (folder / "tokenizer.json").write_bytes(
+        b"[" + b"1," * (HUGE // 2) + b"1]"
+    ),
+    "2 x 1000 layers of empty tensors": lambda folder: (
+        describe(folder, encoder_layers=1000, decoder_layers=1000),
+        (folder / "model.safetensors").write_bytes(empty_tensors(20_000)),
+    ),
+}
+COST = """
+import sys, time
+from pathlib import Path
+from dragoman.errors import DragomanError
+from dragoman.model_folder import read_model
+
+
+def peak():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+read_model(Path(sys.argv[1]))  # what an intact model needs is there
+for folder in sys.argv[2:]:
+    before, began = peak(), time.process_time()
+    try:
+        read_model(Path(folder))
+    except DragomanError:
+        print(peak() - before, time.process_time() - began)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured on Linux")
+def test_a_hostile_folder_is_refused_for_little_time_and_memory(folder: Path, tmp_path: Path):
+    """MiB and seconds of the processor; each costs a hundred times as much if it is read."""
+    hostile = [shutil.copytree(folder, tmp_path / str(number)) for number in range(len(EXPENSIVE))]
+    for copy, spoil in zip(hostile, EXPENSIVE.values(), strict=True):
+        spoil(copy)
+        if (copy / MANIFEST).stat().st_size < HUGE:
+            signed_again(copy)
+    command = [sys.executable, "-c", COST, *map(str, [folder, *hostile])]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    costs = {name: tuple(map(float, line.split())) for name, line in zip(EXPENSIVE, lines, strict=True)}
+    assert all(memory < 50 and seconds < 1 for memory, seconds in costs.values()), costs

@@ -6,6 +6,7 @@ Nothing in them is code, and nothing in them is trusted: they come from stranger
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dragoman import formats
-from dragoman.config import ModelConfig, RecurrentConfig, as_dict, model_config
+from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import (
@@ -36,7 +37,7 @@ DTYPES = ("F64", "F32", "F16", "BF16")  # that weights may have in a file; a mod
 MAX_NAME_LENGTH = 100  # characters
 
 # Bytes: training writes nothing larger.
-MAX_HEADER_SIZE = 16 << 20  # of weights: those of 2,000 layers have 7 MB
+HEADER_SIZE = 8 << 10  # of weights, for each layer: a layer of the decoder has 30 names of 100 bytes
 MAX_SIZES = {"tokenizer.json": MAX_TABLE_SIZE, "state.json": MAX_TABLE_SIZE}  # others: MAX_RECORD_SIZE
 MAX_STATE = 8  # times the size of the weights: there are two moments of each, and the weights besides their average
 
@@ -135,7 +136,8 @@ def check_weights(file: Path) -> None:
     config, vocabulary = read_description(file.with_name("config.json"))
     with file.open("rb") as opened:
         header = int.from_bytes(opened.read(8), "little")
-    if header > MAX_HEADER_SIZE:
+    layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
+    if header > HEADER_SIZE * (layers + 8):  # as much for the embeddings and the rest
         raise DragomanError(f"{file}: damaged: its header has {header:,} bytes")
     try:
         with safe_open(str(file), framework="pt") as opened:
@@ -246,6 +248,24 @@ def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
     return list(groups.values())
 
 
+def expected_shapes(config: ModelConfig, vocabulary: int) -> list[tuple[list[str], tuple[int, ...]]]:
+    """Return all names and the shape of every tensor of such a model.
+
+    Only one layer of each stack is outlined, since the others are like it: thousands would take seconds.
+    """
+    one = config
+    if isinstance(config, TransformerConfig):
+        stacks = {f"{name}_layers": min(1, getattr(config, f"{name}_layers")) for name in ("encoder", "decoder")}
+        one = replace(config, **stacks)
+    shapes: list[tuple[list[str], tuple[int, ...]]] = []
+    for names, tensor in named_tensors(outline(one, vocabulary)):
+        stack = re.match(r"(encoder|decoder)\.0\.", names[0]) if one is not config else None
+        for layer in range(getattr(config, f"{stack[1]}_layers") if stack else 1):
+            own = [re.sub(r"\.0\.", f".{layer}.", name, count=1) for name in names] if stack else names
+            shapes.append((own, tuple(tensor.shape)))
+    return shapes
+
+
 def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
     """Raise DragomanError where the shapes of the tensors in a file, by name, are not those of such a model.
 
@@ -255,11 +275,10 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
     if layers > len(shapes):
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
-        expected = named_tensors(outline(config, vocabulary))
+        expected = expected_shapes(config, vocabulary)
     except (RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: invalid model: {error}") from None
-    for names, tensor in expected:
-        shape = tuple(tensor.shape)
+    for names, shape in expected:
         if not any(name in shapes for name in names):
             raise DragomanError(f"{file}: '{names[0]}' is missing")
         for name in names:
