@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, the same random examples each time, and small things made in code."""
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -31,7 +32,9 @@ from dragoman.config import (
 )
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint
+from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 from dragoman.model import Model
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import Journal, StepMetrics
@@ -39,6 +42,9 @@ from dragoman.training.loop import train
 
 # The number of threads changes the order of sums and so the last bits: bitwise tests need it fixed.
 torch.set_num_threads(1)
+
+with contextlib.suppress(DragomanError):  # before a test does, which would not choose its library for int8
+    import_ctranslate2()
 
 settings.register_profile("dragoman", derandomize=True, deadline=None, database=None, print_blob=False)
 settings.register_profile("nightly", deadline=None, database=None, print_blob=True)

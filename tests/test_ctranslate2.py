@@ -205,9 +205,9 @@ def test_without_patience_it_finds_what_native_search_finds(opened: Both, source
     equal = sum(one == other for one, other in zip(words(ours), words(theirs), strict=True))
     assert equal >= 0.99 * len(sources)
     assert all(one[0].score >= other[0].score - 1e-4 for one, other in zip(ours, theirs, strict=True))
-    hasty = SearchConfig(length_penalty=2, patience=0.25)  # the first that ends, though longer ones are worth more
+    hasty = SearchConfig(length_penalty=5, patience=0.25)  # the first that ends, though longer ones are worth more
     assert words(engine.search(sources, hasty)) != words(
-        TorchEngine(model).search(sources, SearchConfig(length_penalty=2))
+        TorchEngine(model).search(sources, SearchConfig(length_penalty=5))
     )
 
 

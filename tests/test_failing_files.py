@@ -165,7 +165,7 @@ def one_sentence(said: str, failed: str, failure: Failure) -> None:
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("checkpoint", {"full disk": 40, "error": 100, "kill": 60, "interrupted": 150}),
+        ("checkpoint", {"full disk": 40, "error": 100, "kill": 60, "interrupted": 140}),
         ("dataset", {"full disk": 30, "no sync": 3, "short write": 4}),
         ("synthesis", {"read-only disk": 20, "other device": 3, "kill": 40}),
     ],

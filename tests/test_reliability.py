@@ -470,7 +470,7 @@ def test_a_state_of_other_types_is_refused_though_it_is_signed(
     content = json.loads((folder / "state.json").read_text())
     (folder / "state.json").write_text("[" * 100_000 if isinstance(wrong, str) else json.dumps({**content, **wrong}))
     signed_again(folder)
-    with pytest.raises(DragomanError, match=f"{folder}: this checkpoint cannot be resumed"):
+    with pytest.raises(DragomanError, match=f"{folder}.*: this checkpoint cannot be resumed"):
         load_checkpoint(folder)
     (folder / "state.json").write_text(json.dumps(content))
     signed_again(folder)

@@ -59,9 +59,9 @@ def main(arguments: list[str]) -> None:
         if len(newest) < options.last:
             print(f"{path}: {plural(len(newest), 'checkpoint')} kept, not {options.last}", file=sys.stderr)
         folders += choose(path, newest, options.last)
+    average(folders, options.out)
     if len(folders) == 1:
         print(f"{options.out}: a copy of {folders[0]}: nothing to average it with", file=sys.stderr)
-    average(folders, options.out)
     print(options.out)
 
 

@@ -250,6 +250,8 @@ class Tokenizer:
             return cls(dict(model["vocab"]), merges)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
+        except MemoryError:
+            raise
         except Exception as error:  # the library reports merges that fit no vocabulary as a bare Exception
             raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None
 

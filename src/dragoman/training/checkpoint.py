@@ -131,7 +131,7 @@ def save_checkpoint(
     newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
     for old in checkpoints(run):
-        if old.resolve() not in kept:
+        if old.resolve() not in kept and not old.is_symlink():
             with contextlib.suppress(OSError):
                 old.rename(draft_of(old))  # half deleted, it must not look like a checkpoint
     for draft in folder.parent.glob(".step-*.draft"):

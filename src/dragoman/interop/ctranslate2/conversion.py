@@ -1,5 +1,6 @@
 """Write our Transformer as CTranslate2 reads it: every weight, and every setting that it knows."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,13 @@ POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotar
 
 
 def import_ctranslate2() -> ModuleType:
-    """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed."""
+    """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed.
+
+    On AMD processors without VNNI, oneDNN's sums of int8 overflow, and most translations become other ones. There,
+    CTranslate2 is told to use MKL, unless the user has set CT2_USE_MKL.
+    """
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        os.environ.setdefault("CT2_USE_MKL", "1")
     try:
         import ctranslate2
     except ImportError:
