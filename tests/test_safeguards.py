@@ -133,6 +133,18 @@ def test_words_beside_a_placeholder_are_translated_or_flagged(dictated):
     assert (translation.flags, translation.retried) == ((), False)
 
 
+def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
+    def say_on_demand(text: str, search: SearchConfig) -> str:
+        return "Der König." if search.min_length else ""
+
+    (translation,) = dictated(say_on_demand).translate(["The king"])
+    assert (translation.text, translation.flags, translation.retried) == ("Der König.", (), True)
+    (translation,) = dictated(lambda _, search: "der " * 8 if search.min_length else "").translate(["The king"])
+    assert (translation.text.split(), translation.flags) == (["der"] * 8, ("loop",))
+    (translation,) = dictated(lambda *_: "").translate(["The king"])  # the control
+    assert (translation.text, translation.flags, translation.retried) == ("", ("empty",), True)
+
+
 def test_nonsense_is_searched_for_again_and_the_better_one_is_kept(dictated):
     def stutter(text: str, search: SearchConfig) -> str:
         return "Der Hund " + "sieht " * (3 if search.no_repeat_ngram else 60)

@@ -21,7 +21,7 @@ CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 
 
 def careful_search(search: SearchConfig) -> SearchConfig:
-    """Return the settings of the second search: a plain beam search that repeats no n-gram.
+    """Return the settings of the second search: a plain beam search that repeats no n-gram and finds nothing empty.
 
     It has at least CAREFUL_BEAM beams, and as many translations as `search` if there are beams for them; what else
     `search` sets stays.
@@ -32,6 +32,7 @@ def careful_search(search: SearchConfig) -> SearchConfig:
         beam=beam,
         beam_groups=1,
         n_best=min(search.n_best, beam),
+        min_length=max(search.min_length, 1),
         no_repeat_ngram=search.no_repeat_ngram or CAREFUL_NGRAM,
         temperature=None,
         top_k=None,

@@ -120,12 +120,13 @@ class Candidate:
         return self.faults + self.wording.flags
 
     @property
-    def badness(self) -> tuple[int, int]:
+    def badness(self) -> tuple[int, int, bool]:
         """A key to sort by, smaller for better candidates.
 
-        Wrong placeholders count most: a text without them breaks the program that fills them in.
+        Wrong placeholders count most: a text without them breaks the program that fills them in. Of two candidates with
+        as many flags, one with words is better than an empty one.
         """
-        return self.wrong_placeholders, len(self.flags)
+        return self.wrong_placeholders, len(self.flags), "empty" in self.faults
 
 
 @dataclass(frozen=True)
