@@ -456,6 +456,19 @@ def test_a_blank_translation_leaves_the_text(suffix: str):
     assert translated(fixture(suffix), suffix, lambda text: " \n") == fixture(suffix)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "text", "answer"),
+    [
+        (".po", 'msgid "%d son"\nmsgstr ""\n', "%d"), (".html", "<p>Say <b>hello</b></p>", "<b></b>."),
+        (".md", "Use `code` here", "`code`"), (".json", '["Hello", "{name} sees"]', "{name}"),
+        (".srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi</i> you\n", "-"),
+    ],
+)  # fmt: skip
+def test_a_translation_that_lost_all_words_leaves_the_text(suffix: str, text: str, answer: str):
+    assert translated(text.encode(), suffix, lambda text: answer) == text.encode()
+    assert translated(text.encode(), suffix, lambda text: f"{answer} 7") != text.encode()  # the control
+
+
 # Bytes and characters.
 
 

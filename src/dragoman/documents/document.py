@@ -8,6 +8,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from dragoman.documents.encoding import Encoding
+from dragoman.text import placeholders
+from dragoman.text.faults import is_empty
 
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and what stands for bytes that are not characters
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -82,20 +84,20 @@ class Document:
     def fill(self, translations: Sequence[str]) -> bytes:
         """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 
-        A text stays as it was, byte for byte, where its translation is the same or blank. Raise ValueError where there
-        are not as many translations as texts, DragomanError where the document's encoding cannot write one.
+        A text stays as it was, byte for byte, where its translation is the same or has lost all words. Raise ValueError
+        where there are not as many translations as texts, DragomanError where the document's encoding cannot write one.
         """
         if len(translations) != sum(len(passage.texts) for passage in self.passages):
             raise ValueError("expected one translation for each text")
         return self.encoding.encode(self._rewrite(Span(0, len(self.original)), self.changes(translations)))
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:
-        """Return the passages whose translations are neither blank nor the same; their number is that of the texts."""
+        """Return the passages whose translations have words and are not the same, one translation for each text."""
         given = iter(translations)
         changes: list[Change] = []
         for passage in self.passages:
             new = [
-                old if text == old else as_line(text) or old
+                old if text == old or loses_words(old, line := as_line(text)) else line
                 for old, text in zip(passage.texts, islice(given, len(passage.texts)), strict=True)
             ]
             if new != list(passage.texts):
@@ -137,6 +139,13 @@ def change_start(change: Change) -> int:
 def as_line(text: str) -> str:
     """Return a translation as one line of characters that UTF-8 and UTF-16 can write, without space around it."""
     return SURROGATES.sub("\ufffd", BREAKS.sub(" ", text)).strip()
+
+
+def loses_words(text: str, translation: str) -> bool:
+    """Return whether a translation is empty besides its placeholders and tags, although the text is not."""
+    if not translation:
+        return True
+    return is_empty(placeholders.remove(text)[0], placeholders.remove(translation)[0])
 
 
 def has_letter(text: str) -> bool:
