@@ -145,6 +145,11 @@ def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
     assert (translation.text, translation.flags, translation.retried) == ("", ("empty",), True)
 
 
+def test_a_flag_of_several_segments_is_named_once(dictated):
+    (translation,) = dictated(lambda *_: "der " * 9).translate(["The dog sees. " * 3])
+    assert (len(translation.segments), translation.flags) == (3, ("loop",))
+
+
 def test_nonsense_is_searched_for_again_and_the_better_one_is_kept(dictated):
     def stutter(text: str, search: SearchConfig) -> str:
         return "Der Hund " + "sieht " * (3 if search.no_repeat_ngram else 60)

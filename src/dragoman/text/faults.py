@@ -19,6 +19,12 @@ MAX_REPEATS_OF_SOURCE = 2  # times as often as in the source, at most
 GRAM = 8  # characters by which a repetition is noticed
 DISTANCES_TRIED = 4
 
+# Inside a word: two letters four times in a row, as in "confesesesesas", or more letters three times. Single letters
+# are left to MAX_REPEATS.
+WORD_LOOP = re.compile(r"(?!(.)\1)([^\W\d_]{2})\2{3} | (?!(.)\3\3)([^\W\d_]{3,12})\4{2}", re.VERBOSE)
+# In a source that says such a thing: "hahaha", "하하하", "ha, ha", "Nooo".
+REPETITIVE = re.compile(r"([^\W\d_]{1,12}?)(?:\W{0,2}\1){2} | \b([^\W\d_]+)\W{1,2}\2\b", re.VERBOSE)
+
 # How much a letter says, compared with one of an alphabet: texts that differ far in this do not say the same.
 LETTER_WEIGHTS = {"HANGUL": 2.0, "CJK": 3.0, "HIRAGANA": 1.8, "KATAKANA": 1.8, "ETHIOPIC": 1.5, "YI": 2.5}
 ALLOWANCE = 25.0  # added to the weight of both sides, for short texts differ most
@@ -73,10 +79,12 @@ def _weight(text: str) -> float:
 
 
 def _loops(source: str, output: str) -> bool:
-    """Return whether the output repeats something in a row more often than `_max_repeats` allows.
+    """Return whether the output repeats something in a row more often than `_max_repeats` allows, or inside a word.
 
     What the source repeats, the output may repeat MAX_REPEATS_OF_SOURCE times as often.
     """
+    if WORD_LOOP.search(output.casefold()) and not REPETITIVE.search(source.casefold()):
+        return True
     loops = [(unit, times) for unit, times in _repetitions(output) if times > _max_repeats(unit)]
     if not loops:
         return False

@@ -14,7 +14,7 @@ class Translation:
     segments: what was translated at once, each with its translation, in order; joined, they are the two texts,
     without white space around them.
     finished: whether the model ended all segments itself, before the search reached its length limit.
-    flags: what is wrong with it, in words, such as 'loop', 'lost {name}' or 'no brake pad'; () for nothing.
+    flags: what is wrong with it, in words, such as 'loop', 'lost {name}' or 'no brake pad', each once; () for nothing.
     retried: whether something was wrong with the first translation, so that there was a second search.
     terms_met: the source terms of the glossary whose target terms it has.
     alternatives: the next best translations, best first; with `n_best`.

@@ -502,7 +502,7 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
     """Return the translation of a text: one candidate for each of its segments, joined with the space between them.
 
-    Scores, flags and met terms are those of all. `retried` and `alternatives` are left to `join_segments`.
+    Scores, flags (each once) and met terms are those of all. `retried`, `alternatives` are left to `join_segments`.
     """
     outputs = [candidate.text for candidate in candidates]
     for index, segment in enumerate(segments[:-1]):
@@ -512,7 +512,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         sum(candidate.hypothesis.score for candidate in candidates),
         tuple(zip((segment.text + segment.space for segment in segments), outputs, strict=True)),
         all(candidate.hypothesis.finished for candidate in candidates),
-        tuple(flag for candidate in candidates for flag in candidate.flags),
+        tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
         terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
     )
