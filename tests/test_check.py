@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 from conftest import toy_pairs, write_tsv
-from hostile import AT, CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, Hostile, changed, packed, text, tsv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hostile import AT, CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, Hostile, changed, jsonl, packed, text, tsv
 
 from dragoman.check import corpora
 from dragoman.check.corpora import check as check_sets
 from dragoman.check.detectors import CheckLimits
 from dragoman.check.report import CheckedCorpus, CheckReport
-from dragoman.check.rules import RULES
+from dragoman.check.rules import DROPS, RULES
 from dragoman.cli import main
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
@@ -51,7 +53,7 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
 
 def test_there_are_many():
     assert len({case.name for case in HOSTILE}) == len(HOSTILE) >= 40
-    elsewhere = {"overlap", "slipped", "one-language", "direction"}
+    elsewhere = {"overlap", "slipped", "one-language", "direction", "tab"}
     assert {case.finds.split()[0] for case in HOSTILE} >= set(RULES) - elsewhere
 
 
@@ -205,12 +207,54 @@ def test_the_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Pa
     write_tsv(tmp_path / "a.tsv", pairs)
     _, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
     assert findings(report)["length-ratio"]["count"] == 10
-    assert report["clean"]["pairs"] == 85
+    assert (report["clean"]["pairs"], report["clean"]["dropped_later"]) == (85, {"length-ratio": 5})
     assert read_corpus(["clean.tsv"]).pairs == pairs[:85]
     assert check("clean.tsv")[0] == 0
     # The control: cleaned once, it would not be clean.
     write_tsv(tmp_path / "once.tsv", pairs[:90])
     assert findings(check("once.tsv", "--json")[1])["length-ratio"]["count"] == 5
+
+
+odd_texts = st.text(st.sampled_from("ab  \t\t\u00a0\v\r\x85\u2028\u200b\ufeff\u3000"), max_size=6)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(odd_texts, odd_texts), min_size=1, max_size=12))
+def test_what_was_cleaned_is_clean_whatever_the_white_space(tmp_path_factory: pytest.TempPathFactory, pairs):
+    """Each pair that is dropped counts under a finding, each change is noted, and what stays is as it was."""
+    folder = tmp_path_factory.mktemp("odd")
+    given, clean, again = (folder / name for name in ("a.jsonl", "clean.tsv", "again.tsv"))
+    given.write_bytes(jsonl(pairs))
+    report, written = corpora.check_and_clean({"train": parse_corpora([str(given)])}, CheckLimits(), clean)
+    dropped = {name: found.count for name, found in report.findings.items() if name in DROPS - {"no-pairs"}}
+    assert report.corpora[0].dropped == dropped
+    assert sum(dropped.values()) >= len(pairs) - report.kept()
+    assert report.dropped_later.total() >= report.kept() - written
+    tabs = [pair for pair in pairs if "\t" in "".join(pair) and all(map(str.strip, pair))]
+    assert (report.findings["tab"].count if "tab" in report.findings else 0) == len(tabs)
+    if written:
+        sets = {"train": parse_corpora([str(clean)])}
+        checked, unchanged = corpora.check_and_clean(sets, CheckLimits(), again)
+        assert (checked.count("error"), checked.count("warning"), unchanged) == (0, 0, written)
+        assert again.read_bytes() == clean.read_bytes()
+        assert set(read_corpus([str(clean)]).pairs) <= {tuple(side.replace("\t", " ") for side in p) for p in pairs}
+
+
+def test_a_tab_counts_as_the_space_that_is_written_for_it(check, tmp_path: Path):
+    source, target = SOURCE.replace(" ", "\t"), TARGET
+    put(tmp_path, {"a.jsonl": jsonl([*CLEAN, (source, target)]), "b.jsonl": jsonl([*CLEAN, (source + ".", target)])})
+    found = findings(check("a.jsonl", "--json")[1])
+    assert {name: found[name]["locations"] for name in found} == dict.fromkeys(("duplicate", "tab"), ["a.jsonl:61"])
+    assert findings(check("b.jsonl", "--json")[1]).keys() == {"tab"}  # the control: another pair
+
+
+@pytest.mark.parametrize("count", [60, 400])
+def test_two_sides_that_are_the_same_are_copies_and_not_swapped(check, tmp_path: Path, count: int):
+    same = [source for source, _ in phrasebook("en", "es", per_template=3, seed=1).train[:count]]
+    (tmp_path / "a.en").write_bytes(text(same))
+    found = findings(check("a.en", "a.en", "--json")[1])
+    assert {"swapped", "one-language", "script"}.isdisjoint(found)
+    assert found["copy"]["count"] > count / 2
 
 
 def test_a_corpus_that_is_never_clean_is_cleaned_a_limited_number_of_times(
@@ -248,7 +292,8 @@ def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
     code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
     places = {found["id"]: (found["count"], found["locations"]) for found in report["findings"]}
     assert places == {"utf-8": (2, ["a.tsv:1:1", "a.tsv:63:3"]), "columns": (1, ["a.tsv:62"])}
-    assert (code, report["errors"], report["clean"]) == (1, 3, {"file": "clean.tsv", "pairs": len(CLEAN)})
+    assert (code, report["errors"]) == (1, 3)
+    assert report["clean"] == {"file": "clean.tsv", "pairs": len(CLEAN), "dropped_later": {}}
     assert read_corpus(["clean.tsv"]).pairs == CLEAN
 
 

@@ -16,9 +16,15 @@ CHECKED = 20_000  # characters of a text; the rest of a longer one is not checke
 
 
 class TextColumn:
-    """The source texts or the target texts of a block, and arrays with a value per text or per character."""
+    """The source texts or the target texts of a block, and arrays with a value per text or per character.
+
+    A tab inside a text counts as a space, which `--write-clean` writes in its place.
+    """
 
     def __init__(self, texts: list[str]):
+        self.has_tab = np.fromiter(("\t" in text for text in texts), bool, len(texts))  # (n,)
+        if self.has_tab.any():
+            texts = [text.replace("\t", " ") for text in texts]
         self.texts = texts
         self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
         if self.lengths.max(initial=0) > CHECKED:

@@ -53,7 +53,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                         *detect(block, profile, limits),
                         *(repeat.within(rows) for repeat in repeats),
                     ]
-                    drop = add_hits(report, spec, block, hits)
+                    drop = add_hits(report, corpus, block, hits)
                     corpus.rows += len(block)
                     corpus.pairs += int(block.has_text.sum())
                     corpus.kept += int((~drop).sum())
@@ -84,8 +84,8 @@ def add_problems_to(report: CheckReport) -> OnProblem:
     return add
 
 
-def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[Hits]) -> np.ndarray:
-    """Add the hits of a block to the report.
+def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: list[Hits]) -> np.ndarray:
+    """Add the hits of a block to the report and to what the corpus lost.
 
     Return (n,), bool: the rows with an error or a warning, which are dropped.
     """
@@ -95,28 +95,29 @@ def add_hits(report: CheckReport, spec: CorpusSpec, block: RowBlock, hits: list[
         rows = np.logical_or.reduce([hit.rows for hit in same])
         # The file in which a row is reported: that of the first hit that has the row.
         sides = [next(hit.side or 0 for hit in same if hit.rows[row]) for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
-        files = [display_path(spec.files[side if len(spec.files) == 2 else 0]) for side in sides]
+        names = corpus.spec.files
+        files = [display_path(names[side if len(names) == 2 else 0]) for side in sides]
         numbers = [block.numbers[row] for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
         locations = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
         report.add(rule, locations, int(rows.sum()))
         if RULES[rule].level != "note":
             drop |= rows
+            corpus.dropped[rule] += int(rows.sum())
     return drop
 
 
 def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
-    """Write the rows with True in `keep` (n,) to `clean` as TSV; a tab inside a text becomes a space."""
+    """Write the rows with True in `keep` (n,) to `clean` as TSV."""
     sources, targets = (column.texts for column in block.columns)
     for row in np.flatnonzero(keep):
-        # Only texts of other formats can have a tab.
-        clean.write("\t".join(text.replace("\t", " ") for text in (sources[row], targets[row])) + "\n")
+        clean.write(f"{sources[row]}\t{targets[row]}\n")
 
 
 def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[CheckReport, int]:
     """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
 
     What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
-    there is nothing left to drop, but MAX_PASSES times at most. Nothing is written where no pair is left, nor where a
+    there is nothing left to drop, but MAX_PASSES times at most; the report counts what goes later. Nothing is written where no pair is left, nor where a
     corpus cannot be read to its end, has files of unequal length or another direction than the others, because then
     pairs may be wrong.
     """
@@ -130,6 +131,9 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
                 break
             drafts.reverse()
             report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits)
+            for corpus in report.corpora:
+                if corpus.set == "train":
+                    first.dropped_later += corpus.dropped
         if report.kept():
             with atomic_file(out, shared=True) as draft:
                 drafts[0].replace(draft)

@@ -87,8 +87,9 @@ def character_hits(column: TextColumn, profile: Profile) -> Iterator[Hits]:
 
 
 def form_hits(column: TextColumn) -> Iterator[Hits]:
-    """Yield hits of the rules 'not-nfc', 'outer-space' and 'markup'."""
+    """Yield hits of the rules 'not-nfc', 'tab', 'outer-space' and 'markup'."""
     texts = column.texts
+    yield Hits("tab", column.has_tab)
     if not unicodedata.is_normalized("NFC", column.joined):
         yield Hits("not-nfc", np.array([not unicodedata.is_normalized("NFC", text) for text in texts]))
     yield Hits("outer-space", column.outer_space)
@@ -140,10 +141,10 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
     (source, source_each), (target, target_each) = (
         profile.side_evidence(column, n) for n, column in enumerate(block.columns)
     )
-    doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER)
+    copied = block.columns[SOURCE].hashes == block.columns[TARGET].hashes
+    doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER) & ~copied
     swapped = doubted & (source < SWAPPED) & (target < SWAPPED)
     yield Hits("swapped", swapped)
-    copied = block.columns[SOURCE].hashes == block.columns[TARGET].hashes
     doubtful = [
         (source < ONE_LANGUAGE) & (source_each < PER_CHARACTER) & (target > 0),
         (target < ONE_LANGUAGE) & (target_each < PER_CHARACTER) & (source > 0),

@@ -1,5 +1,6 @@
 """Report what a check found: for each rule how often and where, for each corpus how many pairs are left."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from dragoman.check.rules import RULES
@@ -19,21 +20,29 @@ class Occurrences:
 
 @dataclass
 class CheckedCorpus:
-    """Count the rows of one corpus, those with text on both sides, and those that no rule drops."""
+    """Count the rows of one corpus, those with text on both sides, those that no rule drops, and those dropped.
+
+    A row that several rules drop counts for each of them in `dropped`.
+    """
 
     set: str
     spec: CorpusSpec
     rows: int = 0
     pairs: int = 0
     kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # by rule
 
 
 @dataclass
 class CheckReport:
-    """The occurrences of each rule, by its name, and the counts of each corpus."""
+    """The occurrences of each rule, by its name, and the counts of each corpus.
+
+    `dropped_later` counts, by rule, the pairs dropped when those left by the first cleaning were checked again.
+    """
 
     corpora: list[CheckedCorpus] = field(default_factory=list)
     findings: dict[str, Occurrences] = field(default_factory=dict)
+    dropped_later: Counter[str] = field(default_factory=Counter)
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
         """Add occurrences of a rule: `count` of them, by default one for each location.

@@ -31,7 +31,7 @@ RULES = {
     "no-pairs": CheckRule("error", "no pair with text on both sides", "check that this is the right file"),
     "direction": CheckRule(
         "warning",
-        "the sides of two corpora are swapped",
+        "two corpora have their languages in opposite order",
         "sources are in the language to translate from: swap the columns of the corpus where they are not",
     ),
     # The pair.
@@ -75,6 +75,7 @@ RULES = {
     "placeholders": CheckRule("note", "placeholders differ (%s, {0}, ${name})", "fix it if a program fills them in"),
     "markup": CheckRule("note", "HTML entities or tags", "decode or strip them, unless you translate markup"),
     "not-nfc": CheckRule("note", "not in Unicode NFC", "nothing: the tokenizer normalises it"),
+    "tab": CheckRule("note", "a tab inside a text", "nothing: --write-clean writes a space"),
     "outer-space": CheckRule("note", "white space around a text", "nothing, or strip it"),
     "cr-line-end": CheckRule("note", "lines end in CR LF", "nothing: it is read as a line end"),
     "line-break": CheckRule("note", "a line break inside a text", "nothing: it is read as a space"),

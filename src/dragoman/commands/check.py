@@ -131,7 +131,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
             for name, rule in RULES.items()
             if name in report.findings
         ],
-        "clean": {"file": str(clean), "pairs": written} if clean else None,
+        "clean": {"file": str(clean), "pairs": written, "dropped_later": report.dropped_later} if clean else None,
     }
 
 
@@ -164,6 +164,9 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     for corpus in report.corpora:
         read = plural(corpus.rows, "pair")
         print(f"{corpus.spec.name}: {read} read, {corpus.kept:,} of them without errors and warnings")
+    if report.dropped_later:
+        rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
+        print(f"the pairs left were checked again, and more were dropped: {rules}")
     if clean:
         print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written")
 
