@@ -117,9 +117,9 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
     """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
 
     What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
-    there is nothing left to drop, but MAX_PASSES times at most; the report counts what goes later. Nothing is written where no pair is left, nor where a
-    corpus cannot be read to its end, has files of unequal length or another direction than the others, because then
-    pairs may be wrong.
+    there is nothing left to drop, but MAX_PASSES times at most; the report counts separately what goes later. Nothing
+    is written where no pair is left, nor where a corpus cannot be read to its end, has files of unequal length or
+    another direction than the others, because then pairs may be wrong.
     """
     drafts = [draft_of(out, f"{n}.{uuid4().hex}") for n in range(2)]
     try:
