@@ -73,6 +73,20 @@ def test_white_space_around_a_text_changes_nothing(translator: Translator, pairs
     assert [one.text for one in translator.translate(["\n", " \t\r\n", ""])] == ["", " \t", ""]
 
 
+@pytest.mark.parametrize("space", ["\t", "\n", "\u00a0", "\u2009", "\u2028"])
+def test_white_space_that_no_model_has_learned_is_read_as_a_space(
+    translator: Translator, pairs: list[Pair], space: str
+):
+    texts = [source for source, _ in pairs[:20]]
+    plain = translator.translate(texts)
+    found = translator.translate([text.replace(" ", space) for text in texts], alignments=True)
+    assert [(one.text, one.score) for one in found] == [(one.text, one.score) for one in plain]
+    scores = translator.annotator.word_scores([one.segments for one in found])
+    assert scores == translator.annotator.word_scores([one.segments for one in plain])
+    learned = Tokenizer.train([f"a{space}b"])  # the control
+    assert learned.encode_sources([f"a{space}b"]) == learned.encode_all([f"a{space}b"])
+
+
 @settings(max_examples=40)
 @given(many=texts)
 def test_there_is_one_line_for_each_text_and_blank_ones_stay(translator: Translator, many: list[str]):

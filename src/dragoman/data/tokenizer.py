@@ -179,6 +179,19 @@ class Tokenizer:
         encodings = self.inner.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
         return [front + encoding.ids for encoding in encodings]
 
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of texts to translate, as `encode_all` does, but with a space for white space not learned.
+
+        A model that never saw a tab, a line feed or a no-break space would translate the word after it as another one.
+        """
+        return self.encode_all([self._strange_space.sub(" ", text) for text in texts])
+
+    @cached_property
+    def _strange_space(self) -> re.Pattern[str]:
+        """What matches a character of white space that no piece has."""
+        learned = {character for piece in self.pieces for character in piece if character.isspace()}
+        return re.compile(rf"[^\S{re.escape(''.join(sorted(learned)))}]")
+
     def tag_ids(self, tag: str) -> list[int]:
         """Return the ids in front of a source with this tag: one, or none for ''. Raise DragomanError for another."""
         if tag and tag not in self.tags:

@@ -147,7 +147,8 @@ class Annotator:
         found: for each output the tokens that a search found, which are its ids if they spell it. Raise DragomanError
         where a tag was not learned.
         """
-        source_ids, target_ids = (self.tokenizer.encode_all(list(texts)) for texts in (sources, outputs))
+        source_ids = self.tokenizer.encode_sources(sources)
+        target_ids = self.tokenizer.encode_all(outputs)
         for index, ids in enumerate(found or ()):
             if self.tokenizer.decode(ids).rstrip() == outputs[index]:
                 target_ids[index] = list(ids)

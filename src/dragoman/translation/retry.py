@@ -60,7 +60,7 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguard
         placeholders.remove(segment.text, safeguards.numbers) if safeguards.placeholders else (segment.text, [])
         for segment in segments
     ]
-    ids = tokenizer.encode_all([text for text, _ in bare])
+    ids = tokenizer.encode_sources([text for text, _ in bare])
     for segment, (text, removed), bare_ids in zip(segments, bare, ids, strict=True):
         terms = segment.terms
         if removed and terms:

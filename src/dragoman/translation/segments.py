@@ -67,7 +67,7 @@ class Segmenter:
         texts = [part.rstrip() for part in parts]  # no sentence of a training ends in a space
         return [
             Segment(text, ids, space=part[len(text) :])
-            for part, text, ids in zip(parts, texts, self.tokenizer.encode_all(texts), strict=True)
+            for part, text, ids in zip(parts, texts, self.tokenizer.encode_sources(texts), strict=True)
         ]
 
     def _group_sentences(self, text: str, tokens: int) -> list[str]:

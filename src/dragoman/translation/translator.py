@@ -240,7 +240,7 @@ class Translator:
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
         inner = [text.strip() for text in texts]  # no training source has white space around it
-        ids = self.tokenizer.encode_all(inner)
+        ids = self.tokenizer.encode_sources(inner)
         segments = [self._segments(*text) for text in zip(inner, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
         translations = [
