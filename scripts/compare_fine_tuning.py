@@ -4,8 +4,9 @@
         [--schedules default constant-0.0001 ...] [--shares 0 0.25 0.5]
 
 NEW and OLD are folders with train.tsv, dev.tsv and test.tsv. Trains the model for so many steps with each schedule and
-each share of old pairs, and prints Markdown: the BLEU on the first `limit` test pairs of both, of the checkpoint with
-the best BLEU on the dev pairs of NEW. The runs and scores stay in the folder OUT: rerun the same command to go on.
+each share of old pairs. Prints a table in Markdown: the BLEU on the first `limit` test pairs of both, first of the
+model as it was, then of each run's checkpoint with the best BLEU on the dev pairs of NEW. The runs and scores stay in
+the folder OUT: rerun the same command to go on.
 """
 
 import json
@@ -72,7 +73,8 @@ def main() -> None:
             known[key] = scores(options, fine_tune(options, schedule, share) if schedule else options.model)
             file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         new, old = known[key]
-        print(f"| {schedule or 'before'} | {share:g} | {new:.1f} | {old:.1f} |", flush=True)
+        trained = f"{schedule} | {share:g}" if schedule else "not fine-tuned | "
+        print(f"| {trained} | {new:.1f} | {old:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -327,7 +327,8 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
         ("a.tsv --dev b.tsv --write-clean b.tsv", 2, "b.tsv: one of the corpora"),
         ("a.tsv --write-clean link.tsv", 2, "link.tsv: one of the corpora"),
         ("a.tsv --write-clean clean.txt", 2, "ends in .tsv"),
-        ("a.tsv --write-clean no/such/clean.tsv", 2, "no such folder"),
+        ("a.tsv --write-clean no/such/clean.tsv", 2, "clean.tsv: the folder no/such does not exist"),
+        (f"a.tsv --write-clean {'x' * 245}.tsv", 1, f"dragoman: {'x' * 245}.tsv: "),  # the names of drafts are longer
         ("a.tsv tag=x b.tsv tag=y --write-clean clean.tsv", 2, "one at a time"),
     ],
 )

@@ -77,7 +77,8 @@ BAD = [
     ("train --train latin1.tsv --dev {dev}", 1, "latin1.tsv:2: not UTF-8 at byte 1"),
     ("train --train three two --dev {dev}", 1, "three has 3 lines, two has 2"),
     ("train --train a b c --dev {dev}", 2, "not 3 files"),
-    ("train --train . --dev {dev}", 1, ".: "),
+    ("train --train . --dev {dev}", 1, ".: a folder; name the files in it"),
+    ("evaluate -m {brief} .", 1, ".: a folder; name the files in it"),
     ("train --train {train} --dev {dev} --vocabulary 90000", 2, "larger than this text supports"),
     ("train --train {train} --dev {dev} --vocabulary 5", 2, "vocabulary must be at least 300"),
     ("train --train {train} --dev {dev} --training.epochs 0", 2, "epochs must be at least 1"),
@@ -85,8 +86,8 @@ BAD = [
     ("train --train {train} --dev {dev} --training.max-tokens 3", 1, "every pair is longer than 3 tokens"),
     ("train --train {train} --dev {dev} --model.attention.heads 7", 2, "is not divisible by 7 heads"),
     ("train --train {train} --dev {dev} --model.positions rotary --model.d-model 36", 0, "rotary"),
-    ("train --train {train} --dev {dev} --out empty.tsv", 0, "empty.tsv: "),
-    ("train --train {train} --dev {dev} --out empty.tsv/run", 0, "empty.tsv"),
+    ("train --train {train} --dev {dev} --out empty.tsv", 1, "empty.tsv: this is a file, and a folder is needed"),
+    ("train --train {train} --dev {dev} --out empty.tsv/run", 1, "empty.tsv/run: part of this path is a file"),
     ("train --preset huge", 2, "huge"),
     ("train --quiet {train}", 2, "is not a settings file (.toml); to train on pairs: dragoman train --train"),
     ("train {train} {dev}", 2, "is not a settings file (.toml); to train on pairs: dragoman train --train"),
@@ -101,7 +102,9 @@ BAD = [
     ("translate -m {damaged} x", 1, "model.safetensors: damaged"),
     ("translate -m {brief} --input missing.txt", 1, "missing.txt: No such file"),
     ("translate -m {brief} --input folder.toml", 1, "folder.toml: "),
-    ("translate -m {brief} --output no/such/folder x", 1, "no/such/folder: No such file"),
+    ("translate -m {brief} --output no/such/folder x", 2, "no/such/folder: the folder no/such does not exist"),
+    ("translate -m {brief} --output empty.tsv/out.txt x", 2, "empty.tsv/out.txt: empty.tsv is not a folder"),
+    ("translate -m {brief} -o a.mo x", 2, "a.mo: MO files are compiled: write a .po, then compile it with msgfmt"),
     ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
     ("translate -m {brief} -i - x", 2, "give text or --input, not both"),
     (
@@ -127,10 +130,16 @@ BAD = [
     ("evaluate -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
     ("evaluate -m {brief} three two", 1, "three has 3 lines, two has 2"),
     ("evaluate -m {brief}", 2, "give a test set"),
-    ("evaluate -m {brief} {dev} --n-best 2", 2, "leave out --n-best"),
+    ("evaluate -m {brief} {dev} --n-best 2", 2, "evaluate has no flag --n-best; see dragoman evaluate --help"),
     ("evaluate -m {brief} {dev} --output no/such/folder", 0, "no/such/folder"),
     ("train --steps 20", 2, "train has no flag --steps; did you mean --training.max-steps?"),
-    ("train --lr 1 --train {train}", 2, "train has no flag --lr; see dragoman train --help"),
+    ("train --lr 1 --train {train}", 2, "train has no flag --lr; did you mean --training.learning-rate?"),
+    ("train --batch-size=64", 2, "train has no flag --batch-size; did you mean --training.batch-tokens?"),
+    ("translate --num-beams 8 x", 2, "translate has no flag --num-beams; did you mean --beam?"),
+    ("translate --num_beams 8 x", 2, "did you mean --beam?"),
+    ("translate --gpu 0 x", 2, "translate has no flag --gpu; did you mean --device?"),
+    ("train -o runs/new", 2, "train has no flag -o; did you mean --out?"),
+    ("translate --zzz x", 2, "translate has no flag --zzz; see dragoman translate --help"),
     ("translate --beam_size=4 x", 2, "translate has no flag --beam_size; did you mean --beam?"),
     ("info", 2, "give a model folder or a preset"),
     ("info {brief} --preset base", 2, "give a model folder or a preset"),
@@ -711,7 +720,7 @@ def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: P
     Path("page.json").write_text('{"title": "The dog"}')
     monkeypatch.setattr("dragoman.translation.translator.Translator.translate", None)  # any call would be a traceback
     ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "missing/page.json" in ran.err
 
 

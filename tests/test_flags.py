@@ -8,6 +8,7 @@ import pytest
 
 import dragoman
 from dragoman.cli import COMMANDS
+from dragoman.commands.habits import HABITS
 
 TRAIN = """
 --preset --train --dev --out --init-from --vocabulary --quiet
@@ -38,6 +39,7 @@ SEARCH = """
 --beam --length-penalty --coverage-penalty --extra-length --min-length --n-best --patience --no-repeat-ngram
 --beam-groups --diversity-penalty --temperature --top-k --top-p --seed --split
 """
+ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translation of each text
 
 FLAGS = {
     "demo": "--to --out --minutes --threads",
@@ -56,7 +58,7 @@ FLAGS = {
     "verify": "--json",
     "average": "--out --last",
     "evaluate": "-m --model --ensemble --device --threads --tokenize --output --sentences --details --against "
-    + f"--against-file --json {SEARCH}",
+    + f"--against-file --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "info": "--preset --vocabulary --diagram --json",
@@ -65,9 +67,9 @@ FLAGS = {
     + f"--subwords --threads {SEARCH}",
     "lab": "--quick --out --seeds --threads --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
-    + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {SEARCH}",
+    + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",
     "backtranslate": "-m --model --text --out --tag --model-tag --reverse --noise --max-tokens --block --shard --ray "
-    + f"--engine --compute-type --device --threads --quiet {SEARCH}",
+    + f"--engine --compute-type --device --threads --quiet {ONE_BEST}",
     "benchmark": "",
     "benchmark training": "--threads --rounds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",
@@ -100,6 +102,14 @@ def test_the_help_of_a_flag_is_one_string():
     assert not [
         file for file in files if re.search(r'^ {4}\w+: .*\n {4}".*"\n {4}"', file.read_text("utf-8"), re.MULTILINE)
     ]
+
+
+def test_what_other_toolkits_call_a_flag_leads_to_a_flag_that_there_is():
+    every = {flag for flags in FLAGS.values() for flag in flags.split()}
+    assert {flag for flags in HABITS.values() for flag in flags} <= every
+    assert len(HABITS) > 100
+    training = {flag.rpartition(".")[2].lstrip("-") for flag in TRAINING.split()}
+    assert not training & HABITS.keys()  # a setting of ours means itself
 
 
 def test_every_command_is_here():

@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         pass
     except OSError as error:
         name = error.filename or ("standard output" if drop_unwritten() else "a file or standard output")
-        print(f"dragoman: {name}: {error.strerror or error}", file=sys.stderr)
+        print(f"dragoman: {name}: {describe_os_error(error)}", file=sys.stderr)
         return 1
     except BaseException as error:  # a library in Rust panics with one that is no Exception
         if not is_out_of_memory(error):
@@ -79,6 +79,15 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         drop_unwritten()
     return 0
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the reason of an error of the system, without its number, in words of a sentence about a path."""
+    if isinstance(error, FileExistsError):  # what making a folder raises
+        return "this is a file, and a folder is needed: choose another name"
+    if isinstance(error, NotADirectoryError):
+        return "part of this path is a file, not a folder"
+    return error.strerror or str(error)
 
 
 def open_closed_streams() -> None:

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from safetensors import SafetensorError
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 
 MANIFEST = "manifest.json"
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
@@ -124,8 +124,8 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
     """Yield a file to write to as it comes, compressed if its name ends in .gz or .zst; for None, standard output.
 
     It is written as `part_of(path)` and becomes `path` when the block ends. After an exception `path` is as it was;
-    with `keep_part`, what was written by then stays in the part. Pipes and devices are written directly. An OSError
-    about the file names `path`.
+    with `keep_part`, what was written by then stays in the part. Pipes and devices are written directly. Raise
+    UsageError where its folder does not exist; an OSError about the file names `path`.
     """
     if path in (None, Path("/dev/stdout")):
         with name_errors("standard output"):
@@ -136,6 +136,7 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
         with name_errors(path), path.open("ab") as file, compressed(file, path.suffix) as stream:
             yield stream
         return
+    require_folder(path)
     target, part, written = path.resolve(), part_of(path), 0
     with name_errors(path, part):
         if target.exists() and not os.access(target, os.W_OK):
@@ -156,6 +157,13 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
             if not (keep_part and written):
                 part.unlink(missing_ok=True)
             raise
+
+
+def require_folder(path: Path) -> None:
+    """Raise UsageError, naming the folder, where the one that a file is to be written to does not exist."""
+    if not path.parent.is_dir():
+        wrong = "is not a folder" if path.parent.exists() else "does not exist"
+        raise UsageError(f"{path}: {'' if path.parent.exists() else 'the folder '}{path.parent} {wrong}")
 
 
 def is_replaceable(path: Path) -> bool:

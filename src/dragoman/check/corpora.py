@@ -1,5 +1,6 @@
 """Check corpora before training. Each is read twice: first to learn what is usual in it, then to find what is not."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
@@ -16,7 +17,7 @@ from dragoman.check.rules import RULES
 from dragoman.data.corpus import OnProblem, Problem, Row, begins_with_header, read_rows
 from dragoman.data.spec import CorpusSpec, display_path
 from dragoman.errors import DragomanError
-from dragoman.files import atomic_file, draft_of
+from dragoman.files import atomic_file, draft_of, name_errors
 
 # Over a corpus that is cleaned; three are usual. Where the lengths of the two sides have nothing to do with each other,
 # each pass drops a few more rows by chance.
@@ -123,14 +124,14 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
     """
     drafts = [draft_of(out, f"{n}.{uuid4().hex}") for n in range(2)]
     try:
-        first = report = check_into(drafts[0], sets, limits)
+        first = report = check_into(drafts[0], sets, limits, out)
         if UNFIT & report.findings.keys():
             return report, 0
         for _ in range(MAX_PASSES - 1):
             if report.kept() == sum(corpus.rows for corpus in report.corpora if corpus.set == "train"):
                 break
             drafts.reverse()
-            report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits)
+            report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits, out)
             for corpus in report.corpora:
                 if corpus.set == "train":
                     first.dropped_later += corpus.dropped
@@ -140,10 +141,14 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
         return first, report.kept()
     finally:
         for draft in drafts:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
 
-def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits) -> CheckReport:
-    """Check the corpora as `check` does, and write the clean pairs to the file `draft`; return the report."""
-    with draft.open("w", encoding="utf-8", newline="") as clean:
+def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits, out: Path) -> CheckReport:
+    """Check the corpora as `check` does, and write the clean pairs to the file `draft`; return the report.
+
+    An OSError about the draft names `out`.
+    """
+    with name_errors(out, draft), draft.open("w", encoding="utf-8", newline="") as clean:
         return check(sets, limits, clean)

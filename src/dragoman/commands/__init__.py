@@ -26,6 +26,16 @@ Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
 
 
+@dataclass(frozen=True)
+class OneBestSearchConfig(SearchConfig):
+    """Describe the search of a command that uses one translation of each text: its help does not show --n-best."""
+
+    n_best: tyro.conf.Suppress[int] = 1
+
+
+OneBestSearch = Annotated[OneBestSearchConfig, tyro.conf.arg(name="")]
+
+
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
     """Return the flags of a command as an instance of the dataclass `options`.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Model, Search, Synthesis, SynthesisOptions, parse, set_threads
-from dragoman.config import Device, SearchConfig, TrainingConfig
+from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, Synthesis, SynthesisOptions, parse, set_threads
+from dragoman.config import Device, TrainingConfig
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Options:
     "CPU threads; default: one for each core that this process may use"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing on standard error"
-    search: Search = SearchConfig()
+    search: OneBestSearch = OneBestSearchConfig()
 
 
 def main(arguments: list[str]) -> None:

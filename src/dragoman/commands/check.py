@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
-    from dragoman.data.spec import parse_corpora
+    from dragoman.data.spec import FOLDER, parse_corpora
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
     sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
         if not file.is_file():
             reason = "it is read twice, so it must be a regular file" if file.exists() else "no such file"
             if file.is_dir():
-                reason = "a folder; name the files in it"
+                reason = FOLDER
             raise DragomanError(f"{file}: {reason}")
     limits = CheckLimits(options.max_ratio, options.max_length)
     clean = options.write_clean
@@ -88,10 +88,11 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
 
     files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
     """
+    from dragoman.files import require_folder
+
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
-    if not out.parent.is_dir():
-        raise UsageError(f"{out}: no such folder")
+    require_folder(out)
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
         raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
     if len({(spec.tag, spec.weight, spec.share) for spec in specs}) > 1:

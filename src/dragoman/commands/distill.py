@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from dragoman import formats
-from dragoman.commands import Search, Synthesis, SynthesisOptions, parse, set_threads
+from dragoman.commands import OneBestSearch, OneBestSearchConfig, Synthesis, SynthesisOptions, parse, set_threads
 from dragoman.commands.train import flag_value
-from dragoman.config import PresetName, RunConfig, SearchConfig, TrainingConfig, TransformerConfig
+from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
 from dragoman.errors import UsageError
 
@@ -59,7 +59,7 @@ class Options:
     "print one JSON object instead of a table"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing on standard error"
-    search: Search = SearchConfig()
+    search: OneBestSearch = OneBestSearchConfig()
 
 
 def main(arguments: list[str]) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse, print_json, set_threads
-from dragoman.config import Device, SearchConfig
+from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, parse, print_json, set_threads
+from dragoman.config import Device
 from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Options:
     "sentence pairs in any format that training reads (docs/corpora.md)"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
     "another model with the same tokenizer; probabilities are averaged"
-    search: Search = SearchConfig()
+    search: OneBestSearch = OneBestSearchConfig()
     device: Device = "auto"
     "where to compute"
     threads: int | None = None
@@ -59,8 +59,6 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
-    if options.search.n_best > 1:
-        raise UsageError("evaluate measures one translation of each source: leave out --n-best")
     set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate
@@ -105,6 +103,7 @@ def main(arguments: list[str]) -> None:
 def check_outputs(options: Options) -> None:
     """Raise UsageError where a file to write has no folder, another format, is one that is read, or is named twice."""
     from dragoman.data.spec import NOT_TEXT, OF_PAIRS, parse_corpora, suffix_of
+    from dragoman.files import require_folder
 
     formats = (
         (options.output, OF_PAIRS, "--output writes plain text, one translation per line"),
@@ -118,8 +117,7 @@ def check_outputs(options: Options) -> None:
     read += [options.against_file] if options.against_file else []
     outputs = [file for file in (options.output, options.sentences) if file]
     for output in outputs:
-        if not output.parent.is_dir():
-            raise UsageError(f"{output}: no such folder")
+        require_folder(output)
         if any(output.exists() and file.exists() and output.samefile(file) for file in read):
             raise UsageError(f"{output}: is read as the test set or for comparison; write to another file")
     if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
+from dragoman.commands.habits import HABITS
 from dragoman.errors import UsageError
 
 COLOUR = r"\x1b\[[\d;]*m"
@@ -85,8 +86,13 @@ def refuse_unknown_flag(command: str, arguments: Sequence[str], shown: str) -> N
 
 
 def nearest(flag: str, flags: Collection[str]) -> str | None:
-    """Return the flag that ends with the words of `flag`, or else the one most like it, with or without its section."""
-    words = flag.lstrip("-")
+    """Return the flag that `flag` stands for in other toolkits, or that ends with its words, or the one most like it.
+
+    All with or without the section of a setting; None where no flag is like it.
+    """
+    words = flag.lstrip("-").replace("_", "-")
+    if meant := [known for known in HABITS.get(words.rpartition(".")[2], ()) if known in flags]:
+        return meant[0]
     if ending := [known for known in sorted(flags, key=len) if known.endswith(f"-{words}")]:
         return ending[0]
     by_name = {known.rpartition(".")[2].lstrip("-"): known for known in sorted(flags)}

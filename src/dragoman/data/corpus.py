@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.data.header import is_header
-from dragoman.data.spec import COMPRESSED, CorpusSpec, display_path, parse_corpora
+from dragoman.data.spec import COMPRESSED, FOLDER, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS
 
@@ -123,6 +123,8 @@ def read_blocks(path: str) -> Iterator[bytes]:
                 yield bytes(buffer[:length])
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None
+    except IsADirectoryError:
+        raise DragomanError(f"{display_path(path)}: {FOLDER}") from None
     except OSError as error:
         reason = error.strerror or f"damaged or truncated ({error}); download or compress it again"
         raise DragomanError(f"{display_path(path)}: {reason}") from None

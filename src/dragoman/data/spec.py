@@ -38,6 +38,7 @@ NOT_PAIRS = {
     **dict.fromkeys((".html", ".htm"), f"a web page, in one language: {DOCUMENT}"),
     ".md": f"Markdown, in one language: {DOCUMENT}",
 }
+FOLDER = "a folder; name the files in it: pairs (.tsv, .tmx, ...), or a source file and a target file"
 OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
@@ -115,10 +116,10 @@ def display_path(file: str) -> str:
 
 
 def check_present(files: Iterable[str]) -> None:
-    """Raise DragomanError naming the first of the files that does not exist."""
+    """Raise DragomanError naming the first of the files that does not exist, or is a folder."""
     for file in files:
         if not Path(file).is_file():
-            raise DragomanError(f"{display_path(file)}: no such file")
+            raise DragomanError(f"{display_path(file)}: {FOLDER if Path(file).is_dir() else 'no such file'}")
 
 
 def refuse_unreadable(file: str) -> None:

@@ -195,6 +195,8 @@ def check_files(options: Options) -> None:
         if read in OF_PAIRS:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
     check_not_read(options)
+    if written in (".mo", ".gmo"):
+        raise UsageError(f"{options.output}: MO files are compiled: write a .po, then compile it with msgfmt")
     if written in NOT_TEXT or written in OF_PAIRS:
         raise UsageError(f"{options.output}: cannot be written; lines become .txt, .tsv or .jsonl, documents stay")
     if options.output_format or written == read:
