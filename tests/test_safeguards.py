@@ -133,6 +133,17 @@ def test_words_beside_a_placeholder_are_translated_or_flagged(dictated):
     assert (translation.flags, translation.retried) == ((), False)
 
 
+@pytest.mark.parametrize("label", ["%s:", "{name},", "(%d)", "%s -", "[{0}] –", "<b>%s</b>:"])
+def test_marks_behind_a_placeholder_in_front_are_not_translated_without_it(dictated, label: str):
+    """The control is a mark that touches the next word: it belongs to that."""
+    words = {"the king": "der König", ".txt files": ".txt-Dateien"}
+    translator = dictated(lambda text, _: words.get(text, ""))
+    for text in (f"{label} the king", "{name}.txt files"):
+        (translation,) = translator.translate([text])
+        (expected,) = (text.replace(*pair) for pair in words.items() if pair[0] in text)
+        assert (translation.text, translation.flags) == (expected, ())
+
+
 def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
     def say_on_demand(text: str, search: SearchConfig) -> str:
         return "Der König." if search.min_length else ""

@@ -4,6 +4,7 @@
 neighbours, so that each comes back exactly once.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
 
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
+BETWEEN = re.compile(r"[\s()\[\]:;,.–—-]*")  # placeholders of a label
+LABEL_END = re.compile(r"(?:\s?[)\]:;,.!?…–—-])+\s+")
 
 
 def careful_search(search: SearchConfig) -> SearchConfig:
@@ -45,7 +48,8 @@ class Retry:
     """A segment that is translated a second time."""
 
     segment: Segment
-    bare: Segment  # the same without its placeholders
+    label: str  # placeholders that it begins with, with the marks after them: "%s: "; they stay as they are
+    bare: Segment  # the rest without its placeholders
     removed: Sequence[placeholders.Removed]
 
     @property
@@ -56,16 +60,34 @@ class Retry:
 
 def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguards: Safeguards) -> Iterator[Retry]:
     """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so."""
-    bare = [
-        placeholders.remove(segment.text, safeguards.numbers) if safeguards.placeholders else (segment.text, [])
+    labels = [
+        find_label(segment.text, safeguards.numbers) if safeguards.placeholders and not segment.prefix else ""
         for segment in segments
     ]
+    rests = [segment.text[len(label) :] for segment, label in zip(segments, labels, strict=True)]
+    bare = [placeholders.remove(text, safeguards.numbers) if safeguards.placeholders else (text, []) for text in rests]
     ids = tokenizer.encode_sources([text for text, _ in bare])
-    for segment, (text, removed), bare_ids in zip(segments, bare, ids, strict=True):
+    for segment, label, (text, removed), bare_ids in zip(segments, labels, bare, ids, strict=True):
         terms = segment.terms
-        if removed and terms:
+        if text != segment.text and terms:
             terms = move_terms(terms, safeguards.find_terms(text))
-        yield Retry(segment, replace(segment, text=text, ids=bare_ids, terms=terms), removed)
+        yield Retry(segment, label, replace(segment, text=text, ids=bare_ids, terms=terms), removed)
+
+
+def find_label(text: str, numbers: bool) -> str:
+    """Return the placeholders that a text begins with and the marks and the space behind them, such as "%s: ".
+
+    Without them, ": file not found" would be left, which is no sentence. '' where a word follows without a mark.
+    """
+    label = ""
+    position = 0
+    for placeholder in placeholders.find(text, numbers):
+        if not BETWEEN.fullmatch(text, position, placeholder.start):
+            break
+        position = placeholder.end
+        if end := LABEL_END.match(text, position):
+            label = text[: end.end()]
+    return label
 
 
 def move_terms(terms: Sequence[TermMatch], found: Sequence[TermMatch]) -> tuple[TermMatch, ...]:
@@ -108,4 +130,4 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
         rest = placeholders.remove(rest, safeguards.numbers)[0]
     elif missing and (all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids)):
         links = [(source, target - len(prefix)) for source, target in all_links if target >= len(prefix)]
-    return prefix + placeholders.restore(rest, retry.bare.text, missing, links, safeguards.numbers)
+    return prefix + retry.label + placeholders.restore(rest, retry.bare.text, missing, links, safeguards.numbers)
