@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -28,6 +29,13 @@ struct fault { /* failing_files.py has the same */
 };
 
 static struct fault *fault;
+
+/* Returns memory that forks share. The library owns it, because threads and exit handlers make calls to the very end of a
+   process, when Python has already released what it holds. */
+struct fault *shared_fault(void) {
+    void *memory = mmap(NULL, sizeof(struct fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
 
 void arm(struct fault *given) { fault = given; }
 

@@ -10,7 +10,6 @@ import ctypes
 import errno
 import gc
 import json
-import mmap
 import os
 import shutil
 import subprocess
@@ -61,6 +60,18 @@ FAILURES = {
 }
 
 
+def shared_fault() -> SharedFault:
+    """Return memory of the loaded library, shared with forks. It stays to the very end of the process."""
+    make = ctypes.CDLL(None).shared_fault
+    make.restype = ctypes.POINTER(SharedFault)
+    return make().contents
+
+
+def arm(fault: SharedFault) -> None:
+    """Let calls of this process fail from now on."""
+    ctypes.CDLL(None).arm(ctypes.byref(fault))
+
+
 class Ended(NamedTuple):
     """The exit code of a command, -9 after SIGKILL; how many calls could have failed; the path of the one that did."""
 
@@ -74,7 +85,7 @@ class FailingFiles:
 
     def __init__(self, library: Path):
         alone = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # a process with threads should not fork
-        environment = {**os.environ, **alone, "LD_PRELOAD": str(library)}
+        environment = {**os.environ, **alone, "PYTHONFAULTHANDLER": "1", "LD_PRELOAD": str(library)}
         arguments = [sys.executable, __file__]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(arguments, env=environment, stdin=pipe, stdout=pipe, text=True)
@@ -148,9 +159,7 @@ def serve() -> None:
     from dragoman.cli import main
 
     torch.set_num_threads(1)
-    memory = mmap.mmap(-1, ctypes.sizeof(SharedFault))
-    fault = SharedFault.from_buffer(memory)
-    arm = ctypes.CDLL(None).arm
+    fault = shared_fault()
     for line in sys.stdin:
         request = json.loads(line)
         if "number" not in request:
@@ -169,7 +178,7 @@ def serve() -> None:
                 os.dup2(log, stream)
             if request["in_place"]:
                 write_in_place()
-            arm(ctypes.byref(fault))
+            arm(fault)
             code = main(request["arguments"])
             if fault.failed:
                 sys.exit(code)

@@ -1,9 +1,13 @@
 """The targets of `make fuzz` work: they read their samples, and changes of these, and let defects through."""
 
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
+from fuzz.mutations import mutate_packed
 from fuzz.targets import targets
+from hostile import packed
 
 CHANGES = 20
 
@@ -38,3 +42,19 @@ def test_what_a_user_would_see_as_a_traceback_comes_through(monkeypatch: pytest.
     monkeypatch.setattr("dragoman.text.glossary.parse_entry", defect)
     with pytest.raises(IndexError):
         targets()["glossary"].read(sample)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_changes_of_damaged_samples_leave_no_memory_behind(codec: str):
+    damaged = bytearray(packed(b"hello\tworld\n" * 1000, codec))
+    damaged[60:64] = bytes(4)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    sizes = []
+    for _ in range(2):
+        for number in range(500):
+            mutate_packed(bytes(damaged), Random(number), bytes, codec)
+        sizes.append(resident())
+    assert sizes[1] - sizes[0] < 1 << 20

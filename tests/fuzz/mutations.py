@@ -74,7 +74,8 @@ def mutate_header(data: bytes, random: Random, change_bytes: ChangeBytes) -> byt
 def mutate_packed(data: bytes, random: Random, change_bytes: ChangeBytes, codec: str) -> bytes:
     """Change what was compressed, and compress it again."""
     try:
-        inner = pa.CompressedInputStream(pa.BufferReader(data), codec).read(1 << 20)
+        inner = bytearray(1 << 20)
+        length = pa.CompressedInputStream(pa.BufferReader(data), codec).readinto(inner)  # read() leaks damaged blocks
     except OSError:
         return change_bytes(data)
-    return change_bytes(data) if random.random() < RAW else packed(change_bytes(inner), codec)
+    return change_bytes(data) if random.random() < RAW else packed(change_bytes(bytes(inner[:length])), codec)
