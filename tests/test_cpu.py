@@ -1,5 +1,11 @@
 """The fast paths of a CPU: the same answers as the plain operations."""
 
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+
 import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT
@@ -77,3 +83,33 @@ def test_the_largest_are_found_block_by_block(size, k):
     assert torch.equal(largest, x.topk(k)[0])
     assert torch.equal(x.gather(-1, index), largest)
     assert all(len(set(row)) == k for row in index.flatten(0, -2).tolist())
+
+
+TOUCH = """
+import resource
+import torch
+from dragoman.training.memory import keep_freed_memory
+
+def new_pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(8):
+        torch.ones(1 << 24)  # 64 MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(new_pages())
+keep_freed_memory()
+print(new_pages())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc alone has it")
+def test_freed_memory_is_used_again_without_asking_the_system_unless_the_user_says_otherwise():
+    def new_pages(**environment: str) -> list[int]:
+        command = [sys.executable, "-c", TOUCH]
+        said = subprocess.run(command, env=os.environ | environment, check=True, capture_output=True).stdout
+        return [int(pages) for pages in said.split()]
+
+    once = (1 << 26) // resource.getpagesize()
+    before, after = new_pages()
+    assert after <= 2 * once < 4 * once < before
+    assert min(new_pages(MALLOC_MMAP_THRESHOLD_="1000000")) > 4 * once

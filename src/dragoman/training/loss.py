@@ -88,7 +88,10 @@ class _OutputLoss(torch.autograd.Function):
                     d_bias += gradient.sum(0)
                 gradient = gradient.to(dtype)
                 torch.mm(gradient, w, out=d_vectors[start : start + rows])
-                d_weight += gradient.T @ part
+                if dtype == d_weight.dtype:
+                    d_weight.addmm_(gradient.T, part)  # without a matrix of its own for the product
+                else:
+                    d_weight += gradient.T @ part
         ctx.save_for_backward(d_vectors, d_weight, d_bias)
         ctx.dtype = vectors.dtype
         return loss

@@ -30,7 +30,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.training.memory import check_size
+from dragoman.training.memory import check_size, keep_freed_memory
 from dragoman.training.precision import best_precision
 from dragoman.training.resume import (
     check_same_data,
@@ -172,10 +172,11 @@ def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
 
 
 def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Set PyTorch's threads for this process, and deterministic algorithms on a GPU if the settings ask for them.
+    """Set PyTorch's threads and memory for this process, and deterministic algorithms on a GPU if they are asked for.
 
     Return what `use_threads` returns: a sentence for the user, or ''.
     """
+    keep_freed_memory()
     note = use_threads(settings.threads)
     if settings.deterministic and group.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
