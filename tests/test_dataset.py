@@ -18,7 +18,7 @@ from processes import Command
 from dragoman.data import dataset
 from dragoman.data.batches import Batch, Repeat, plan_batches
 from dragoman.data.corpus import Pair
-from dragoman.data.dataset import CHUNK, Pairs, repetition_notes, tokenise, weights_of
+from dragoman.data.dataset import CHUNK, Pairs, direction_notes, repetition_notes, tokenise, weights_of
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import PAD, Tokenizer, normalise
 from dragoman.errors import DragomanError
@@ -271,6 +271,18 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
     assert twice.startswith("3 of 38 pairs are duplicates")
     assert both.startswith("3 of 14 dev pairs are in the training corpus")
     assert repetition_notes(opened["clean"], opened["unseen"]) == []  # the control
+
+
+def test_dev_pairs_whose_languages_are_in_opposite_order_are_told(
+    tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
+):
+    distinct = list(dict.fromkeys(pairs))
+    train, dev = distinct[:100], distinct[100:120]
+    for name, some in (("train", train), ("dev", dev), ("swapped", [(target, source) for source, target in dev])):
+        tokenise([CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))], tokenizer, None, tmp_path / name)
+    opened = {name: Pairs.open(tmp_path / name) for name in ("train", "dev", "swapped")}
+    assert len(direction_notes(opened["train"], opened["swapped"])) == 1
+    assert direction_notes(opened["train"], opened["dev"]) == []  # the control
 
 
 def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):

@@ -761,8 +761,20 @@ def test_only_the_values_of_the_chosen_keys_are_texts():
     put = json.loads(document.fill(['"\u00df"', "EINS", "ZWEI", "DRIN"]))
     assert put["title"] == '"\u00df"'
     assert put["body"] == ["EINS\n\n  ZWEI", {"id": "q-1", "title": "DRIN"}]
-    assert not read_document(fixture(".json"), ".json", ("nothing",)).texts
-    assert read_document(fixture(".json"), ".json", ("nothing",)).skipped[0].reason == "no text under the key 'nothing'"
+    partly = read_document(fixture(".json"), ".json", ("nothing", "title"))
+    assert (partly.texts, partly.skipped[0].reason) == (['A "téxt"', "Inner"], "no text under the key 'nothing'")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b'{"title": "A", "body": ["B"], "id": 3}', "'titel'; did you mean 'title'? texts are under title, body"),
+        (b'["A"]', "no key in the document has a text"),
+    ],
+)
+def test_a_document_without_any_of_the_chosen_keys_is_refused(data: bytes, says: str):
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read_document(data, ".json", ("titel",))
 
 
 json_values = st.recursive(

@@ -115,11 +115,11 @@ def test_systems_with_another_number_of_sentences_are_refused(systems: list[list
 @pytest.mark.parametrize(
     ("translations", "references", "words"),
     [
-        ("a b", "a b", "translations must be a list of strings, not a string"),
-        (["a b"], "a b", "references must be a list of strings, not a string"),
-        ([Translation("a b", 0.0)], ["a b"], r"translations must be strings, not Translation: pass their \.text"),
-        (["a b"], [None], "references must be strings, not NoneType"),
-        (["a b"], ["a b", "c"], "each translation needs a reference: 1 and 2"),
+        ("a b", "a b", "translations must be a list of strings, not 'a b'"),
+        (["a b"], "a b", "references must be a list of strings, not 'a b'"),
+        ([Translation("a b", 0.0)], ["a b"], r"translations\[0\] must be a string, not .*: pass its \.text"),
+        (["a b"], [None], r"references\[0\] must be a string, not None"),
+        (["a b"], ["a b", "c"], "each translation needs a reference: 1 translation, 2 references"),
     ],
 )
 def test_what_is_no_list_of_strings_is_not_scored(translations: Any, references: Any, words: str):

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import os
@@ -76,6 +77,88 @@ def test_a_string_gives_one_translation_and_anything_that_yields_strings_a_list(
 def test_what_is_no_text_is_refused_in_a_sentence(translator: Translator, texts: Any, message: str):
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         translator.translate(texts)
+
+
+NO_TEXT: list[Any] = [None, 3, "", []]
+
+
+def public_calls(translator: Translator, folder: Path) -> Iterator[tuple[Any, str]]:
+    """Each public function with its other arguments, and the name of the one that is left open ('': the first).
+
+    That one takes a text, a path, a name or settings.
+    """
+    inspection, load = dragoman.inspect(translator, "The dog."), functools.partial(Translator.load, threads=1)
+    yield Translator, ""
+    yield functools.partial(Translator, tokenizer=translator.tokenizer), ""
+    yield functools.partial(Translator, translator.model), ""
+    yield load, ""
+    for name in ("ensemble", "device", "engine", "compute_type", "search", "safeguards"):
+        yield functools.partial(load, folder), name
+    for name in ("texts", "tags", "prefixes", "beam", "n_best"):
+        yield functools.partial(translator.translate, **{} if name == "texts" else {"texts": "The dog."}), name
+    yield translator.stream, ""
+    for name in ("chunk", "tag"):
+        yield functools.partial(translator.stream, ["The dog."]), name
+    tokenizer, glossary = translator.tokenizer, dragoman.Glossary([])
+    one_argument = (tokenizer.encode, tokenizer.encode_all, tokenizer.tag_ids, dragoman.Tokenizer.load)
+    for call in (*one_argument, dragoman.Tokenizer.train, dragoman.Glossary, dragoman.Glossary.read, glossary.find):
+        yield call, ""
+    for name in ("translations", "references", "tokenize"):
+        both = {"translations": ["a"], "references": ["a"]}
+        yield functools.partial(dragoman.evaluate, **{key: both[key] for key in both if key != name}), name
+    yield functools.partial(dragoman.inspect, text="The dog."), ""
+    yield functools.partial(dragoman.inspect, translator), ""
+    for name in ("translation", "prefix", "tag", "alternatives"):
+        yield functools.partial(dragoman.inspect, translator, "The dog."), name
+    for call in (inspection.map, inspection.weights, inspection.maps):
+        yield call, ""
+    for name in ("layer", "head", "aggregate", "hide"):
+        yield functools.partial(inspection.map, "cross"), name
+    yield functools.partial(dragoman.Transformer, vocabulary=300), ""
+    yield functools.partial(dragoman.Transformer, dragoman.TransformerConfig(d_model=8)), ""
+    for config in (dragoman.SearchConfig, dragoman.Safeguards, dragoman.TrainingConfig, dragoman.RunConfig):
+        for field in dataclasses.fields(config):
+            yield config, field.name
+
+
+@pytest.mark.parametrize("given", NO_TEXT, ids=repr)
+def test_every_public_function_works_or_says_what_is_wrong(translator: Translator, trained: Path, given: Any):
+    """A plain TypeError or KeyError from deep inside is neither."""
+    refused = []
+    for call, name in public_calls(translator, trained):
+        try:
+            call(**{name: given}) if name else call(given)
+        except dragoman.DragomanError as error:
+            refused.append(str(error))
+    assert len(refused) > 20
+    assert all(refused)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: Translator.load(None), "folder must be a string or a path, not None"),
+        (lambda t: t.stream(3), "stream takes strings, such as the lines of a file, not 3"),
+        (
+            lambda t: dragoman.inspect(t, "The dog.").map("cros"),
+            "kind must be one of encoder, decoder, cross, not 'cros'; did you mean 'cross'?",
+        ),
+        (lambda _: dragoman.evaluate([], []), "there is nothing to score: no translations and no references"),
+        (
+            lambda _: dragoman.evaluate(["a"], ["a", "b"]),
+            "each translation needs a reference: 1 translation, 2 references",
+        ),
+        (lambda t: dragoman.evaluate([t.translate("The dog.")], ["a"]), None),
+        (
+            lambda _: dragoman.Glossary("a.tsv"),
+            "Glossary takes a list of entries, not 'a.tsv'; a file: Glossary.read(path)",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused_where_it_enters(translator: Translator, call: Any, message: str | None):
+    expected = f"^{re.escape(message)}$" if message else "translations.0. .*: pass its .text"
+    with pytest.raises(UsageError, match=expected):
+        call(translator)
 
 
 @pytest.mark.parametrize(

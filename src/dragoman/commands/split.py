@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     for file in files.values():
         if file.exists():
             raise UsageError(f"{file}: exists already; choose another --out")
-    pairs, documents, notes = read_documents(specs)
+    pairs, documents, notes = read_documents(specs, blank_ends=options.by == "document")
     for note in notes:
         print(note, file=sys.stderr)
     if 2 * (held_out := options.dev + options.test) > len(pairs):

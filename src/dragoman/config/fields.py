@@ -4,13 +4,15 @@ Settings come from flags, from Python and from untrusted files, so every number 
 sensible value.
 """
 
+import difflib
 import functools
 import math
 import operator
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dragoman.errors import UsageError
@@ -74,14 +76,41 @@ def check_fields(config: Any) -> None:
     """Raise UsageError, naming the field, where a value in a dataclass has the wrong type or is out of its bounds."""
     section: type = type(config)
     for name, options in options_of(section).items():
-        value = getattr(config, name)
-        option = next((option for option in options if option.holds(value)), None)
-        if option is None:
-            words = " or ".join(option.words for option in options if option.words)
-            raise UsageError(f"{name} must be {words}, not {quote_value(value)}")
-        for bound in option.bounds:
-            if not bound.holds(value, bound.limit):
-                raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {quote_value(value)}")
+        check_value(name, getattr(config, name), options)
+
+
+def check_argument(name: str, value: Any, hint: Any) -> None:
+    """Raise UsageError where the argument `name` of a public function is not what the type `hint` says."""
+    check_value(name, value, options_of_hint(hint))
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise UsageError, with the choices and the nearest of them, where an argument is none of them."""
+    if not isinstance(value, str) or value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {quote_value(value)}{hint}")
+
+
+def check_texts(name: str, texts: Any) -> None:
+    """Raise UsageError where an argument is not several strings: a list, a tuple, a column of a table."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Collection):
+        raise UsageError(f"{name} must be a list of strings, not {quote_value(texts)}")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            hint = ": pass its .text" if hasattr(text, "text") else ""
+            raise UsageError(f"{name}[{index}] must be a string, not {quote_value(text)}{hint}")
+
+
+def check_value(name: str, value: Any, options: Sequence["Option"]) -> None:
+    """Raise UsageError, naming the field or argument, where a value fits no option or is out of its bounds."""
+    option = next((option for option in options if option.holds(value)), None)
+    if option is None:
+        words = " or ".join(option.words for option in options if option.words)
+        raise UsageError(f"{name} must be {words}, not {quote_value(value)}")
+    for bound in option.bounds:
+        if not bound.holds(value, bound.limit):
+            raise UsageError(f"{name} must be {bound.words} {bound.limit:,}, not {quote_value(value)}")
 
 
 def quote_value(value: Any) -> str:
@@ -109,14 +138,13 @@ def short_repr(record: Any) -> str:
 def options_of(config: type) -> dict[str, list[Option]]:
     """Return the options of each field of a dataclass; a field of type `int | None` has two."""
     hints = typing.get_type_hints(config, include_extras=True)
-    unions = (typing.Union, types.UnionType)
-    return {
-        field.name: [
-            option_of(hint) for hint in (typing.get_args(hint) if typing.get_origin(hint) in unions else [hint])
-        ]
-        for field in fields(config)
-        for hint in [hints[field.name]]
-    }
+    return {field.name: options_of_hint(hints[field.name]) for field in fields(config)}
+
+
+def options_of_hint(hint: Any) -> list[Option]:
+    """Return the options of a type hint: those of a union, or one."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return [option_of(kind) for kind in (typing.get_args(hint) if is_union else [hint])]
 
 
 def option_of(hint: Any) -> Option:
@@ -145,5 +173,6 @@ PLAIN = {
     float: Option("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
     bool: Option("true or false", lambda value: isinstance(value, bool)),
     str: Option("a string", is_string),
+    Path: Option("a path", lambda value: isinstance(value, Path)),
     types.NoneType: Option("", lambda value: value is None),
 }

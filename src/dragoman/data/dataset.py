@@ -24,6 +24,8 @@ from dragoman.files import atomic_file
 
 CHUNK = 4096  # pairs that are tokenised, written and looked up together
 READS_BEFORE_RELEASE = 1000  # sentences
+COMPARED = 10_000  # pairs of a corpus, to see in which order its languages are
+OPPOSITE = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 SOURCE, TARGET = 0, 1
 Sentence = Ids | np.ndarray  # as ids
 
@@ -219,6 +221,32 @@ def repetition_notes(train: Pairs, dev: Pairs) -> list[str]:
             "'dragoman check' lists them"
         )
     return notes
+
+
+def direction_notes(train: Pairs, dev: Pairs) -> list[str]:
+    """Return a warning for the user where the sides of the dev pairs look like the other sides of the training pairs.
+
+    Sides are compared by the Bhattacharyya coefficient of their tokens, as `dragoman check` does with trigrams.
+    """
+    own, others = (token_shares(pairs) for pairs in (dev, train))
+    size = max(own.shape[1], others.shape[1])
+    own, others = (np.pad(shares, ((0, 0), (0, size - shares.shape[1]))) ** 0.5 for shares in (own, others))
+    straight, crosswise = own @ others.T, own @ others[::-1].T  # (2, 2)
+    if (crosswise - straight).diagonal().min() <= OPPOSITE:
+        return []
+    return [
+        "the dev pairs and the training pairs have their languages in opposite order: the sources of one look like "
+        "the targets of the other; swap the columns of one, or name its two files in the other order"
+    ]
+
+
+def token_shares(pairs: Pairs) -> np.ndarray:
+    """Return the share of each token among those of the sources and of the targets of some pairs: (2, V)."""
+    rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), COMPARED)).astype(int))
+    sides = [np.concatenate([*pairs.rows(rows, side), np.zeros(0, int)]) for side in (0, 1)]
+    size = 1 + max(int(side.max(initial=0)) for side in sides)
+    counts = np.stack([np.bincount(side.astype(int), minlength=size) for side in sides])
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
 def tokenised_chunks(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dragoman.config.fields import check_texts
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import CODECS
 
@@ -141,6 +142,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     files of plain text in a row are a source file and a target file; any other file is a corpus by itself. Raise
     UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
     """
+    check_texts("a corpus", words)
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
     options: list[dict[str, Any]] = []
     open_run = False  # whether the next plain file belongs to the same corpus as the last one

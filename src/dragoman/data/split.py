@@ -32,10 +32,11 @@ class Located(NamedTuple):
     notes: list[str]
 
 
-def read_documents(specs: Sequence[CorpusSpec]) -> Located:
-    """Read all pairs with text on both sides. A document ends at a blank line and at the end of a file.
+def read_documents(specs: Sequence[CorpusSpec], *, blank_ends: bool) -> Located:
+    """Read all pairs with text on both sides; the notes count the others, as those of training do.
 
-    Raise DragomanError where a corpus cannot be read.
+    A document ends at the end of a file, and with `blank_ends` at a blank line, which then does not count. Raise
+    DragomanError where a corpus cannot be read.
     """
     located, document = Located([], [], []), 0
     for spec in specs:
@@ -45,7 +46,7 @@ def read_documents(specs: Sequence[CorpusSpec]) -> Located:
             if all(has_text):
                 located.pairs.append((source, target))
                 located.documents.append(document)
-            elif any(has_text):
+            elif any(has_text) or not blank_ends:
                 left_out.add(REASONS["empty"], number)
             else:
                 document += 1

@@ -22,6 +22,7 @@ import regex
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from dragoman.config.fields import check_argument, quote_value
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MAX_TABLE_SIZE, read_json
 
@@ -93,6 +94,8 @@ class Tokenizer:
         With `vocabulary`, exactly so many entries; raise UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise UsageError(f"texts must be strings, such as the lines of a file, not {quote_value(texts)}")
         reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags)), *(TERM_MARKS if terms else ())]
         texts = sample_texts(texts)
         characters = characters_by_frequency(texts)
@@ -175,6 +178,8 @@ class Tokenizer:
 
         Raise DragomanError where the tag was not learned.
         """
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise UsageError(f"texts must be a list of strings, not {quote_value(texts)}; for a single one: encode")
         front = self.tag_ids(tag)
         encodings = self.inner.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
         return [front + encoding.ids for encoding in encodings]
@@ -249,15 +254,17 @@ class Tokenizer:
         """Return the text of ids. PAD, BOS, EOS and tags are dropped; bytes that are not UTF-8 become U+FFFD."""
         return self.inner.decode([id for id in ids if id not in self.special_ids], skip_special_tokens=False)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the tokenizer to `path`, a file called tokenizer.json."""
-        path.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+        check_argument("path", path, str | Path)
+        Path(path).write_text(self.inner.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours."""
+        check_argument("path", path, str | Path)
         try:
-            data = read_json(path, MAX_TABLE_SIZE)
+            data = read_json(Path(path), MAX_TABLE_SIZE)
             model = data["model"]
             merges = [(left, right) for left, right in model["merges"]]
             return cls(dict(model["vocab"]), merges)
@@ -329,8 +336,10 @@ def normalise(text: str) -> str:
     """Return text in Unicode NFC; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD.
 
     Of marks without a letter between them, MARKS at a time are put in order: that takes quadratic time, and no script
-    has a tenth as many.
+    has a tenth as many. Raise UsageError for what is no string.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"a text must be a string, not {quote_value(text)}")
     if text.isascii():
         return text
     text = SURROGATE.sub("\ufffd", text)

@@ -27,7 +27,8 @@ def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Documen
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
     `keys` are those of JSON whose values are translated, without them all strings, or columns of CSV, see `parse_csv`.
-    Raise UsageError for an unknown suffix, for keys in another format, and for columns that CSV lacks.
+    Raise UsageError for an unknown suffix, for keys in another format, for columns that CSV lacks, and where JSON has
+    none of the keys.
     """
     suffix = suffix.lower()
     if suffix in WITH_KEYS:

@@ -1,5 +1,6 @@
 """Parse JSON: the string values of chosen keys, or all strings."""
 
+import difflib
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -15,31 +16,45 @@ from dragoman.documents.document import (
     translatable_lines,
 )
 from dragoman.documents.encoding import decode
+from dragoman.errors import UsageError
 
 SPACE = re.compile(r"[ \t\n\r]*")
 ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 STRING = json.JSONDecoder()
+SHOWN = 20  # keys that a message names
 
 
 def parse_json(data: bytes, keys: Collection[str]) -> Document:
     """Return the document whose texts are the strings under `keys`, or all strings if there are no keys.
 
-    A file that is not JSON has no texts. That, and keys that do not occur, is in `skipped` of the document.
+    A file that is not JSON has no texts. That, and keys that do not occur while others do, is in `skipped` of the
+    document. Raise UsageError where none of the keys occurs, naming those that there are.
     """
     original, encoding = decode(data)
     ascii_only = original.isascii() and "\\u" in original
     passages: list[Passage] = []
-    keys_met = set()
+    known: dict[str, None] = {}  # the keys of all strings, in order
     try:
         for key, text, start, end in strings(original):
-            if not keys or key in keys:
-                keys_met.add(key)
-                if lines := translatable_lines(text):
-                    passages.append(Passage(start, end, lines, partial(render, text, ascii_only)))
+            known[key] = None
+            if (not keys or key in keys) and (lines := translatable_lines(text)):
+                passages.append(Passage(start, end, lines, partial(render, text, ascii_only)))
     except json.JSONDecodeError as error:
         return Document(original, encoding, [], [Skipped(error.lineno, f"not JSON ({error.msg})")], readable=False)
-    skipped = [Skipped(0, f"no text under the key '{key}'") for key in keys if key not in keys_met]
+    missing = [key for key in keys if key not in known]
+    if missing and len(missing) == len(keys):
+        raise UsageError(f"no text under the key '{missing[0]}'; {describe_keys(missing[0], [*filter(None, known)])}")
+    skipped = [Skipped(0, f"no text under the key '{key}'") for key in missing]
     return Document(original, encoding, passages, skipped)
+
+
+def describe_keys(key: str, known: Sequence[str]) -> str:
+    """Return which of the known keys is most like `key`, and which ones there are, for a message."""
+    if not known:
+        return "no key in the document has a text"
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
 
 
 def strings(original: str) -> Iterator[tuple[str, str, int, int]]:

@@ -8,7 +8,8 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from dragoman.errors import UsageError
+from dragoman.config.fields import check_choice, check_texts
+from dragoman.errors import UsageError, plural
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,9 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
     References are compared in Unicode NFC. tokenize: how sacreBLEU splits text into words for BLEU. Raise UsageError
     for what is not a list of strings, and where the numbers of sentences differ or are 0.
     """
-    for name, texts in (("translations", translations), ("references", references)):
-        if isinstance(texts, str):
-            raise UsageError(f"{name} must be a list of strings, not a string")
-        for text in texts:
-            if not isinstance(text, str):
-                hint = ": pass their .text" if hasattr(text, "text") else ""
-                raise UsageError(f"{name} must be strings, not {type(text).__name__}{hint}")
+    check_texts("translations", translations)
+    check_texts("references", references)
+    check_choice("tokenize", tokenize, tuple(BLEU.TOKENIZERS))
     references = normalise_references(translations, references)
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     bleu_score, chrf_score = (
@@ -68,8 +65,13 @@ def normalise_references(translations: Sequence[str], references: Sequence[str])
 
     Raise UsageError where there are none, or not as many as translations.
     """
-    if len(translations) != len(references) or not references:
-        raise UsageError(f"each translation needs a reference: {len(translations)} and {len(references)}")
+    if len(translations) != len(references):
+        raise UsageError(
+            f"each translation needs a reference: {plural(len(translations), 'translation')}, "
+            f"{plural(len(references), 'reference')}"
+        )
+    if not len(references):
+        raise UsageError("there is nothing to score: no translations and no references")
     return [unicodedata.normalize("NFC", reference) for reference in references]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from dragoman import __version__
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, token_label, words
+from dragoman.config.fields import CountOrZero, check_argument, check_choice, check_texts
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL, TAG, Tokenizer
 from dragoman.decoding.engine import Constraints
@@ -141,11 +142,16 @@ class Inspection:
         return Sentence(self.target.text, self.target.ids, tokens, words)
 
     def maps(self, kind: AttentionKind) -> Tensor:
-        """Return all weights (L, H, queries, keys) of a kind; L is 0 where the model has no such attention."""
+        """Return all weights (L, H, queries, keys) of a kind; L is 0 where the model has no such attention.
+
+        Raise UsageError for a kind that there is not.
+        """
+        check_choice("kind", kind, KINDS)
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
 
     def queries_and_keys(self, kind: AttentionKind) -> tuple[Sentence, Sentence]:
         """Return the sentences that the rows and the columns of the weights of a kind stand for."""
+        check_choice("kind", kind, KINDS)
         if kind == "cross":
             return self.target, self.source
         sentence = self.source if kind == "encoder" else self.decoder_input
@@ -157,10 +163,12 @@ class Inspection:
         layer and head count from 1, None for all. Raise UsageError for those that the model does not have, for
         attention of a kind that it does not have, and for a rollout of one head.
         """
+        check_choice("aggregate", aggregate, AGGREGATES)
         maps = self.maps(kind)
         if not len(maps):
             raise UsageError(f"this model has no {KINDS[kind]}")
         for name, number, count in (("layer", layer, maps.size(0)), ("head", head, maps.size(1))):
+            check_argument(name, number, int | None)
             if number is not None and not 1 <= number <= count:
                 raise UsageError(f"{name} {number}: the model has {name}s 1 to {count}")
         if aggregate != "rollout":
@@ -181,7 +189,8 @@ class Inspection:
         layer and head count from 1; without them, the mean or the largest value of all, or their rollout (see
         `aggregates`), which goes from the first layer up to `layer`. Raise UsageError for what `select` refuses.
         """
-        return AGGREGATES[aggregate](self.select(kind, layer, head, aggregate))
+        maps = self.select(kind, layer, head, aggregate)
+        return AGGREGATES[aggregate](maps)
 
     def map(
         self,
@@ -199,7 +208,11 @@ class Inspection:
         Each row is then scaled to the sum it had: the caption says so. Raise UsageError as `weights` does, and where
         nothing is left.
         """
-        maps, over = self.select(kind, layer, head, aggregate), AGGREGATES[aggregate]
+        maps = self.select(kind, layer, head, aggregate)
+        over = AGGREGATES[aggregate]
+        check_texts("hide", hide)
+        for name in hide:
+            check_choice("hide", name, HIDDEN)
         queries, keys = self.queries_and_keys(kind)
         hidden_queries, hidden_keys = queries.positions_of(hide), keys.positions_of(hide)
         all_rows, all_columns = (side.tokens if subwords else side.words for side in (queries, keys))
@@ -304,6 +317,9 @@ def inspect(
     if not isinstance(translator, Translator) or not isinstance(text, str):
         given = f"{type(translator).__name__} and {type(text).__name__}"
         raise UsageError(f"inspect takes a Translator and a string, not {given}")
+    for argument, value in (("translation", translation), ("prefix", prefix), ("tag", tag)):
+        check_argument(argument, value, str | None)
+    check_argument("alternatives", alternatives, CountOrZero)
     model, tokenizer = translator.model, translator.tokenizer
     if not text.strip():
         raise UsageError("there is no text to inspect")

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import FeedForwardConfig, TransformerConfig
+from dragoman.config.fields import Count, check_argument
 from dragoman.model.attention import KeyValues, MultiHeadAttention, Rotate, causal_mask, no_rotation
 from dragoman.model.embedding import word_matrices
 from dragoman.model.packing import Packing
@@ -211,6 +212,8 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0):
         super().__init__()
+        check_argument("config", config, TransformerConfig)
+        check_argument("vocabulary", vocabulary, Count)
         self.config, self.pad, d_model = config, pad, config.d_model
         self.source_embedding, self.target_embedding, self.output = word_matrices(
             vocabulary, target_vocabulary, d_model, config.share, pad, config.output_bias

@@ -15,10 +15,11 @@ from typing import Generic, Literal, TypeVar, get_args
 
 import regex
 
+from dragoman.config.fields import check_argument, quote_value
 from dragoman.data.corpus import read_lines
 from dragoman.data.spec import display_path
 from dragoman.data.tokenizer import normalise
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 
 # Every text is compared with all terms, so these are bounded.
 MAX_TERM_LENGTH = 200  # characters
@@ -120,6 +121,11 @@ class Glossary:
     """Find terms, in time proportional to the text, however many entries there are."""
 
     def __init__(self, entries: Sequence[Entry]):
+        is_list = isinstance(entries, Sequence) and all(isinstance(entry, Entry) for entry in entries)
+        if isinstance(entries, str) or not is_list:
+            raise UsageError(
+                f"Glossary takes a list of entries, not {quote_value(entries)}; a file: Glossary.read(path)"
+            )
         self.entries = tuple(entries)
 
     def __repr__(self) -> str:
@@ -132,6 +138,7 @@ class Glossary:
         Blank lines and lines that begin with # are skipped. Raise DragomanError naming file and line where a line is
         wrong or repeats a term, and where the file has no terms.
         """
+        check_argument("path", path, str | Path)
         path = str(path)
         entries: dict[tuple[str, str], Entry] = {}
         for number, line in enumerate(read_lines(path), start=1):
@@ -164,6 +171,7 @@ class Glossary:
 
     def find(self, text: str) -> list[TermMatch]:
         """Return the terms in `text` from left to right, the longest at each position, without overlaps."""
+        check_argument("text", text, str)
         spans = [match.span() for match in ATOM.finditer(text)]
         atoms = [normalise_atom(text[start:end]) for start, end in spans]
         folded = [atom.casefold() for atom in atoms]

@@ -14,7 +14,7 @@ import torch
 from dragoman.config import RunConfig, TrainingConfig, read_toml, to_toml, update
 from dragoman.config.presets import PRESETS
 from dragoman.data.corpus import read_corpus, stream_rows
-from dragoman.data.dataset import Pairs, repetition_notes, tokenise
+from dragoman.data.dataset import Pairs, direction_notes, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, SAMPLE_LENGTH, TERM_MARKS, Tokenizer
 from dragoman.errors import DragomanError, UsageError, plural
@@ -135,7 +135,7 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
     if settings.terms:
         journal.log(f"{plural(mine_terms(pairs, tokenizer, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
-        for note in repetition_notes(pairs, dev_pairs):
+        for note in (*direction_notes(pairs, dev_pairs), *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
     return config, pairs, dev_pairs
 

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import torch
 
 from dragoman.config import Device, SearchConfig
+from dragoman.config.fields import check_argument
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
@@ -28,8 +29,11 @@ def read_models(
     Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
     another tokenizer than the first; UsageError for a device that is not there, and for a single folder as ensemble.
     """
-    if isinstance(ensemble, str | Path):
-        raise UsageError(f"ensemble must be a list of folders, not {str(ensemble)!r}")
+    if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
+        given = str(ensemble) if isinstance(ensemble, Path) else ensemble
+        raise UsageError(f"ensemble must be a list of folders, not {given!r}")
+    for index, other in enumerate(ensemble):
+        check_argument(f"ensemble[{index}]", other, str | Path)
     device = device if isinstance(device, torch.device) else device_of(device)
     model, tokenizer = read_model(folder)
     models = [model.to(device)]

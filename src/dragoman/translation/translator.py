@@ -16,7 +16,7 @@ import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
 from dragoman.config import Device, SearchConfig
-from dragoman.config.fields import changed_fields
+from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Constraints, Engine
@@ -81,6 +81,9 @@ class Translator:
             raise UsageError(f"to open a model folder: Translator.load({folder!r}); Translator takes a model in memory")
         if unknown:
             refuse_unknown(Translator, unknown)
+        if not hasattr(model, "parameters"):
+            raise UsageError(f"model must be a model in memory, such as a Transformer, not {model!r}")
+        check_argument("tokenizer", tokenizer, Tokenizer)
         for name, value, kind in (("search", search, SearchConfig), ("safeguards", safeguards, Safeguards)):
             if not isinstance(value, kind):
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
@@ -118,6 +121,7 @@ class Translator:
         """
         if unknown:
             refuse_unknown(cls.load, unknown)
+        check_argument("folder", folder, str | Path)
         folder = find_model(Path(folder))
         models, tokenizer = read_models(folder, ensemble, device)
         return cls(
@@ -254,13 +258,21 @@ class Translator:
         return translations[0] if single else translations
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
-        """Yield the translation of each text, in order, with one tag ('' for none).
+        """Return an iterator over the translation of each text, in order, with one tag ('' for none).
 
-        `chunk` texts are in memory at a time. Raise UsageError for a single text, and DragomanError for an unknown tag.
+        `chunk` texts are in memory at a time. Raise UsageError for a single text and for what has no texts, and, while
+        it goes on, DragomanError for an unknown tag.
         """
         if isinstance(texts, str):
             raise UsageError("stream takes many texts; for a single one: translate(text)")
-        texts = iter(texts)
+        if not isinstance(texts, Iterable):
+            raise UsageError(f"stream takes strings, such as the lines of a file, not {texts!r}")
+        check_argument("chunk", chunk, Count)
+        check_argument("tag", tag, str)
+        return self._stream(iter(texts), chunk, tag)
+
+    def _stream(self, texts: Iterator[str], chunk: int, tag: str) -> Iterator[Translation]:
+        """Yield the translation of each text; see `stream`, which has checked the arguments."""
         while block := list(islice(texts, chunk)):
             yield from self.translate(block, tag)
 
