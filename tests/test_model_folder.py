@@ -448,6 +448,12 @@ EXPENSIVE: dict[str, Callable[[Path], Any]] = {
     "tokenizer.json of 100 MB": lambda folder: (folder / "tokenizer.json").write_bytes(
         b"[" + b"1," * (HUGE // 2) + b"1]"
     ),
+    **{
+        f"tokenizer.json of {count:,} x {value.decode()}": lambda folder, value=value, count=count: (
+            folder / "tokenizer.json"
+        ).write_bytes(b'{"model": {"vocab": {}, "merges": [' + b",".join([value] * count) + b"]}}")
+        for value, count in ((b"[]", 5_000_000), (b'["a", "a"]', 1_000_000))
+    },
     "2 x 1000 layers of empty tensors": lambda folder: (
         describe(folder, encoder_layers=1000, decoder_layers=1000),
         (folder / "model.safetensors").write_bytes(empty_tensors(20_000)),

@@ -344,6 +344,26 @@ def test_a_hostile_file_is_refused_by_name(file: Path, name: str):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("vocabulary", [4000, 32_000, pytest.param(256_000, marks=pytest.mark.slow)])
+def test_a_file_of_any_honest_size_is_read(file: Path, vocabulary: int):
+    """Subwords of up to 12 Hangul, each with its merge: more bytes than training would learn."""
+    random, pieces = Random(0), [chr(0xAC00 + number) for number in range(1000)]
+    merges = []
+    known = set(pieces)
+    while len(pieces) < vocabulary - len(RESERVED):
+        left, right = random.choice(pieces), random.choice(pieces)
+        if len(left + right) <= 12 and left + right not in known:
+            merges.append((left, right))
+            pieces.append(left + right)
+            known.add(left + right)
+    whole = Tokenizer({piece: id for id, piece in enumerate([*RESERVED, *pieces])}, merges)
+    whole.save(file)
+    assert Tokenizer.load(file, vocabulary).pieces == whole.pieces
+    if vocabulary > 4000:
+        with pytest.raises(DragomanError, match="it has more than"):
+            Tokenizer.load(file, 4000)
+
+
 NO_TOKENIZERS = [
     b"", b"{", b"\xff\xfe", b"[" * 100_000, b"null", b"1" * 5000, b"NaN", b'"text"', b"{}", b"[{}]",
     b'{"model": "BPE"}',

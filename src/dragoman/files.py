@@ -240,16 +240,21 @@ def _open_no_link(path: Path, flags: int) -> int:
         raise
 
 
-def read_json(file: Path, max_size: int = MAX_RECORD_SIZE) -> Any:
+def read_json(file: Path, max_size: int = MAX_RECORD_SIZE, max_values: int | None = None) -> Any:
     """Return the content of a JSON file.
 
-    Raise ValueError where it has more than `max_size` bytes, is nested too deeply or is not JSON in UTF-8, and OSError
-    where it cannot be read.
+    max_values: lists, objects and their members, which cost much more memory than their bytes in the file.
+
+    Raise ValueError where it has more than `max_size` bytes or `max_values` values, is nested too deeply or is not JSON
+    in UTF-8, and OSError where it cannot be read.
     """
     with file.open("rb") as opened:
         data = opened.read(max_size + 1)
     if len(data) > max_size:
         raise ValueError(f"it has more than {max_size:,} bytes")
+    # Marks inside strings are counted, too: that is much faster than telling them apart.
+    if max_values is not None and sum(map(data.count, (b",", b"[", b"{"))) > max_values:
+        raise ValueError(f"it has more than {max_values:,} values")
     try:
         return json.loads(data.decode())
     except RecursionError:

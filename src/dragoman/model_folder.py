@@ -216,8 +216,9 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
 
 def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizer]:
     """Return the settings and the tokenizer in a model folder. Raise DragomanError where they do not fit together."""
-    tokenizer, file = Tokenizer.load(folder / "tokenizer.json"), folder / "config.json"
+    file = folder / "config.json"
     config, vocabulary = read_description(file)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json", vocabulary)
     if vocabulary != len(tokenizer):
         raise DragomanError(f"{file}: {vocabulary} words, but tokenizer.json has {len(tokenizer)}")
     return config, tokenizer

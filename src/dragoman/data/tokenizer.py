@@ -24,7 +24,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dragoman.config.fields import check_argument, quote_value
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MAX_TABLE_SIZE, read_json
+from dragoman.files import MAX_RECORD_SIZE, MAX_TABLE_SIZE, read_json
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ["<pad>", "<s>", "</s>"]
@@ -51,6 +51,10 @@ ALPHABET_SHARE = 0.5  # of the vocabulary at most goes to single characters; rar
 # Subwords are learned from at most so many texts, drawn evenly from all, and from so many characters of each: more
 # would change little, and these fit into memory.
 SAMPLE, SAMPLE_LENGTH = 1_000_000, 1000
+
+# Of tokenizer.json for each entry: a subword of ten Hangul and its merge take 150 bytes and count as four values.
+MAX_ENTRY_SIZE, MAX_ENTRY_VALUES = 512, 8
+SPARE_VALUES = 10_000
 
 SYMBOLS = 0x10000  # the character chr(SYMBOLS + id) stands for a piece, see Tokenizer._as_symbols
 
@@ -260,11 +264,18 @@ class Tokenizer:
         Path(path).write_text(self.inner.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
-        """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours."""
+    def load(cls, path: str | Path, vocabulary: int | None = None) -> "Tokenizer":
+        """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours.
+
+        vocabulary: how many entries its model has; a file that is too large for them is refused before it costs memory.
+        """
         check_argument("path", path, str | Path)
+        size, values = MAX_TABLE_SIZE, None
+        if vocabulary is not None:
+            size = min(size, MAX_RECORD_SIZE + MAX_ENTRY_SIZE * max(vocabulary, 0))
+            values = SPARE_VALUES + MAX_ENTRY_VALUES * max(vocabulary, 0)
         try:
-            data = read_json(Path(path), MAX_TABLE_SIZE)
+            data = read_json(Path(path), size, values)
             model = data["model"]
             merges = [(left, right) for left, right in model["merges"]]
             return cls(dict(model["vocab"]), merges)
