@@ -277,7 +277,7 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
         expected = expected_shapes(config, vocabulary)
-    except (RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:
+    except (DragomanError, RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: invalid model: {error}") from None
     for names, shape in expected:
         if not any(name in shapes for name in names):
