@@ -78,6 +78,14 @@ def test_a_model_comes_back_to_the_bit(tmp_path: Path, tokenizer: Tokenizer, sha
     assert not torch.equal(model(source, target), build(model.config, len(tokenizer)).eval()(source, target))
 
 
+def test_reading_a_model_draws_no_random_weights_first(trained: Path):
+    before = torch.get_rng_state()
+    model, _ = read_model(trained)
+    assert torch.equal(torch.get_rng_state(), before)
+    build(model.config, 300)
+    assert not torch.equal(torch.get_rng_state(), before)  # the control: this is where they would come from
+
+
 def test_a_run_folder_is_read_as_its_best_model_with_its_matrices_shared_again(trained: Path):
     model, _ = read_model(trained)
     assert_same_weights(model, read_model(trained / "best")[0])

@@ -29,7 +29,7 @@ from dragoman.files import (
     read_listed,
     refuse_links_out,
 )
-from dragoman.model import Model, build, outline
+from dragoman.model import Model, build_empty, outline
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 WEIGHTS, STATE = "model.safetensors", "state.safetensors"
@@ -209,7 +209,7 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     Raise DragomanError where the files do not fit together.
     """
     config, tokenizer = read_parts(folder)
-    model = build(config, len(tokenizer), pad=PAD)
+    model = build_empty(config, len(tokenizer), PAD)
     load_weights(model, folder / WEIGHTS)
     return model.eval(), tokenizer
 

@@ -44,13 +44,23 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
     return Transformer(config, vocabulary, target_vocabulary, pad)
 
 
+def build_empty(config: ModelConfig, vocabulary: int, pad: int = 0) -> Model:
+    """Return the model that `build` returns, with any values in its weights: they are to be loaded.
+
+    vocabulary: subwords, special tokens included, of both languages. Drawing random weights first would take most of
+    the time that loading a large model takes.
+    """
+    with _SkipInit():
+        return build(config, vocabulary, pad=pad)
+
+
 def outline(config: ModelConfig, vocabulary: int) -> Model:
     """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights.
 
     vocabulary: subwords, special tokens included, of both languages.
     """
-    with torch.device("meta"), _SkipInit():
-        return build(config, vocabulary)
+    with torch.device("meta"):
+        return build_empty(config, vocabulary)
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -61,13 +71,13 @@ def parameter_count(model: nn.Module) -> int:
 class _SkipInit(TorchFunctionMode):
     """Let the functions of `torch.nn.init` return their tensor as it is.
 
-    The first one called for the meta device would make PyTorch import its reference implementations: 6 s.
+    On the meta device, the first one called would make PyTorch import its reference implementations: 6 s.
     `torch.nn.utils.skip_init` would have to be called for each layer inside of the models.
     """
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Run one function of PyTorch, or, if it fills a tensor with initial values, return the tensor as it is."""
         kwargs = kwargs or {}
-        if getattr(func, "__module__", "") == "torch.nn.init":
+        if getattr(func, "__module__", "") == "torch.nn.init" or func in (Tensor.normal_, Tensor.uniform_):
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
