@@ -1,4 +1,4 @@
-"""The fast paths of a CPU: the same answers as the plain operations."""
+"""The fast paths of a device: the same answers as the plain operations, and settings that have them."""
 
 import ctypes
 import os
@@ -15,6 +15,7 @@ from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.search import BLOCK, topk
 from dragoman.decoding.torch_engine import PackedLinear, TorchEngine, can_pack, pack_weights
+from dragoman.device import device_of
 from dragoman.model import Model, build
 
 WORDS = 300
@@ -113,3 +114,16 @@ def test_freed_memory_is_used_again_without_asking_the_system_unless_the_user_sa
     before, after = new_pages()
     assert after <= 2 * once < 4 * once < before
     assert min(new_pages(MALLOC_MMAP_THRESHOLD_="1000000")) > 4 * once
+
+
+def test_a_gpu_does_not_use_attention_by_cudnn(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        device_of("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()  # the control
+        assert device_of("auto").type == "cuda"
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)

@@ -12,8 +12,8 @@ from dragoman.errors import UsageError
 def device_of(wanted: Device) -> torch.device:
     """Return the device for a setting: 'auto' is a GPU where there is one; torchrun gives each process its own.
 
-    That is the one whose number is in the environment variable LOCAL_RANK. Raise UsageError where a GPU is asked for
-    and there is none.
+    That is the one whose number is in the environment variable LOCAL_RANK. On a GPU, attention by cuDNN is switched off
+    for this process. Raise UsageError where a GPU is asked for and there is none.
     """
     if wanted not in get_args(Device):
         raise UsageError(f"device must be {', '.join(get_args(Device))}, not {wanted!r}")
@@ -21,4 +21,7 @@ def device_of(wanted: Device) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise UsageError("device 'cuda' was requested, but PyTorch finds no GPU")
+    # It plans anew for each shape of a batch, and with masks some versions have gradients that are not numbers
+    # (pytorch#196678). PyTorch's other kernels do neither.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
