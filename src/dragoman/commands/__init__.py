@@ -114,7 +114,7 @@ class SynthesisOptions:
     engine: Literal["native", "ctranslate2"] = "native"
     "decoder: our own, or CTranslate2, which is faster on CPUs"
     compute_type: str = "float32"
-    "data type that CTranslate2 computes in; int8 is the fastest"
+    "data type that CTranslate2 computes in; int8 is the fastest on most processors"
 
     def check(self, search: SearchConfig) -> "Shard":
         """Return the share of this process. Raise UsageError for flags that make no sense for synthesis."""

@@ -28,7 +28,7 @@ class Options:
     """
 
     models: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN|CHECKPOINT ...")]
-    "run folders (their last checkpoints are averaged), single checkpoints or other model folders"
+    "run folders (averages their last checkpoints), checkpoints or other model folders; -m FOLDER is the same"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     "new model folder"
     last: int = 5

@@ -29,11 +29,18 @@ class Training:
     "CPU threads"
     rounds: int = 3
     "number of rounds for each toolkit"
-    shapes: tuple[Literal["tiny", "small", "base"], ...] = ("tiny", "small", "base")
+    shapes: Annotated[tuple[Literal["tiny", "small", "base"], ...], tyro.conf.arg(metavar="{tiny,small,base} ...")] = (
+        "tiny",
+        "small",
+        "base",
+    )
     "sizes of the model"
     corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
     "sentence pairs to make batches from; default: random ones with realistic lengths"
-    peers: tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...] = (
+    peers: Annotated[
+        tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...],
+        tyro.conf.arg(metavar="{marianmt,torch,marian,joeynmt,eole} ..."),
+    ] = (
         "marianmt",
         "torch",
         "marian",
@@ -128,7 +135,7 @@ class Memory:
     module: ClassVar = "memory"
     threads: int = 1
     "CPU threads"
-    pairs: tuple[int, ...] = (500_000, 1_000_000, 5_000_000)
+    pairs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (500_000, 1_000_000, 5_000_000)
     "corpus sizes in pairs, one run each"
     steps: int = 20
     "training steps in each run"

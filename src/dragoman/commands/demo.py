@@ -23,7 +23,7 @@ class Options:
     to: Literal["ko", "de", "es"] = "ko"
     "language to translate into from English"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    "folder for corpus, model and figures; default: runs/demo-en-ko"
+    "folder for corpus, model and figures; default: runs/demo-en-ko, with --to de runs/demo-en-de"
     minutes: float = DEMO.training.minutes or 2.0
     "minutes of training"
     threads: int | None = None

@@ -29,8 +29,8 @@ class Options:
     """Train a small, fast student on a teacher's translations of the training sources.
 
     It translates the sources of --train with the teacher, trains the student, and compares the two. The student has the
-    teacher's subwords and settings, but a single decoder layer. Rerun the same command to resume; without --shard it
-    translates whatever is not translated yet, then trains.
+    teacher's subwords and settings, but a single decoder layer and at most six encoder layers. Rerun the same command
+    to resume; without --shard it translates whatever is not translated yet, then trains.
 
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --test test.tsv --out runs/student
     $ dragoman distill --teacher runs/big --train train.tsv --dev dev.tsv --out runs/student --shard 2/4

@@ -56,7 +56,7 @@ class Options:
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
     "with --view heads, instead of TEXT: statistics over the first 200 of these sentence pairs that fit the model"
     kind: Literal["cross", "encoder", "decoder"] = "cross"
-    "attention over the source, or self-attention"
+    "cross: attention over the source; encoder, decoder: self-attention"
     layer: int | None = None
     "layer, from 1; default: the last"
     head: int | None = None

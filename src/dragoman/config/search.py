@@ -36,7 +36,7 @@ class SearchConfig:
     beam_groups: Annotated[int, at_least(1)] = 1
     "diverse beam search: split the beams into groups that avoid each other's tokens"
     diversity_penalty: Annotated[float, at_least(0)] = 0.5
-    "with beam_groups: penalty in nats for each hypothesis of an earlier group that chose the same token"
+    "with groups of beams: penalty in nats for each hypothesis of an earlier group that chose the same token"
     temperature: Annotated[float, at_least(0.001), at_most(100.0)] | None = None
     "sample tokens instead of searching, with probabilities raised to the power 1 / temperature"
     top_k: Annotated[int, at_least(1)] | None = None
