@@ -19,7 +19,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding import forced
 from dragoman.decoding.forced import max_positions, perplexity, score
-from dragoman.decoding.search import BeamSearch, OutputSpec, greedy_search
+from dragoman.decoding.search import BeamSearch, OutputSpec, finish, greedy_search
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model
 
@@ -83,7 +83,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
     model, sources = make(name), [[3, 4, 5], [6], [4, 4, 3, 5, 6, 3], []]
     output = OutputSpec(BOS, EOS, torch.full((4,), 6))
     batch = source_batch(sources)
-    found = BeamSearch(model, batch, output, beams=beams).run() if beams else zip(greedy_search(model, batch, output))
+    found = finish(BeamSearch(model, batch, output, beams).steps() if beams else greedy_search(model, batch, output))
     pairs = [(source, hypothesis) for source, several in zip(sources, found, strict=True) for hypothesis in several]
     again = score(model, [source for source, _ in pairs], [hypothesis.tokens for _, hypothesis in pairs])
     for (_, hypothesis), likelihood in zip(pairs, again, strict=True):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dragoman.data.batches import source_batch
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.decoding.engine import Term
-from dragoman.decoding.search import OutputSpec
+from dragoman.decoding.search import OutputSpec, finish
 from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
 from dragoman.errors import DragomanError
 from dragoman.model import build
@@ -323,7 +323,7 @@ def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed
     output = OutputSpec(BOS, EOS, torch.tensor([40] * 3), alpha=0.6)
     boundaries, reports = torch.tensor(token_boundaries(pieces)), []
     for wanted in ([token_sequences(found, pieces) for found in founds], [()] * 3):
-        hypotheses = constrained_search(model, source, wanted, output, beams=4, boundaries=boundaries)
+        hypotheses = finish(constrained_search(model, source, wanted, output, beams=4, boundaries=boundaries))
         said = [pieces.decode(found[0].tokens) for found in hypotheses]
         reports.append([check_terms(found, text) for found, text in zip(founds, said, strict=True)])
     assert not any(one.missed for one in reports[0])

@@ -10,7 +10,7 @@ from conftest import tiny_transformer
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.search import OutputSpec, greedy_search
+from dragoman.decoding.search import OutputSpec, finish, greedy_search
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -50,9 +50,9 @@ def accuracy(model: Model, task: Callable[[Ids], Ids]) -> float:
     """The share of tokens, ends included, that greedy search gets right in unseen sentences."""
     sources = sentences(200, seed=-1)
     limits = torch.tensor([len(ids) + 5 for ids in sources])
-    found = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
+    found = finish(greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits)))
     right = total = 0
-    for source, hypothesis in zip(sources, found, strict=True):
+    for source, (hypothesis,) in zip(sources, found, strict=True):
         wanted = [*task(source), EOS]
         given = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
         right += sum(a == b for a, b in zip(wanted, given, strict=False))

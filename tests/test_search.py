@@ -19,6 +19,7 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.decoding.engine import Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import (
@@ -27,10 +28,13 @@ from dragoman.decoding.search import (
     Hypothesis,
     OutputSpec,
     Sampling,
+    Steps,
+    finish,
     greedy_search,
     length_penalty,
     sample,
 )
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.model import Model, build
@@ -82,7 +86,7 @@ def beam(model: Any, source: Tensor, beams: int, limits: list[int], alpha: float
 
 
 def greedy(model: Any, source: Tensor, limits: list[int], alpha: float = 0.0) -> list[Hypothesis]:
-    return greedy_search(model, source, output(limits, alpha))
+    return [hypothesis for (hypothesis,) in finish(greedy_search(model, source, output(limits, alpha)))]
 
 
 def log_probability(model: Model, sentence: list[int], tokens: list[int]) -> float:
@@ -229,6 +233,48 @@ def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
         assert [h.score for h in found[0]] != pytest.approx(others, abs=1e-5)  # the control: of another sentence
 
 
+@pytest.mark.parametrize("other", [SearchConfig(beam=1), SearchConfig(temperature=1.0, n_best=2), SearchConfig(beam=3)])
+def test_steps_of_any_search_may_be_taken_in_turn_and_leave_no_mode_behind(other: SearchConfig):
+    engine, terms = TorchEngine(make("sinusoidal")), [Constraints(terms=(((B, A),),))]
+
+    def searches() -> list[Steps]:
+        return [
+            engine.search_batch([[A, B, A, A]], SearchConfig(beam=3), terms),
+            engine.search_batch([[A, B]], other, [Constraints()]),
+            engine.search_batch([[B, A, B]], other, [Constraints()]),
+        ]
+
+    alone, waiting, found = [finish(steps) for steps in searches()], dict(enumerate(searches())), {}
+    while waiting:
+        for number, steps in list(waiting.items()):
+            try:
+                next(steps)
+            except StopIteration as end:
+                found[number] = end.value
+                del waiting[number]
+            assert not torch.is_inference_mode_enabled()
+    assert [found[number] for number in range(3)] == alone
+    for steps in searches():  # one that is left half-way
+        next(steps)
+        steps.close()
+        assert not torch.is_inference_mode_enabled()
+
+
+def test_a_mode_entered_inside_of_a_search_would_be_left_behind():
+    """The control for the test above: why the searches are decorated instead."""
+
+    def steps() -> Steps:
+        with torch.inference_mode():
+            yield
+        return []
+
+    waiting = steps()
+    next(waiting)
+    assert torch.is_inference_mode_enabled()
+    assert finish(waiting) == []
+    assert not torch.is_inference_mode_enabled()
+
+
 def test_the_length_penalty_is_that_of_the_formula():
     """Wu et al. 2016, equation 14, at alpha 0.6."""
     assert [length_penalty(n, 0.6) for n in (1, 5, 10, 20)] == pytest.approx([1, 1.3587, 1.7329, 2.3544], abs=5e-5)
@@ -368,8 +414,10 @@ def search(request: pytest.FixtureRequest) -> Callable[..., list[Hypothesis]]:
     def find(*processors: Processor) -> list[Hypothesis]:
         task = make("sinusoidal"), sources(), output([6] * len(SENTENCES), 0.6, processors)
         if request.param == "beam":
-            return [hypotheses[0] for hypotheses in BeamSearch(*task, beams=3).run()]
-        return greedy_search(*task) if request.param == "greedy" else sample(*task, Sampling(), DRAWS)
+            steps = BeamSearch(*task, beams=3).steps()
+        else:
+            steps = greedy_search(*task) if request.param == "greedy" else sample(*task, Sampling(), DRAWS)
+        return [hypotheses[0] for hypotheses in finish(steps)]
 
     return find
 
@@ -413,7 +461,8 @@ def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search, name:
 def drawn(sampling: Sampling, number: int, longest: int = 3) -> list[Hypothesis]:
     """Many outputs of one sentence."""
     draws = torch.rand(number, longest, generator=torch.Generator().manual_seed(1))
-    return sample(make("sinusoidal"), sources([SENTENCE] * number), output([longest] * number), sampling, draws)
+    task = make("sinusoidal"), sources([SENTENCE] * number), output([longest] * number), sampling, draws
+    return [hypothesis for (hypothesis,) in finish(sample(*task))]
 
 
 def test_outputs_come_as_often_as_the_model_says():
@@ -450,9 +499,9 @@ def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, w
 
 
 def test_a_sample_does_not_depend_on_the_sentences_beside_it():
-    together = sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), DRAWS)
-    for sentence, limit, own, expected in zip(SENTENCES, LIMITS, DRAWS, together, strict=True):
-        (alone,) = sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None])
+    together = finish(sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), DRAWS))
+    for sentence, limit, own, (expected,) in zip(SENTENCES, LIMITS, DRAWS, together, strict=True):
+        ((alone,),) = finish(sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None]))
         assert alone.tokens == expected.tokens
 
 

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from dragoman.decoding.engine import Term
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.search import BeamSearch, Hypothesis
+from dragoman.decoding.search import BeamSearch, Hypothesis, finish
 from dragoman.decoding.terms import OPEN, STEM, WORD, Candidates, TermTable, constrained_search, rank_in_group
 from dragoman.model import build
 
@@ -76,7 +76,7 @@ def search(
     **others: Any,
 ) -> list[list[Hypothesis]]:
     source, spec = sources(sentences or [SENTENCE] * len(terms)), output(limits, alpha, processors)
-    return constrained_search(model, source, terms, spec, beams=beams, **others)
+    return finish(constrained_search(model, source, terms, spec, beams=beams, **others))
 
 
 def most(places: list[tuple[int, int]], start: int = 0) -> int:

@@ -5,7 +5,7 @@ import time
 import torch
 
 from dragoman.config.presets import SMALL
-from dragoman.decoding.search import BeamSearch, OutputSpec, greedy_search
+from dragoman.decoding.search import BeamSearch, OutputSpec, finish, greedy_search
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model import build
 
@@ -30,7 +30,7 @@ def benchmark(threads: int, rounds: int) -> str:
             for beams in (1, 4):
                 began = time.perf_counter()
                 if beams == 1:
-                    greedy_search(model, source, output)
+                    finish(greedy_search(model, source, output))
                 else:
                     BeamSearch(model, source, output, beams).run()
                 if turn:

@@ -1,12 +1,13 @@
 """Greedy search, sampling and beam search (section 6.1) over any model with start, step and select.
 
-Every operation of a step treats all hypotheses at once, and sentences that are over leave the batch.
+Every operation of a step treats all hypotheses at once, and sentences that are over leave the batch. A search stops
+between two steps, so that one thread can take the steps of several in turn; `finish` runs one to its end.
 
 Shapes: B sentences, R of them live, K beams, G groups of k = K/G beams, V vocabulary, L tokens so far with BOS.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,19 @@ class Hypothesis:
     tokens: list[int]
     score: float  # log-probability in nats, EOS included, divided by the length penalty
     finished: bool = True  # False: cut off at its maximum length
+
+
+Steps = Generator[None, None, list[list[Hypothesis]]]
+"""A search in progress, which stops between two steps. It returns the hypotheses of each sentence, the best first."""
+
+
+def finish(steps: Steps) -> list[list[Hypothesis]]:
+    """Take all steps of a search, and return what it finds."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 @dataclass(frozen=True)
@@ -131,10 +145,8 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 """From log_p (R, V), the number of each row's sentence (R,) and the number of the step to tokens (R,)."""
 
 
-def greedy_search(
-    model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None
-) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S), of the most probable token at each step.
+def greedy_search(model: Seq2Seq, source: Tensor, output: OutputSpec, observe: Observer | None = None) -> Steps:
+    """Find one hypothesis for each sentence of source (B, S), of the most probable token at each step.
 
     `observe` is called at each step. For the end and the score of a hypothesis, see `generate`.
     """
@@ -153,8 +165,8 @@ class Sampling:
     top_p: float = 1.0
 
 
-def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
+def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> Steps:
+    """Find one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
 
     They are computed as `generate` does, without temperature, `top_k` and `top_p`. draws (B, largest of max_lengths):
     random numbers from 0 to 1 that decide the tokens. Each sentence has its own, so that its output does not depend on
@@ -178,11 +190,11 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
     return generate(model, source, output, choose)
 
 
-@torch.inference_mode()
+@torch.inference_mode()  # of a generator: while it takes a step, and not while it waits for the next one
 def generate(
     model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
-) -> list[Hypothesis]:
-    """Return one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS.
+) -> Steps:
+    """Find one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS.
 
     A hypothesis ends at its maximum length, unfinished, where EOS has not come by then. Its score is the sum of the
     tokens' log-probabilities after the processors, over the length penalty. `observe` sees every step.
@@ -208,8 +220,9 @@ def generate(
         if len(alive) < len(row):
             row = row[alive]
             state.select(alive)
+        yield
     return [
-        Hypothesis(ids[1 : length + (not end)], total / length_penalty(length, output.alpha), end)
+        [Hypothesis(ids[1 : length + (not end)], total / length_penalty(length, output.alpha), end)]
         for ids, length, total, end in zip(
             tokens.tolist(), lengths.tolist(), score.tolist(), ended.tolist(), strict=True
         )
@@ -261,10 +274,9 @@ class BeamAllocation:
 class BeamSearch:
     """A beam search in progress: K open hypotheses for each live sentence, and the best finished ones of all sentences.
 
-    Call `run`, or `step` until it is `done`, for several searches in turn. A sentence is over when no open hypothesis
-    can still overtake the worst of its `n_best` finished ones (default: as many as beams), or, with `patience`, when
-    that many times `beams` are finished. Hypotheses that are cut off at their maximum length compete with the finished
-    ones.
+    Call `run`, or take its `steps`. A sentence is over when no open hypothesis can still overtake the worst of its
+    `n_best` finished ones (default: as many as beams), or, with `patience`, when that many times `beams` are finished.
+    Hypotheses that are cut off at their maximum length compete with the finished ones.
     """
 
     @torch.inference_mode()
@@ -299,8 +311,14 @@ class BeamSearch:
 
     def run(self) -> list[list[Hypothesis]]:
         """Search to the end. Return the best `n_best` hypotheses for each sentence, best first."""
+        return finish(self.steps())
+
+    def steps(self) -> Steps:
+        """Search step by step. Return what `run` does."""
         while not self.done:
             self.step()
+            if not self.done:
+                yield
         return self.finished.hypotheses()
 
     @torch.inference_mode()

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from dragoman.decoding.engine import Term
-from dragoman.decoding.search import BeamAllocation, BeamSearch, BeamStep, Hypothesis, OutputSpec
+from dragoman.decoding.search import BeamAllocation, BeamSearch, BeamStep, OutputSpec, Steps
 from dragoman.model import Seq2Seq
 
 # What a token begins or ends with: a mark or a character that stands for itself; a letter or digit of a word; a letter
@@ -41,8 +41,8 @@ def constrained_search(
     beams: int,
     n_best: int | None = None,
     boundaries: Tensor | None = None,
-) -> list[list[Hypothesis]]:
-    """Return, as `BeamSearch.run` does, the best hypotheses for each sentence that have all `terms` of the sentence.
+) -> Steps:
+    """Find, as `BeamSearch.steps` does, the best hypotheses for each sentence that have all `terms` of the sentence.
 
     A hypothesis ends only when it has them, or when the processors leave it no other token. However narrow the beam,
     they are met where the maximum length allows all their longest sequences one after the other, and EOS, each term has
@@ -53,7 +53,7 @@ def constrained_search(
     right after or before another one, nor one that begins with a STEM after a STEM. Default: all tokens are OPEN.
     """
     allocation = TermAllocation(TermTable.of(terms, source.device, boundaries), beams)
-    return BeamSearch(model, source, output, beams, n_best, allocation=allocation).run()
+    return BeamSearch(model, source, output, beams, n_best, allocation=allocation).steps()
 
 
 class TermAllocation(BeamAllocation):

@@ -23,6 +23,8 @@ from dragoman.decoding.search import (
     Observer,
     OutputSpec,
     Sampling,
+    Steps,
+    finish,
     greedy_search,
     sample,
 )
@@ -74,13 +76,17 @@ class TorchEngine:
             rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
             for batch in batches_by_length(rows, sources, max_tokens):
                 ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
-                hypotheses |= zip(batch, self.search_batch(ids, config, own, observe), strict=True)
+                hypotheses |= zip(batch, finish(self.search_batch(ids, config, own, observe)), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(
-        self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], observe: Observer | None
-    ) -> list[list[Hypothesis]]:
-        """Return the best hypotheses for each source, searched for in one batch.
+        self,
+        sources: Sequence[Ids],
+        config: SearchConfig,
+        constraints: Sequence[Constraints],
+        observe: Observer | None = None,
+    ) -> Steps:
+        """Find the best hypotheses for each source, in one batch, step by step.
 
         All of them must have terms, or none. Raise UsageError for terms together with sampling or groups of beams. For
         `observe`, see `search`.
@@ -94,17 +100,21 @@ class TorchEngine:
             terms = [own.terms for own in constraints]
             beams = max(config.beam, MIN_BEAMS_WITH_TERMS)
             boundaries = torch.tensor(self.boundaries, device=self.device) if self.boundaries else None
-            return constrained_search(
-                self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=boundaries
+            return (
+                yield from constrained_search(
+                    self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=boundaries
+                )
             )
         if config.temperature is not None:
             sampling = Sampling(config.temperature, config.top_k, config.top_p)
             numbers = (random_draws(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
-            samples = [sample(self.model, source, output, sampling, drawn.to(self.device)) for drawn in numbers]
-            return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in zip(*samples, strict=True)]
+            samples: list[list[list[Hypothesis]]] = []
+            for drawn in numbers:
+                samples.append((yield from sample(self.model, source, output, sampling, drawn.to(self.device))))
+            return [sorted((h for (h,) in own), key=lambda h: -h.score) for own in zip(*samples, strict=True)]
         if config.beam == 1:
-            return [[hypothesis] for hypothesis in greedy_search(self.model, source, output, observe)]
-        return BeamSearch(
+            return (yield from greedy_search(self.model, source, output, observe))
+        search = BeamSearch(
             self.model,
             source,
             output,
@@ -113,14 +123,15 @@ class TorchEngine:
             patience=config.patience,
             allocation=BeamAllocation(config.beam_groups, config.diversity_penalty),
             observe=observe,
-        ).run()
+        )
+        return (yield from search.steps())
 
-    def max_lengths(self, sources: list[Ids], config: SearchConfig) -> Tensor:
+    def max_lengths(self, sources: Sequence[Ids], config: SearchConfig) -> Tensor:
         """Return (B,): how many tokens each output may have, EOS included."""
         lengths = [len(ids) + config.extra_length for ids in sources]
         return torch.tensor([min(length, self.max_positions or length) for length in lengths])
 
-    def processors(self, config: SearchConfig, constraints: list[Constraints]) -> list[Processor]:
+    def processors(self, config: SearchConfig, constraints: Sequence[Constraints]) -> list[Processor]:
         """Return the processors that the settings and constraints ask for, to be applied in this order; [] if none.
 
         constraints: those of each source. Where one has a prefix, it is a single `Prefix`, which applies the others

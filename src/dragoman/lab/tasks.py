@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, FeedForwardConfig, ModelConfig, TransformerConfig
 from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, SPECIAL
-from dragoman.decoding.search import OutputSpec, greedy_search
+from dragoman.decoding.search import OutputSpec, finish, greedy_search
 from dragoman.model import Model, build
 from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import adam, paper_rate
@@ -206,8 +206,8 @@ def exact_share(model: Model, pairs: Sequence[Pair]) -> float:
     """
     sources = [source for source, _ in pairs]
     limits = torch.tensor([len(target) + 5 for _, target in pairs])
-    hypotheses = greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits))
-    return sum(h.finished and h.tokens == target for h, (_, target) in zip(hypotheses, pairs, strict=True)) / len(pairs)
+    found = finish(greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits)))
+    return sum(h.finished and h.tokens == target for (h,), (_, target) in zip(found, pairs, strict=True)) / len(pairs)
 
 
 def mean_and_extremes(values: Sequence[float]) -> tuple[float, float, float]:
