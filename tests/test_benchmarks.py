@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import os
 import re
 import signal
 import sys
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,29 +21,23 @@ from torch.nn.attention import SDPBackend
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.benchmarks import training
-from dragoman.benchmarks.peers import trainers
-from dragoman.benchmarks.peers.pytorch import RATE, MarianMT, TorchTransformer, padded_step, smoothed_loss
-from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, TrainingTask
-from dragoman.benchmarks.profile import matmul_rate, operations_per_update, time_shares
-from dragoman.benchmarks.training import (
-    BATCH_TOKENS,
-    NAMES,
-    OURS,
-    OURS_PLANNED,
-    Shape,
-    TimedBatches,
-    fastest_step,
-    group_by_length,
-)
+from dragoman.benchmarks.own_trainer import planned_batches
+from dragoman.benchmarks.peers import train_marianmt, trainers
+from dragoman.benchmarks.peers.pytorch import MarianMT, TorchTransformer, padded_step, smoothed_loss
+from dragoman.benchmarks.peers.task import RATE, TrainingTask, group_by_length, grouped_batches
+from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, start_trainer
+from dragoman.benchmarks.profile import matmul_rate, operations_per_update, profile_task, time_shares
+from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, Shape, Speed
 from dragoman.config import read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import Contender, time_in_turn
+from dragoman.evaluation.timing import Contender, describe_machine, time_in_turn
 from dragoman.model import parameter_count
 from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.transformer import Transformer
+from dragoman.threads import SPINS
 
 VOCABULARY = 300
 MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)
@@ -61,43 +58,46 @@ def test_contenders_take_turns_and_the_first_round_does_not_count():
     assert all(len(contender.rates) == 3 and min(contender.rates) > 0 for contender in contenders)
 
 
-@pytest.mark.parametrize("fast", ["first", "second"])
-def test_the_fastest_way_is_chosen(fast: str):
-    def step(name: str):
-        return lambda batch: time.sleep(0.001 if name == fast else 0.05) or batch.tokens
-
-    assert fastest_step({name: step(name) for name in ("first", "second")}, Batch.of(SHORT, SHORT))[0] == fast
-
-
-def test_groups_hold_every_pair_once_and_little_padding():
-    lengths = np.random.default_rng(1).integers(1, 100, (3000, 2))
-    groups = group_by_length(lengths)
+@pytest.mark.parametrize("beyond", [False, True])
+def test_groups_hold_every_pair_once_and_little_padding(beyond: bool):
+    widths = np.random.default_rng(1).integers(1, 100, 3000)
+    groups = group_by_length(widths, BATCH_TOKENS, beyond)
     assert sorted(np.concatenate(groups).tolist()) == list(range(3000))
-    assert all(lengths[group, 1].max() * len(group) <= BATCH_TOKENS for group in groups)
-    # None could have taken the first pair of the next one, too.
     for group, after in itertools.pairwise(groups):
-        assert lengths[[*group, after[0]], 1].max() * (len(group) + 1) > BATCH_TOKENS
-    widest = [lengths[group].max() for group in groups]
+        # What the last pair of a group, or the first of the next one, makes of the limit.
+        inside, more = (group[:-1], group) if beyond else (group, [*group, after[0]])
+        assert max(widths[inside], default=0) * len(inside) <= BATCH_TOKENS - beyond < widths[more].max() * len(more)
+    widest = [widths[group].max() for group in groups if len(group)]
     assert widest == sorted(widest)
 
 
-def test_chosen_batches_are_spread_over_the_lengths():
-    work = TimedBatches(Shape(MODEL, VOCABULARY, batches=5), None)
-    everything = np.mean([len(ids) for ids in work.targets])
-    means = [np.mean([len(work.targets[i]) for i in group]) for group in work.shared]
-    assert len(work.shared) == len(work.planned) == 5
-    assert means == sorted(set(means))
-    assert means[0] < everything < means[-1]
-    tokens = work.task(1, "float32").tokens
-    assert tokens == sum(work.batch(group).tokens for group in work.shared)
-    assert 0.7 * 5 * BATCH_TOKENS < tokens <= 5 * BATCH_TOKENS
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> TrainingTask:
+    """A task of a few hundred random pairs."""
+    monkeypatch.setattr(training, "RANDOM_PAIRS", 400)
+    return training.make_task(Shape(MODEL, VOCABULARY), None, 1)
+
+
+@pytest.mark.parametrize("batches_of", [grouped_batches, planned_batches])
+def test_an_epoch_has_every_pair_once_in_batches_of_many_shapes(batches_of, task: TrainingTask):
+    batches = batches_of(task)
+    for epoch in range(2):
+        tokens, shapes = 0, []
+        while tokens < task.lengths[:, 1].sum():
+            batch = next(batches)
+            tokens += batch.tokens
+            shapes.append((*batch.source.shape, batch.target.size(1)))
+            assert max(batch.source.numel(), batch.target.numel()) <= BATCH_TOKENS
+        assert tokens == task.lengths[:, 1].sum()
+        assert len(set(shapes)) > 5
+        assert shapes != sorted(shapes, key=lambda shape: shape[1]), epoch
 
 
 def test_a_corpus_gives_its_own_sentences(tmp_path: Path, pairs: list[Pair]):
-    work = TimedBatches(Shape(MODEL, 400, batches=1), write_tsv(tmp_path / "pairs.tsv", pairs))
+    task = training.make_task(Shape(MODEL, 400), write_tsv(tmp_path / "pairs.tsv", pairs), 1)
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), suggested=400)
-    sides = [[tokenizer.decode(ids) for ids in side] for side in (work.sources, work.targets)]
-    assert list(zip(*sides, strict=True)) == pairs
+    sides = [[tokenizer.decode(ids) for ids in side] for side in (task.sources, task.targets)]
+    assert sorted(zip(*sides, strict=True)) == sorted(pairs)
 
 
 @pytest.mark.parametrize("targets", [1, 4])
@@ -194,12 +194,12 @@ def test_a_peer_stands_still_at_rate_zero(peer: torch.nn.Module):
     assert all(torch.equal(old, new) for old, new in zip(weights, peer.parameters(), strict=True))
 
 
-# Programs
+# Processes
 
-TASK = TrainingTask(MODEL, VOCABULARY, LONG, LONG, BATCH_TOKENS, threads=1)
+TASK = TrainingTask(MODEL, VOCABULARY, BATCH_TOKENS, threads=1, sources=LONG, targets=LONG)
 LOGS = {
     "marian": ("Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : 853.46 words/s", 2143),
-    "joeynmt": ("Epoch   2, total training loss: 61.67, num. of seqs: 400, num. of tokens: 11680, 13.8638[sec]", 11680),
+    "joeynmt": ("tokens 1680", 1680),
     "eole": ("Step 20/   20; ppl: 5958.30; sents:      62; bsz: 1511/1581/62; 1028/1075 tok/s;     29 sec;", 1581),
 }
 
@@ -221,7 +221,7 @@ def test_programs_get_all_sentences_as_words_of_one_vocabulary(tmp_path: Path):
         rows = [line.split() for line in (tmp_path / f"text.{side}").read_text().splitlines()]
         assert [[int(word[1:]) for word in row] for row in rows] == LONG
         assert {word for row in rows for word in row} <= set(words)
-    assert TASK.tokens == Batch.of(LONG, LONG).tokens
+    assert TrainingTask.read(tmp_path) == TASK
     assert len(words) == len(set(words)) == VOCABULARY - 3
 
 
@@ -240,21 +240,28 @@ for number in range(10**6):
     with open("draft", "w") as draft:
         draft.write(str(number))
     os.replace("draft", "count")  # a stop may come at any time
-    print("done", 10, "tokens", flush=True)
+    print("tokens", 10, flush=True)
     time.sleep(0.002)
 """
 
 
-def test_a_program_works_in_its_turn_and_not_between(tmp_path: Path):
-    trainer = TrainerProcess("counter", [sys.executable, "-c", COUNTER], tmp_path, r"done (\d+) tokens", 1)
+def run_python(script: str, folder: Path) -> TrainerProcess:
+    return TrainerProcess("brief", [sys.executable, "-c", script], dict(os.environ), folder)
+
+
+def test_a_process_works_in_its_turn_and_not_between(tmp_path: Path):
+    trainer = run_python(COUNTER, tmp_path)
     try:
-        assert trainer.advance(95) == 100
+        tokens = trainer.advance(0.2)
+        assert tokens >= 100
         time.sleep(0.05)  # a stop takes a moment to arrive
         before = (tmp_path / "count").read_text()
         time.sleep(0.2)
         assert (tmp_path / "count").read_text() == before
-        assert trainer.advance(30) == 30
+        assert 10 * int(before) <= tokens + 100  # all work was counted
+        assert trainer.advance(0.0) == 10  # an update is never cut
         assert int((tmp_path / "count").read_text()) > int(before)
+        assert 5e6 < trainer.peak_memory() < 1e9
     finally:
         trainer.process.kill()
         trainer.process.communicate()
@@ -268,89 +275,150 @@ def test_a_program_works_in_its_turn_and_not_between(tmp_path: Path):
     ],
     ids=["ends", "hangs"],
 )
-def test_a_program_that_ends_or_hangs_is_an_error(
+def test_a_process_that_ends_or_hangs_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, limit: float, says: str
 ):
     monkeypatch.setattr(trainers, "LIMIT", limit)
-    trainer = TrainerProcess("brief", [sys.executable, "-c", script], tmp_path, r"done (\d+)", 1)
+    trainer = run_python(script, tmp_path)
     with pytest.raises(DragomanError, match=says):
-        trainer.advance(1)
+        trainer.advance(0.0)
     assert (trainer.process.wait() == 0) == (limit == 60.0)
 
 
 @pytest.fixture
-def marian_that_only_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it leaves its process id."""
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], Path]:
+    """What writes a program of a toolkit that runs a script and leaves its process id in the file that is returned."""
     monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
-    bin = tmp_path / "peers" / "marian" / "bin"
-    bin.mkdir(parents=True)
-    talk = f"while True: print({LOGS['marian'][0]!r}, flush=True)\n"
-    (bin / "pymarian").write_text(f"#!{sys.executable}\nimport os\nopen('pid', 'w').write(str(os.getpid()))\n{talk}")
-    (bin / "pymarian").chmod(0o755)
-    return tmp_path / "pid"
+
+    def write(toolkit: str, command: str, script: str) -> Path:
+        file, pid = tmp_path / "peers" / toolkit / "bin" / command, tmp_path / f"{toolkit}.pid"
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            f"#!{sys.executable}\nimport os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n{script}\n"
+        )
+        file.chmod(0o755)
+        return pid
+
+    return write
 
 
-def test_a_program_is_gone_afterwards_also_where_the_benchmark_is_ended(tmp_path: Path, marian_that_only_talks: Path):
+def talk(toolkit: str, ready: str, times: str = "10**9") -> str:
+    line = LOGS[toolkit][0]
+    return f"print({ready!r}, flush=True)\nfor _ in range({times}): print({line!r}, flush=True); time.sleep(0.01)"
+
+
+@pytest.mark.parametrize(("number", "raises"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_no_suspended_process_is_left_where_the_benchmark_is_ended(number: int, raises: type, install, tmp_path: Path):
     before = signal.getsignal(signal.SIGTERM)
-    with trainers.train_in_turns("marian", TASK, tmp_path) as advance:
-        assert advance() >= TASK.tokens
-        process = Path("/proc") / marian_that_only_talks.read_text()
-        assert process.exists()
-    assert not process.exists()
-    with pytest.raises(SystemExit) as end, trainers.train_in_turns("marian", TASK, tmp_path):
-        signal.raise_signal(signal.SIGTERM)
-    assert end.value.code == 143
-    assert not (Path("/proc") / marian_that_only_talks.read_text()).exists()
+    files = [install("marian", "pymarian", talk("marian", "Training started"))]
+    files += [install("joeynmt", "python", talk("joeynmt", "INFO - EPOCH 1"))]
+    states = []
+
+    def end() -> None:
+        states.extend((Path("/proc") / file.read_text() / "status").read_text() for file in files)
+        os.kill(os.getpid(), number)
+
+    threading.Timer(1.0, end).start()
+    with pytest.raises(raises):
+        training.measure(TASK, ["marian", "joeynmt"], 10**6, 0.05, [])
+    assert sum("\nState:\tT" in state for state in states) >= 1  # the control: one was suspended
+    assert not any((Path("/proc") / file.read_text()).exists() for file in files)
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_missing_program_is_an_error_that_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(trainers, "PEERS", tmp_path / "peers")
-    with pytest.raises(DragomanError, match="make peers"), trainers.train_in_turns("marian", TASK, tmp_path):
+    with pytest.raises(DragomanError, match="make peers"), start_trainer("marian", "", TASK, tmp_path):
         pass
+
+
+@pytest.mark.parametrize("fast", ["flash", "math"])
+def test_the_fastest_kind_is_chosen(fast: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def plain(module: str, name: str, kind: str, folder: str) -> list[str]:
+        pause = 0.001 if kind == fast else 0.05
+        script = f"import time\nprint('ready', flush=True)\nwhile 1: print('tokens 1', flush=True); time.sleep({pause})"
+        return [sys.executable, "-c", script]
+
+    monkeypatch.setattr(trainers, "plain_command", plain)
+    monkeypatch.setattr(training, "TRIAL", 0.2)
+    assert training.fastest_kind("torch", TASK, tmp_path) == fast
 
 
 # The tables
 
 
-def test_ratios_are_ours_to_the_fastest_of_the_others():
-    rates = {OURS: 30.0, OURS_PLANNED: 40.0, NAMES["marianmt"]: 10.0, NAMES["torch"]: 15.0, NAMES["eole"]: 20.0}
-    row = {name: Contender(name, int, [rate]) for name, rate in rates.items()}
-    columns = [*rates, NAMES["marian"]]
-    assert training.cells_of(row, columns)[-3:] == ["–", "2.00", "2.00"]
-    row.pop(NAMES["eole"])
-    assert training.cells_of(row, columns)[-2:] == ["2.00", "2.67"]
-    assert training.cells_of({name: row[name] for name in (OURS, OURS_PLANNED)}, [OURS])[-2:] == ["–", "–"]
+def test_ratios_are_those_of_the_best_to_the_best():
+    def row(**rates: float) -> dict[str, Speed]:
+        return {name: Speed(rate / 2, Contender(name, int, [rate]), 10**6) for name, rate in rates.items()}
+
+    rows = {("tiny", "float32"): row(dragoman=30, marian=20), ("tiny", "bfloat16"): row(dragoman=20, eole=10)}
+    assert training.ratios(rows) == ["1.50", "1.50"]
+    assert [cells[-2] for cells in training.cells_of(rows["tiny", "bfloat16"])] == ["–", "2.00"]
+    assert training.ratios({("tiny", "float32"): row(dragoman=30)}) == ["–", "–"]
 
 
-def test_the_benchmark_gives_three_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(trainers, "PEERS", tmp_path)
+def test_all_train_in_processes_of_their_own_and_peers_without_our_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, install
+):
+    """OpenMP prints which settings it has read, and Python what it imports.
+
+    Marian fails in its first turn, and the others go on.
+    """
+    printed, environments = defaultdict(list), {}
+    original = TrainerProcess.run_until
+
+    def listen(self: TrainerProcess, is_over, seconds: float) -> None:
+        environments[self.name] = (Path("/proc") / str(self.process.pid) / "environ").read_text()
+        original(self, lambda line: printed[self.name, self.process.pid].append(line) or is_over(line), seconds)
+
+    install("marian", "pymarian", talk("marian", "Training started", times="3") + "\nprint('out of luck')")
+    monkeypatch.setattr(TrainerProcess, "run_until", listen)
     monkeypatch.setattr(training, "RANDOM_PAIRS", 300)
-    monkeypatch.setitem(training.SHAPES, "tiny", Shape(MODEL, VOCABULARY, batches=1))
-    text = training.benchmark(1, 1, ["tiny"], None, ["torch", "marian"])
+    monkeypatch.setitem(training.SHAPES, "tiny", Shape(MODEL, VOCABULARY))
+    monkeypatch.setitem(trainers.KINDS, "torch", ("math",))
+    monkeypatch.setattr(training, "profile_ours", lambda task, folder: profile_task(task))
+    monkeypatch.setenv("OMP_DISPLAY_ENV", "VERBOSE")
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "16")
+    text = training.benchmark(1, 2, 0.2, ["tiny"], None, ["marian", "torch"])
+
+    logs = {name: "\n".join(lines) for (name, _), lines in printed.items()}
+    assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", logs[OURS] + logs["torch"]) == [str(SPINS), "300000"]
+    # The modules that set what dragoman needs, and the control that what is imported is seen.
+    for module in ("dragoman.training.distributed", "dragoman.training.memory"):
+        assert [name for name, log in logs.items() if f" {module}\n" in log] == [OURS]
+    assert all(" dragoman.model.transformer\n" in logs[name] for name in (OURS, "torch"))
+    assert len({pid for _, pid in printed} | {os.getpid()}) == 4
+    assert [name for name, text in environments.items() if "LRU_CACHE_CAPACITY" in text] == [OURS]
+    assert "- Marian is left out: marian failed" in text
+    assert "out of luck" in text
     tables = [[line.split(" | ") for line in part.splitlines() if line[:1] == "|"] for part in text.split("\n\n")]
-    speeds, products, parts = [table for table in tables if table]
-    assert [row[1] for row in speeds[2:]] == ["float32", "bfloat16", training.BEST]
-    assert len(products) == len(parts) == 2 + 2
-    assert all(len(row) == len(table[0]) for table in (speeds, products, parts) for row in table)
-    column = speeds[0].index(OURS)
-    found = [float(row[column].split()[0].replace(",", "")) for row in speeds[2:]]
-    assert found[2] == max(found[:2]) > 0
-    assert "- Marian is left out: `make peers` installs it." in text
+    speeds, best, products, parts = [table for table in tables if table]
+    assert len(best) == len(products) + 2 - len(speeds) + 2 == len(parts) == 3
+    assert {row[2] for row in speeds[2:]} == {NAMES[OURS], NAMES["torch"]}
+    for row in speeds[2:]:
+        assert all(float(row[i].split()[0].replace(",", "")) > 0 for i in (3, 4))
+    assert all(len(row) == len(table[0]) for table in (speeds, best, products, parts) for row in table)
+
+
+def test_the_machine_is_named_by_what_matters_to_matmuls(monkeypatch: pytest.MonkeyPatch):
+    for has, named in (({"avx2": True, "amx_bf16": False}, " with AVX2, "), ({"avx512_vnni": True}, " with VNNI, ")):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=has: has)
+        assert named in describe_machine()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    assert " with " not in describe_machine().split(" cores")[0]
 
 
 def test_translations_come_in_the_order_of_their_texts(tokenizer: Tokenizer, pairs, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("transformers")
-    from dragoman.benchmarks import quality
-
     torch.manual_seed(1)
     model = MarianMT(TINY, len(tokenizer)).eval()
-    monkeypatch.setattr(quality, "SENTENCES", 1)
-    monkeypatch.setattr(quality, "MAX_TOKENS", 20)
-    texts = [pairs[0][0], pairs[1][0][:8], pairs[2][0] + pairs[3][0]]
-    found = quality.translate_with_marianmt(model, tokenizer, texts)
-    assert found == [quality.translate_with_marianmt(model, tokenizer, [text])[0] for text in texts]
-    assert len(set(found)) == 3
+    monkeypatch.setattr(train_marianmt, "SENTENCES", 1)
+    monkeypatch.setattr(train_marianmt, "MAX_OUTPUT", 70)
+    texts = tokenizer.encode_all([pairs[0][0], pairs[1][0][:8], pairs[2][0] + pairs[3][0]])
+    found = train_marianmt.translate(model, texts)
+    assert found == [train_marianmt.translate(model, [text])[0] for text in texts]
+    assert len(set(map(tuple, found))) == 3
 
 
 @pytest.mark.slow

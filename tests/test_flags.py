@@ -71,7 +71,7 @@ FLAGS = {
     "backtranslate": "-m --model --text --out --tag --model-tag --reverse --noise --max-tokens --block --shard --ray "
     + f"--engine --compute-type --device --threads --quiet {ONE_BEST}",
     "benchmark": "",
-    "benchmark training": "--threads --rounds --shapes --corpus --peers",
+    "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",
     "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads",
     "benchmark decoding": "--threads --rounds --sentences",

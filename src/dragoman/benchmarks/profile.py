@@ -1,19 +1,29 @@
-"""Measure what a training step consists of: its matmuls, the rate of matmuls alone, and where the time goes."""
+"""Measure what a training step consists of: its matmuls, the rate of matmuls alone, and where the time goes.
 
+`python -m dragoman.benchmarks.profile FOLDER` prints it of our own batches of the task in FOLDER, as JSON.
+"""
+
+import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from dragoman.benchmarks.own_trainer import our_step, planned_batches
+from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import PAD
 from dragoman.inspection.cost import cost
 from dragoman.model.transformer import Transformer
 
 TRIAL = 3e10  # operations per measurement of a matmul, which is repeated 3 to 50 times
+COUNTED, TIMED = 50, 3  # batches whose operations are counted; batches whose time is shared out
 
 
 def operations_per_update(model: Transformer, batch: Batch) -> float:
@@ -83,3 +93,23 @@ def time_shares(step: Callable[[], object]) -> dict[str, float]:
         seconds[part] += event.self_cpu_time_total
     total = sum(seconds.values())
     return {part: time / total for part, time in seconds.items()}
+
+
+def profile_task(task: TrainingTask) -> dict[str, object]:
+    """Return what our training on `task` consists of, as JSON can hold it.
+
+    `operations`: multiplications and additions of matmuls per target token; `rate`: the most of them per second that
+    matmuls alone reach; `parts`: as of `time_shares`. The task's precision is that of all.
+    """
+    model, step = our_step(task)
+    batches = list(islice(planned_batches(task), COUNTED))
+    tokens = sum(batch.tokens for batch in batches)
+    return {
+        "operations": sum(operations_per_update(model, batch) for batch in batches) / tokens,
+        "rate": matmul_rate(model, tokens // len(batches), getattr(torch, task.precision)),
+        "parts": time_shares(lambda: [step(batch) for batch in batches[:TIMED]]),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(profile_task(TrainingTask.read(Path(sys.argv[1])))))

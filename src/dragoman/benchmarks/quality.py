@@ -1,33 +1,30 @@
 """Measure how good a translator is after the same minutes of training, beside a recurrent model and MarianMT."""
 
-import math
-import time
+import importlib.util
+import json
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 
-from dragoman.benchmarks.peers.pytorch import MarianMT, padded_step
-from dragoman.benchmarks.training import MAX_TOKENS, PRECISIONS, group_by_length
-from dragoman.config import PresetName, RunConfig, TransformerConfig, read_toml
+from dragoman.benchmarks.peers.task import TrainingTask
+from dragoman.benchmarks.peers.train_marianmt import BEAM
+from dragoman.benchmarks.peers.trainers import environment_of, exit_on_signals, plain_command
+from dragoman.benchmarks.training import MAX_TOKENS
+from dragoman.config import PresetName, RunConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
-from dragoman.data.batches import Batch, Ids, source_batch
 from dragoman.data.corpus import Pair, read_corpus
-from dragoman.data.tokenizer import PAD, Tokenizer
-from dragoman.errors import UsageError
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
-from dragoman.training.precision import best_precision
 from dragoman.translation.translator import Translator
-
-HIGHEST_RATE, WARMUP = 1e-3, 800
-BEAM, SENTENCES = 4, 32
-LOG_EVERY = 200  # steps
 
 
 def benchmark(
@@ -55,10 +52,12 @@ def benchmark(
         translations = [translation.text for translation in translator.translate(sources)]
         rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
         tokenizers.append(translator.tokenizer)
-    try:
-        steps, tokens, translations = train_marianmt(ours.model, tokenizers[0], pairs, sources, minutes)
+    if importlib.util.find_spec("transformers"):
+        settled = Path(out) / (Path(recipe).stem or preset) / "config.toml"
+        ours = update(ours, read_toml(settled), str(settled))  # nothing is open or 'auto' there
+        steps, tokens, translations = train_marianmt(ours, tokenizers[0], pairs, sources)
         rows.append(("HF MarianMT, same shape", steps, tokens, evaluate(translations, references)))
-    except ImportError:
+    else:
         notes.append("HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it.")
     signatures = [score.signature for score in (rows[0][3].bleu, rows[0][3].chrf)]
     return "\n".join(
@@ -90,55 +89,28 @@ def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
 
 
 def train_marianmt(
-    config: TransformerConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], sources: Sequence[str], minutes: float
+    run: RunConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], texts: Sequence[str]
 ) -> tuple[int, int, list[str]]:
-    """Train MarianMT as is common for it, on the same subwords; return its steps, target tokens and translations.
+    """Train MarianMT, in a process of its own, with the settings of a run of ours, on the same subwords.
 
-    Batches are grouped by length; AdamW, inverse square root schedule, label smoothing. Raise ImportError where the
-    transformers library is not installed.
+    That is: shape, dropout, minutes, batch size, rate, schedule, average of weights and precision. Return its steps,
+    target tokens, and translations of the texts. Raise DragomanError where it fails.
     """
+    assert isinstance(run.model, TransformerConfig)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
-    ids = [pair for pair in sides if max(map(len, pair)) < MAX_TOKENS]
-    lengths = np.array([[len(side) + 1 for side in pair] for pair in ids])
-    precision = best_precision(torch.device("cpu"))
-    torch.manual_seed(1)
-    model = MarianMT(config, len(tokenizer), "sdpa" if precision == "float32" else "eager")
-    steps = tokens = 0
-
-    def rate() -> float:
-        return HIGHEST_RATE * min((steps + 1) / WARMUP, math.sqrt(WARMUP / (steps + 1)))
-
-    step = padded_step(model, PRECISIONS[precision], rate=rate)
-    random, console = np.random.default_rng(1), Console(stderr=True)
-    began = time.monotonic()
-    while True:
-        order = random.permutation(len(ids))
-        groups = [order[group] for group in group_by_length(lengths[order])]
-        for number in random.permutation(len(groups)):
-            tokens += step(Batch.of(*zip(*(ids[i] for i in groups[number]), strict=True)))
-            steps += 1
-            seconds = time.monotonic() - began
-            if steps % LOG_EVERY == 0:
-                console.print(f"MarianMT: step {steps:,}, {tokens / seconds:,.0f} target tokens/s", highlight=False)
-            if seconds >= 60 * minutes:
-                return steps, tokens, translate_with_marianmt(model.eval(), tokenizer, sources)
-
-
-@torch.inference_mode()
-def translate_with_marianmt(model: MarianMT, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Return the translations of the texts by beam search, in batches of similar length, in the order of the texts."""
-    ids: list[Ids] = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
-    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    translations: dict[int, str] = {}
-    for start in range(0, len(order), SENTENCES):
-        batch = order[start : start + SENTENCES]
-        source = source_batch([ids[i] for i in batch])
-        outputs = model.inner.generate(
-            input_ids=source,
-            attention_mask=(source != PAD).long(),
-            num_beams=BEAM,
-            max_new_tokens=MAX_TOKENS + 50,
-            length_penalty=1.0,
-        )
-        translations |= zip(batch, map(tokenizer.decode, outputs.tolist()), strict=True)
-    return [translations[i] for i in range(len(ids))]
+    sources, targets = zip(*(pair for pair in sides if max(map(len, pair)) < MAX_TOKENS), strict=True)
+    settings, threads = run.training, torch.get_num_threads()
+    task = TrainingTask(run.model, len(tokenizer), int(settings.batch_tokens), threads, settings.precision)
+    task = replace(task, sources=list(sources), targets=list(targets))
+    with tempfile.TemporaryDirectory() as opened, exit_on_signals():
+        folder = Path(opened)
+        task.write(folder)
+        (folder / "settings.json").write_text(json.dumps(as_dict(settings)), encoding="ascii")
+        ids = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
+        (folder / "texts.json").write_text(json.dumps(ids), encoding="ascii")
+        command = plain_command("train_marianmt", str(folder))
+        ran = subprocess.run(command, env=environment_of("marianmt", threads), stdout=subprocess.PIPE, text=True)
+    if ran.returncode:
+        raise DragomanError("training MarianMT failed; see its message above")
+    steps, tokens, translations = json.loads(ran.stdout)
+    return steps, tokens, [tokenizer.decode(output) for output in translations]

@@ -1,103 +1,114 @@
-"""Measure how fast training is: whole steps (forward, label-smoothed loss, backward, clipping, Adam), beside others.
+"""Measure how fast training is, beside others: each a process of its own that trains on a whole corpus.
 
-All train the same architecture on the same sentences, each with the settings that are fastest for it. Target tokens
-include EOS and no padding.
+All train the same architecture on the same sentences, each in batches of its own and with the settings that are fastest
+for it. They take turns; who waits is suspended. Target tokens include EOS and no padding.
 """
 
 import contextlib
+import json
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING, Step, marianmt_steps, torch_steps
-from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainingTask, train_in_turns
-from dragoman.benchmarks.profile import OTHER, PARTS, matmul_rate, operations_per_update, time_shares
-from dragoman.config import TrainingConfig, TransformerConfig
+from dragoman.benchmarks.peers.task import TrainingTask
+from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, environment_of, exit_on_signals, start_trainer
+from dragoman.config import TransformerConfig
 from dragoman.config.presets import BASE, SMALL, TINY
-from dragoman.data.batches import Batch, Ids, plan_batches
+from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
-from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
-from dragoman.model.transformer import Transformer
-from dragoman.training.distributed import ProcessGroup
-from dragoman.training.learner import Learner
+from dragoman.evaluation.timing import Contender, describe_machine, markdown_table
+from dragoman.training.precision import best_precision
 
 BATCH_TOKENS = 2048  # padding included
 MAX_TOKENS = 128  # of a sentence, EOS included
 RANDOM_PAIRS = 20_000
-OURS, OURS_PLANNED = "dragoman", "dragoman, own batches"
-TORCH_STEPS = {"marianmt": marianmt_steps, "torch": torch_steps}
+TRIAL = 5.0  # seconds that each kind of attention gets
+OURS = "dragoman"
 NAMES = {
+    OURS: OURS,
     "marianmt": "HF MarianMT",
     "torch": "nn.Transformer",
     "marian": "Marian",
     "joeynmt": "JoeyNMT",
     "eole": "Eole",
 }
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-BEST = "best of each"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An architecture that all contenders have, and how many batches are timed at once."""
+    """An architecture that all contenders have."""
 
     model: TransformerConfig
     vocabulary: int
-    batches: int
 
 
 SHAPES = {
-    name: Shape(replace(preset.model, positions="sinusoidal", norm_first=False), preset.vocabulary, batches)
-    for name, preset, batches in (("tiny", TINY, 8), ("small", SMALL, 4), ("base", BASE, 2))
+    name: Shape(replace(preset.model, positions="sinusoidal", norm_first=False), preset.vocabulary)
+    for name, preset in (("tiny", TINY), ("small", SMALL), ("base", BASE))
 }
 
 
 @dataclass(frozen=True)
-class ShapeResult:
-    """Hold what was measured of one shape in one precision."""
+class Speed:
+    """Hold what was measured of one contender: target tokens per second, and memory."""
 
-    contenders: dict[str, Contender]  # by column
-    matmuls: tuple[float, float]  # operations per second in matmuls: in training, and alone
-    parts: dict[str, float]  # of our time
+    first: float  # in its first turn, when nothing is cached
+    later: Contender  # in the turns after it
+    memory: int  # peak, in bytes
 
 
-def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | None, peers: Sequence[str]) -> str:
+def benchmark(
+    threads: int, rounds: int, seconds: float, shapes: Sequence[str], corpus: str | None, peers: Sequence[str]
+) -> str:
     """Return tables in Markdown: target tokens per second, share of the machine's speed, and where our time goes.
 
-    shapes: names in SHAPES; corpus: a file of pairs, None for random ones; peers: keys of NAMES. Sets PyTorch's threads
-    and seed, and prints progress on standard error.
+    rounds: turns of each contender after its first; seconds: of a turn; shapes: names in SHAPES; corpus: a file of
+    pairs, None for random ones; peers: keys of NAMES. Sets PyTorch's threads and prints progress on standard error.
+    Raise DragomanError where our own process fails.
     """
     torch.set_num_threads(threads)
-    torch.manual_seed(1)
     notes: list[str] = []
-    rows: dict[tuple[str, str], ShapeResult] = {}
+    precisions = ["float32", "bfloat16"]
+    if best_precision(torch.device("cpu")) == "float32":
+        precisions.remove("bfloat16")
+        notes.append("bfloat16 is left out: this processor has no instructions for it.")
+    speeds, profiles = {}, {}
     for shape in shapes:
-        work = TimedBatches(SHAPES[shape], corpus)
-        for precision in PRECISIONS:
+        task = make_task(SHAPES[shape], corpus, threads)
+        for precision in precisions:
             print(f"{shape}, {precision} ...", file=sys.stderr)
-            rows[shape, precision] = measure(work, precision, threads, rounds, peers, notes)
-    columns = [OURS, OURS_PLANNED, *(NAMES[peer] for peer in NAMES if peer in peers)]
-    columns = [name for name in columns if any(name in row.contenders for row in rows.values())]
-    speeds = []
-    for shape in shapes:
-        timed = {precision: rows[shape, precision].contenders for precision in PRECISIONS}
-        best = {name: max((c[name] for c in timed.values() if name in c), key=lambda c: c.median) for name in columns}
-        speeds += [[shape, label, *cells_of(row, columns)] for label, row in (*timed.items(), (BEST, best))]
+            key = shape, precision
+            task = replace(task, precision=precision)
+            speeds[key], profiles[key] = measure(task, [OURS, *peers], rounds, seconds, notes)
     of = f"sentences of {Path(corpus).name}" if corpus else "random sentences of realistic length"
     return "\n".join(
         [
-            f"Training steps on {of}, {BATCH_TOKENS:,} tokens per batch; target tokens per second, median and spread "
-            f"of {rounds} interleaved rounds.",
+            f"Training on {of}, {BATCH_TOKENS:,} tokens per batch, each toolkit in a process of its own; target tokens "
+            f"per second of the first {seconds:g} seconds, and median and spread of {rounds} later turns of as long, "
+            "interleaved.",
             describe_machine() + ".",
             "",
-            markdown_table(["model", "precision", *columns, "ours / fastest, same", "ours / fastest, own"], speeds),
+            markdown_table(
+                ["model", "precision", "toolkit", "first turn", "later turns", "dragoman / it", "memory, MB"],
+                [[*key, *cells] for key, row in speeds.items() for cells in cells_of(row)],
+            ),
+            "",
+            "dragoman and the fastest of the others, each in its best precision.",
+            "",
+            markdown_table(
+                ["model", "first turn", "later turns"],
+                [[shape, *ratios({key: row for key, row in speeds.items() if key[0] == shape})] for shape in shapes],
+            ),
             "",
             *(f"- {note}" for note in dict.fromkeys(notes)),
             "",
@@ -105,45 +116,54 @@ def benchmark(threads: int, rounds: int, shapes: Sequence[str], corpus: str | No
             "",
             markdown_table(
                 ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
-                [
-                    [
-                        *key,
-                        f"{row.matmuls[0] / 1e9:,.0f}",
-                        f"{row.matmuls[1] / 1e9:,.0f}",
-                        as_percent(matmul_share(row)),
-                    ]
-                    for key, row in rows.items()
-                ],
+                [[*key, *matmul_cells(speeds[key][OURS], profile)] for key, profile in profiles.items()],
             ),
             "",
             "Where our time goes.",
             "",
             markdown_table(
-                ["model", "precision", *PARTS, OTHER],
-                [[*key, *map(as_percent, row.parts.values())] for key, row in rows.items()],
+                ["model", "precision", *next(iter(profiles.values()))["parts"]],
+                [[*key, *map(as_percent, profile["parts"].values())] for key, profile in profiles.items()],
             ),
         ]
     )
 
 
-def cells_of(row: dict[str, Contender], columns: list[str]) -> list[str]:
-    """Return the rate of each column as a cell, and two ratios.
+def cells_of(row: dict[str, Speed]) -> list[list[str]]:
+    """Return a line of the table for each contender: its name, speeds, our later speed as a multiple of its, memory."""
+    return [
+        [
+            NAMES[name],
+            f"{speed.first:,.0f}",
+            str(speed.later),
+            "–" if name == OURS else f"{row[OURS].later.median / speed.later.median:.2f}",
+            f"{speed.memory / 1e6:,.0f}" if speed.memory else "–",
+        ]
+        for name, speed in row.items()
+    ]
 
-    row: the contenders by column; '–' stands for one that is missing. The first ratio is our rate to that of the
-    fastest of MarianMT and torch.nn.Transformer, on the same batches; the second is our rate on batches of our own to
-    that of the fastest of all peers.
+
+def ratios(rows: dict[tuple[str, str], dict[str, Speed]]) -> list[str]:
+    """Return our best speed as a multiple of the best of all others, in first turns and in later ones.
+
+    rows: the contenders of one shape in each precision. '–' where there are no others.
     """
-    cells = [str(row[name]) if name in row else "–" for name in columns]
-    same = [row[NAMES[peer]].median for peer in TORCH_STEPS if NAMES[peer] in row]
-    own = [contender.median for name, contender in row.items() if name not in (OURS, OURS_PLANNED)]
-    for ours, others in ((OURS, same), (OURS_PLANNED, own)):
-        cells.append(f"{row[ours].median / max(others):.2f}" if others else "–")
+    all_rows = [(name, speed) for row in rows.values() for name, speed in row.items()]
+    cells = []
+    for turns in (lambda speed: speed.first, lambda speed: speed.later.median):
+        ours = max(turns(speed) for name, speed in all_rows if name == OURS)
+        best = max((turns(speed) for name, speed in all_rows if name != OURS), default=0.0)
+        cells.append(f"{ours / best:.2f}" if best else "–")
     return cells
 
 
-def matmul_share(row: ShapeResult) -> float:
-    """Return the rate of the matmuls in training as a share of their rate alone."""
-    return row.matmuls[0] / row.matmuls[1]
+def matmul_cells(ours: Speed, profile: dict[str, Any]) -> list[str]:
+    """Return the rate of matmuls in training and alone, and the first as a share of the second.
+
+    profile: as `profile_task` returns it.
+    """
+    rate = profile["operations"] * ours.later.median
+    return [f"{rate / 1e9:,.0f}", f"{profile['rate'] / 1e9:,.0f}", as_percent(rate / profile["rate"])]
 
 
 def as_percent(value: float) -> str:
@@ -151,33 +171,11 @@ def as_percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-class TimedBatches:
-    """Sentences, and the batches of them that are timed, evenly chosen from short to long."""
-
-    def __init__(self, shape: Shape, corpus: str | None):
-        self.shape = shape
-        self.sources, self.targets = read_ids(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
-        lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
-        planned = plan_batches(lengths, BATCH_TOKENS, seed=1, epoch=0)
-        self.shared = self.choose(group_by_length(lengths))
-        self.planned = [self.batch(group) for group in self.choose([planned[n] for n in range(len(planned))])]
-
-    def choose(self, groups: list[np.ndarray]) -> list[np.ndarray]:
-        """Return as many of the groups as the shape says, evenly spread from the shortest targets to the longest."""
-        groups = sorted(groups, key=lambda group: np.mean([len(self.targets[i]) for i in group]))
-        count = self.shape.batches
-        return [groups[int((n + 0.5) * len(groups) / count)] for n in range(count)]
-
-    def batch(self, group: np.ndarray) -> Batch:
-        """Return the pairs with these indices as a batch."""
-        return Batch.of([self.sources[i] for i in group], [self.targets[i] for i in group])
-
-    def task(self, threads: int, precision: str) -> TrainingTask:
-        """Return the sentences of the shared batches as a task for programs that make batches of their own."""
-        order = np.concatenate(self.shared)
-        sources, targets = [self.sources[i] for i in order], [self.targets[i] for i in order]
-        shape, bfloat16 = self.shape, precision == "bfloat16"
-        return TrainingTask(shape.model, shape.vocabulary, sources, targets, BATCH_TOKENS, threads, bfloat16)
+def make_task(shape: Shape, corpus: str | None, threads: int) -> TrainingTask:
+    """Return the task to train a shape on a corpus, or on random pairs where it is None."""
+    sources, targets = read_ids(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
+    task = TrainingTask(shape.model, shape.vocabulary, BATCH_TOKENS, threads, sources=sources, targets=targets)
+    return task.in_groups()
 
 
 def read_ids(corpus: str, vocabulary: int) -> tuple[list[Ids], list[Ids]]:
@@ -208,86 +206,82 @@ def random_pairs(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
     return sources, targets
 
 
-def group_by_length(lengths: np.ndarray) -> list[np.ndarray]:
-    """Group pairs of similar length; return their indices.
-
-    A group has at most BATCH_TOKENS target tokens, padding included. lengths (n, 2): tokens of each source and target.
-    """
-    order = np.argsort(lengths.max(axis=1), kind="stable")
-    groups, start, width = [], 0, 0
-    for end, target in enumerate(lengths[order, 1]):
-        width = max(width, target)
-        if width * (end + 1 - start) > BATCH_TOKENS:
-            groups.append(order[start:end])
-            start, width = end, target
-    return [*groups, order[start:]]
-
-
 def measure(
-    work: TimedBatches, precision: str, threads: int, rounds: int, peers: Sequence[str], notes: list[str]
-) -> ShapeResult:
-    """Time all contenders on the same batches in one precision, in turn; return what was measured.
+    task: TrainingTask, names: Sequence[str], rounds: int, seconds: float, notes: list[str]
+) -> tuple[dict[str, Speed], dict[str, Any]]:
+    """Let all contenders train on `task` in turn; return their speeds, and what ours consists of.
 
-    peers: keys of NAMES. Add to `notes` which attention is used, and what is not installed.
+    names: keys of NAMES, ours the first; rounds, seconds: as for `benchmark`. Add to `notes` which attention is used,
+    and who is left out, and why. Raise DragomanError where it is ours.
     """
-    shape, dtype = work.shape, PRECISIONS[precision]
-    model, step = our_step(shape, precision)
-    same = [work.batch(group) for group in work.shared]
-    row = {
-        OURS: Contender(OURS, pass_over(step, same)),
-        OURS_PLANNED: Contender(OURS_PLANNED, pass_over(step, work.planned)),
-    }
-    with contextlib.ExitStack() as stack:
-        for peer in peers:
-            name = NAMES[peer]
-            try:
-                if peer in TORCH_STEPS:
-                    ways = TORCH_STEPS[peer](shape.model, shape.vocabulary, dtype)
-                    kind, fastest = fastest_step(ways, work.batch(work.shared[len(same) // 2][::4]))
-                    del ways  # only the model of the fastest way is kept in memory
-                    notes.append(f"{name}, d_model {shape.model.d_model}, {precision}: attention '{kind}'.")
-                    row[name] = Contender(name, pass_over(fastest, same))
-                elif precision == "float32" or PROGRAMS[peer].bfloat16:
-                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                    run = stack.enter_context(train_in_turns(peer, work.task(threads, precision), folder))
-                    row[name] = Contender(name, run)
-            except ImportError:
-                notes.append(f"{name} is left out: pip install 'dragoman[benchmark]' installs it.")
-            except DragomanError as error:
-                notes.append(f"{name} is left out: {error}.")
-        time_in_turn(list(row.values()), rounds)
-    done = sum(operations_per_update(model, batch) for batch in work.planned) / sum(
-        batch.tokens for batch in work.planned
-    )
-    machines = matmul_rate(model, same[0].tokens, dtype)
-    parts = time_shares(pass_over(step, work.planned[len(work.planned) // 2 :][:1]))
-    return ShapeResult(row, (done * row[OURS_PLANNED].median, machines), parts)
+    with tempfile.TemporaryDirectory() as opened, exit_on_signals(), contextlib.ExitStack() as stack:
+        folder = Path(opened)
+        task.write(folder)
+        running, memory = {}, {}
+        for name in names:
+            if name in PROGRAMS and task.precision == "bfloat16" and not PROGRAMS[name].bfloat16:
+                continue
+            with leaving_out(name, notes):
+                kind = fastest_kind(name, task, folder)
+                trainer = stack.enter_context(start_trainer(name, kind, task, folder))
+                running[name] = Contender(name, partial(trainer.advance, seconds))
+                memory[name] = trainer.peak_memory
+                if kind:
+                    notes.append(f"{NAMES[name]}, d_model {task.model.d_model}, {task.precision}: attention '{kind}'.")
+        first = take_turns(running, rounds, notes)
+        speeds = {name: Speed(first[name], contender, memory[name]()) for name, contender in running.items()}
+        stack.close()
+        return speeds, profile_ours(task, folder)
 
 
-def our_step(shape: Shape, precision: str) -> tuple[Transformer, Step]:
-    """Return a new model on the CPU, and a function that trains it on a batch and returns the number of target tokens.
+@contextlib.contextmanager
+def leaving_out(name: str, notes: list[str]) -> Iterator[None]:
+    """Add a contender that raises DragomanError inside the block to `notes`; raise it again where it is ours."""
+    try:
+        yield
+    except DragomanError as error:
+        if name == OURS:
+            raise
+        notes.append(f"{NAMES[name]} is left out: {error}.")
 
-    precision: 'float32' or 'bfloat16'.
+
+def fastest_kind(name: str, task: TrainingTask, folder: Path) -> str:
+    """Return the kind of attention with which a contender trains fastest on `task`, '' where it has no choice.
+
+    Raise DragomanError where one does not train.
     """
-    model = Transformer(shape.model, shape.vocabulary, pad=PAD)
-    settings = TrainingConfig(label_smoothing=SMOOTHING, clip=CLIP, precision=precision)  # type: ignore[arg-type]
-    learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))
-
-    def step(batch: Batch) -> int:
-        learner.update([batch], batch.tokens, RATE, seeds=(1,))
-        return batch.tokens
-
-    return model, step
+    kinds = [kind for kind in KINDS.get(name, [""]) if task.precision == "bfloat16" or "float32" not in kind]
+    rates = {}
+    for kind in kinds if len(kinds) > 1 else ():
+        with start_trainer(name, kind, task, folder) as trainer:
+            rates[kind] = Contender(kind, partial(trainer.advance, TRIAL)).time()
+    return max(rates, key=rates.__getitem__, default=kinds[0])
 
 
-def pass_over(step: Step, batches: list[Batch]) -> Callable[[], int]:
-    """Return a function that trains on the batches once and returns the number of their target tokens."""
-    return lambda: sum(step(batch) for batch in batches)
+def take_turns(running: dict[str, Contender], rounds: int, notes: list[str]) -> dict[str, float]:
+    """Let each contender have a first turn and `rounds` later ones; return their speeds in the first.
+
+    Those of the later ones are added to their `rates`. A contender that fails is removed, and added to `notes`.
+    """
+    first = {}
+    for turn in range(rounds + 1):
+        for name, contender in list(running.items()):
+            rate = None
+            with leaving_out(name, notes):
+                rate = contender.time()
+            if rate is None:
+                del running[name]
+            elif turn:
+                contender.rates.append(rate)
+            else:
+                first[name] = rate
+    return first
 
 
-def fastest_step(steps: dict[str, Step], batch: Batch) -> tuple[str, Step]:
-    """Run each step twice on the batch, which trains its model; return name and step of the fastest the second time."""
-    tried = [Contender(name, pass_over(step, [batch])) for name, step in steps.items()]
-    time_in_turn(tried, rounds=1)
-    name = max(tried, key=lambda contender: contender.median).name
-    return name, steps[name]
+def profile_ours(task: TrainingTask, folder: Path) -> dict[str, Any]:
+    """Return what `profile_task` finds, in a process of its own, for the task in `folder`."""
+    command = [sys.executable, "-m", "dragoman.benchmarks.profile", str(folder)]
+    ran = subprocess.run(command, env=environment_of(OURS, task.threads), capture_output=True, text=True)
+    if ran.returncode:
+        raise DragomanError(f"profiling failed: {ran.stderr.strip().splitlines()[-1:]}")
+    return json.loads(ran.stdout)

@@ -16,9 +16,9 @@ from dragoman.threads import granted_cores
 
 @dataclass(frozen=True)
 class Training:
-    """Measure whole training steps in target tokens per second, for dragoman and other toolkits.
+    """Measure training in target tokens per second, for dragoman and other toolkits, each in a process of its own.
 
-    Run nothing else on the machine at the same time.
+    They take turns on a whole corpus. Run nothing else on the machine at the same time.
 
     $ dragoman benchmark training --threads 2
     $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
@@ -28,7 +28,9 @@ class Training:
     threads: int = 1
     "CPU threads"
     rounds: int = 3
-    "number of rounds for each toolkit"
+    "number of turns of each toolkit after its first, which is reported apart"
+    seconds: float = 20.0
+    "seconds of a turn"
     shapes: Annotated[tuple[Literal["tiny", "small", "base"], ...], tyro.conf.arg(metavar="{tiny,small,base} ...")] = (
         "tiny",
         "small",
@@ -36,7 +38,7 @@ class Training:
     )
     "sizes of the model"
     corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
-    "sentence pairs to make batches from; default: random ones with realistic lengths"
+    "sentence pairs to train on; default: random ones with realistic lengths"
     peers: Annotated[
         tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...],
         tyro.conf.arg(metavar="{marianmt,torch,marian,joeynmt,eole} ..."),
@@ -148,7 +150,7 @@ def main(arguments: list[str]) -> None:
     """Run `dragoman benchmark`: print the report of one benchmark in Markdown."""
     options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
     fields = asdict(options)
-    for name in ("threads", "rounds", "minutes"):
+    for name in ("threads", "rounds", "minutes", "seconds"):
         if fields.get(name, 1) <= 0:
             raise UsageError(f"{name} must be above 0")
     if fields.get("threads", 1) > (cores := granted_cores()):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +31,12 @@ class Contender:
         """Return half the distance from the slowest to the fastest round, as a share of the median."""
         return (max(self.rates) - min(self.rates)) / 2 / self.median
 
+    def time(self) -> float:
+        """Do the work once; return its speed in units per second."""
+        began = time.perf_counter()
+        done = self.run()
+        return done / (time.perf_counter() - began)
+
     def __str__(self) -> str:
         return f"{self.median:,.0f} ± {100 * self.spread:.0f} %"
 
@@ -38,21 +45,33 @@ def time_in_turn(contenders: list[Contender], rounds: int) -> None:
     """Time every contender once per round, in turn, after one round that does not count; add to their `rates`."""
     for turn in range(rounds + 1):
         for contender in contenders:
-            began = time.perf_counter()
-            done = contender.run()
+            rate = contender.time()
             if turn:
-                contender.rates.append(done / (time.perf_counter() - began))
+                contender.rates.append(rate)
+
+
+# What decides how fast a processor multiplies matrices, by PyTorch's names for it.
+INSTRUCTIONS = {
+    "AMX": ("amx_bf16", "amx_int8"),
+    "AVX-512": ("avx512_f",),
+    "AVX-512 bfloat16": ("avx512_bf16",),
+    "AVX2": ("avx2",),
+    "VNNI": ("avx512_vnni", "avx_vnni"),
+}
 
 
 def describe_machine() -> str:
-    """Return what figures were measured with: 'AMD EPYC, 2 cores, torch 2.9.0, 1 thread'.
+    """Return what figures were measured with: 'AMD EPYC with AVX2, 2 cores, torch 2.13.0, 1 thread'.
 
-    The threads are those that PyTorch uses now.
+    The threads are those that PyTorch uses now. Of the instructions, those are named that matter to matmuls.
     """
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
     threads = torch.get_num_threads()
+    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    found = [label for label, flags in INSTRUCTIONS.items() if any(has.get(flag) for flag in flags)]
+    name += f" with {', '.join(found)}" * bool(found)
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"
 
 

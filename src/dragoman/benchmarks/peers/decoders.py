@@ -12,7 +12,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from dragoman.benchmarks.peers import decoder_process
-from dragoman.benchmarks.peers.trainers import TrainingTask, find_command, marian_flags, prepare_joeynmt
+from dragoman.benchmarks.peers.task import TrainingTask
+from dragoman.benchmarks.peers.trainers import find_command, marian_flags, prepare_joeynmt
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
@@ -117,7 +118,7 @@ def layer_weights(model: Transformer) -> Iterator[tuple[str, int, str, str, Tens
 
 def task_without_text(model: Transformer) -> TrainingTask:
     """Return a training task without sentences, for functions that take the model's settings from a task."""
-    return TrainingTask(model.config, model.output.out_features, [], [], batch_tokens=1, threads=1)
+    return TrainingTask(model.config, model.output.out_features, batch_tokens=1, threads=1)
 
 
 WRITERS = {"marian": write_marian, "joeynmt": write_joeynmt}

@@ -1,7 +1,9 @@
 """Build and train the same Transformer as other PyTorch code does, with PyTorch's own parts."""
 
 import contextlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,16 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, Step, TrainingTask, grouped_batches, train_on
 from dragoman.config import TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
-SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 MAX_POSITIONS = 512
-
-Step = Callable[[Batch], int]  # one update; returns the target tokens
 
 
 def padded_step(
@@ -188,22 +189,22 @@ def float32_attention() -> str:
     return "sdpa_float32"
 
 
-def torch_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return steps that train torch.nn.Transformer, by the name of the attention kernel, 'flash' or 'math'.
+def main() -> None:
+    """Train a peer without end, as `TrainerProcess` expects it: arguments are its name, its kind, the task's folder.
 
-    Each has a model of its own. dtype: of autocast.
+    The kind is that of MarianMT's attention, or of the attention kernel of torch.nn.Transformer.
     """
-    return {
-        kernel.name.split("_")[0].lower(): padded_step(TorchTransformer(config, vocabulary), dtype, kernel)
-        for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
-    }
-
-
-def marianmt_steps(config: TransformerConfig, vocabulary: int, dtype: torch.dtype) -> dict[str, Step]:
-    """Return steps that train MarianMT, by the name of the attention: 'sdpa', 'eager' and 'sdpa in float32'.
-
-    Each has a model of its own; the last is for a `dtype` of autocast other than float32. Raise ImportError where the
-    transformers library is missing.
-    """
-    kinds = ["sdpa", "eager", *["sdpa in float32"] * (dtype != torch.float32)]
-    return {kind: padded_step(MarianMT(config, vocabulary, kind), dtype) for kind in kinds}
+    name, kind, folder = sys.argv[1:]
+    task = TrainingTask.read(Path(folder))
+    torch.set_num_threads(task.threads)
+    torch.manual_seed(1)
+    dtype = DTYPES[task.precision]
+    if name == "torch":
+        kernel = {"flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}[kind]
+        step = padded_step(TorchTransformer(task.model, task.vocabulary), dtype, kernel)
+    else:
+        try:
+            step = padded_step(MarianMT(task.model, task.vocabulary, kind), dtype)
+        except ImportError:
+            sys.exit("pip install 'dragoman[benchmark]' installs it")
+    train_on(grouped_batches(task), step)

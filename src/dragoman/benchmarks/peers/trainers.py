@@ -1,10 +1,10 @@
-"""Train with toolkits that are programs of their own: Marian, JoeyNMT and Eole.
+"""Train with toolkits in processes of their own, which are suspended while others have their turn.
 
-Each has an environment of its own beside ours (`make peers`), trains the same model on the same ids, written as words,
-makes batches in its own way, and logs how many target tokens it has processed. Between its turns it is stopped.
+`dragoman` is ours. MarianMT and torch.nn.Transformer run as a plain script would run them. Marian, JoeyNMT and Eole are
+programs with an environment of their own beside ours (`make peers`). All train the same model on the same ids, in
+batches of their own, and print how many target tokens they have processed.
 """
 
-import collections
 import contextlib
 import json
 import os
@@ -13,60 +13,29 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.benchmarks.peers.pytorch import CLIP, RATE, SMOOTHING
-from dragoman.config import TransformerConfig
-from dragoman.data.batches import Ids
+from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, TrainingTask
 from dragoman.errors import DragomanError
 
 PEERS = Path(sys.prefix) / "peers"
-LIMIT = 600.0  # seconds for one turn
+LIMIT = 600.0  # seconds, beyond those of its turn, that an update may take
 NEVER = 1_000_000  # updates
-
-
-@dataclass(frozen=True)
-class TrainingTask:
-    """A model's settings, the pairs to train it on, and how. The pairs are in groups of similar length."""
-
-    model: TransformerConfig
-    vocabulary: int
-    sources: list[Ids]
-    targets: list[Ids]
-    batch_tokens: int
-    threads: int
-    bfloat16: bool = False
-
-    @property
-    def tokens(self) -> int:
-        """Return the number of target tokens, EOS included."""
-        return sum(len(ids) + 1 for ids in self.targets)
-
-    def vocabulary_words(self) -> list[str]:
-        """Return a made-up word for each id that is not PAD, BOS or EOS."""
-        return [f"w{id}" for id in range(3, self.vocabulary)]
-
-    def write(self, folder: Path) -> None:
-        """Write the sentences into `folder` as text.source and text.target, one a line, and the vocabulary as words.
-
-        dev.source and dev.target get the first sentence.
-        """
-        for side, rows in (("source", self.sources), ("target", self.targets)):
-            lines = [" ".join(f"w{id}" for id in ids) + "\n" for ids in rows]
-            (folder / f"text.{side}").write_text("".join(lines), encoding="ascii")
-            (folder / f"dev.{side}").write_text(lines[0], encoding="ascii")
-        (folder / "words").write_text("".join(f"{word}\n" for word in self.vocabulary_words()), encoding="ascii")
+# What dragoman sets for itself. A plain script has none of these.
+OUR_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A toolkit: `settings` writes its files into a folder and returns its command; `tokens` reads its log."""
+    """A toolkit: `settings` writes its files into a folder and returns its command; the rest reads its log."""
 
     settings: Callable[[TrainingTask, Path], list[str]]
-    tokens: str  # pattern of a line of the log with the target tokens since the last such line
+    ready: str  # pattern of the line before the first update
+    tokens: str  # pattern of a line with the target tokens since the last such line
     bfloat16: bool = False  # whether it can train in it
 
 
@@ -118,11 +87,27 @@ def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
     return ["pymarian", "train", *(word for flag in values for word in flag)]
 
 
+# JoeyNMT logs the tokens of an epoch alone.
+JOEYNMT = """
+from joeynmt import __main__, training
+
+train_step = training.TrainManager._train_step
+
+def counted(self, batch):
+    result = train_step(self, batch)
+    print("tokens", int(batch.ntokens), flush=True)
+    return result
+
+training.TrainManager._train_step = counted
+__main__.main()
+"""
+
+
 def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
     """Write vocabulary and settings for JoeyNMT into `folder`; return the command that trains with it, without a path.
 
     It must run in `folder`, where `TrainingTask.write` puts the sentences. JoeyNMT does not sort by length: shuffled
-    batches would be mostly padding, so it reads the groups in order.
+    batches would be mostly padding, so it needs the groups of `TrainingTask.in_groups`, in their order.
     """
     model = task.model
     words = ["<unk>", "<pad>", "<s>", "</s>", *task.vocabulary_words()]
@@ -178,7 +163,7 @@ def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
         },
     }
     (folder / "joeynmt.yaml").write_text(json.dumps(settings), encoding="ascii")  # JSON is YAML
-    return ["python", "-m", "joeynmt", "train", "joeynmt.yaml", "--skip-test"]
+    return ["python", "-c", JOEYNMT, "train", "joeynmt.yaml", "--skip-test"]
 
 
 def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
@@ -215,7 +200,7 @@ def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
             "batch_size": task.batch_tokens,
             "bucket_size": len(task.sources),
             "num_workers": 0,
-            "compute_dtype": "bf16" if task.bfloat16 else "fp32",
+            "compute_dtype": "bf16" if task.precision == "bfloat16" else "fp32",
             "train_steps": NEVER,
             "save_checkpoint_steps": NEVER,
             "valid_steps": NEVER,
@@ -235,11 +220,13 @@ def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
     return ["eole", "train", "-c", "eole.yaml"]
 
 
+TOKENS = r"^tokens (\d+)$"
 PROGRAMS = {
-    "marian": Program(prepare_marian, r"Cost \S+ \* ([\d,]+) @"),
-    "joeynmt": Program(prepare_joeynmt, r"num\. of tokens: *(\d+)"),
-    "eole": Program(prepare_eole, r"bsz: *\d+/ *(\d+)/", bfloat16=True),
+    "marian": Program(prepare_marian, "Training started", r"Cost \S+ \* ([\d,]+) @"),
+    "joeynmt": Program(prepare_joeynmt, "EPOCH 1$", TOKENS),
+    "eole": Program(prepare_eole, "Starting training", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
 }
+KINDS = {"marianmt": ("sdpa", "eager", "sdpa in float32"), "torch": ("flash", "math")}
 
 
 def find_command(name: str, command: str) -> str:
@@ -252,12 +239,42 @@ def find_command(name: str, command: str) -> str:
     return str(file)
 
 
-class TrainerProcess:
-    """A program that trains, and is suspended while others have their turn."""
+def command_of(name: str, kind: str, task: TrainingTask, folder: Path) -> list[str]:
+    """Return the command that trains on `task`, which is in `folder`, and write there what it needs.
 
-    def __init__(self, name: str, command: list[str], folder: Path, tokens: str, threads: int):
-        self.name, self.tokens = name, re.compile(tokens)
-        environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads)}
+    name: 'dragoman', or a key of KINDS or of PROGRAMS; kind: of attention, for keys of KINDS. Raise DragomanError where
+    the program is not installed.
+    """
+    if name in PROGRAMS:
+        command, *arguments = PROGRAMS[name].settings(task, folder)
+        return [find_command(name, command), *arguments]
+    if name in KINDS:
+        return plain_command("pytorch", name, kind, str(folder))
+    return [sys.executable, "-m", "dragoman.benchmarks.own_trainer", str(folder)]
+
+
+def plain_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs `main` of a module of this folder as a plain script runs.
+
+    PyTorch is imported first, so that OpenMP has read the environment before dragoman changes it.
+    """
+    program = f"import torch; from dragoman.benchmarks.peers.{module} import main; main()"
+    return [sys.executable, "-c", program, *arguments]
+
+
+def environment_of(name: str, threads: int) -> dict[str, str]:
+    """Return the environment variables of a trainer: those of this process, for others than us without ours."""
+    others = {variable: value for variable, value in os.environ.items() if variable not in OUR_VARIABLES}
+    environment = dict(os.environ) if name == "dragoman" else others
+    return environment | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads)}
+
+
+class TrainerProcess:
+    """A process that trains, and is suspended while others have their turn."""
+
+    def __init__(self, name: str, command: list[str], environment: dict[str, str], folder: Path | None = None):
+        self.name, program = name, PROGRAMS.get(name)
+        self.ready, self.tokens = map(re.compile, (program.ready, program.tokens) if program else ("^ready$", TOKENS))
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -267,57 +284,85 @@ class TrainerProcess:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,
+            process_group=0,  # in our session: the kernel ends stopped processes of a group whose parent is gone
         )
 
-    def advance(self, tokens: int) -> int:
-        """Let it train on `tokens` more target tokens or a few more, then suspend it; return how many they were.
+    def advance(self, seconds: float) -> int:
+        """Let it train for `seconds` and to the end of an update, then suspend it; return the target tokens.
 
-        Raise DragomanError where it ends, or takes longer than LIMIT.
+        Raise DragomanError as `run_until` does.
+        """
+        end, done = time.monotonic() + seconds, 0
+
+        def is_over(line: str) -> bool:
+            nonlocal done
+            if match := self.tokens.search(line):
+                done += int(match[1].replace(",", ""))
+            return bool(match) and time.monotonic() >= end
+
+        self.run_until(is_over, seconds + LIMIT)
+        return done
+
+    def run_until(self, is_over: Callable[[str], object], seconds: float) -> None:
+        """Let it run until it prints a line for which `is_over` is true, then suspend it.
+
+        Raise DragomanError, with the last line, where it ends, or takes longer than `seconds`.
         """
         assert self.process.stdout
-        done, last = 0, collections.deque([""], maxlen=1)
-        alarm = threading.Timer(LIMIT, self.signal, [signal.SIGKILL])
+        last = ""
+        alarm = threading.Timer(seconds, self.signal, [signal.SIGKILL])
         alarm.start()
         self.signal(signal.SIGCONT)
         try:
             for line in self.process.stdout:
-                last.append(line.strip() or last[0])
-                if match := self.tokens.search(line):
-                    done += int(match[1].replace(",", ""))
-                    if done >= tokens:
-                        self.signal(signal.SIGSTOP)
-                        return done
+                last = line.strip() or last
+                if is_over(line.rstrip("\n")):
+                    self.signal(signal.SIGSTOP)
+                    return
         finally:
             alarm.cancel()
-        raise DragomanError(
-            f"{self.name} failed, or was stopped after {LIMIT:.0f} s, before its turn was over: {last[0][:200]}"
-        )
+        raise DragomanError(f"{self.name} failed, or was stopped after {seconds:.0f} s: {last[:200]}")
+
+    def peak_memory(self) -> int:
+        """Return the most bytes that it and its children have held at once, each; 0 where the system does not say."""
+        peak = 0
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                if os.getpgid(int(status.parent.name)) == self.process.pid:
+                    found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)
+                    peak += 1024 * int(found[1]) if found else 0
+        return peak
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and its children; nothing happens where they have ended."""
+        """Send a signal to the process and its children; nothing happens where they have ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
 
 @contextlib.contextmanager
-def train_in_turns(name: str, task: TrainingTask, folder: Path) -> Iterator[Callable[[], int]]:
-    """Yield a function that makes a program train on `task` once more and returns the target tokens of that pass.
+def start_trainer(name: str, kind: str, task: TrainingTask, folder: Path) -> Iterator[TrainerProcess]:
+    """Yield a process that is suspended just before its first update, and end it afterwards.
 
-    name: a key of PROGRAMS; folder: for its files. The first pass, with which it starts, is over by then. Raise
-    DragomanError where the program is not installed or does not get through it.
+    The arguments are those of `command_of`. Raise DragomanError where it does not get so far.
     """
-    program = PROGRAMS[name]
-    task.write(folder)
-    command, *arguments = program.settings(task, folder)
-    command = find_command(name, command)
-    # A SIGTERM to us must end the program as well: a stopped one would stay for ever.
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    trainer = TrainerProcess(name, [command, *arguments], folder, program.tokens, task.threads)
+    command = command_of(name, kind, task, folder)
+    where = folder if name in PROGRAMS else None  # ours may need a relative PYTHONPATH
+    trainer = TrainerProcess(name, command, environment_of(name, task.threads), where)
     try:
-        trainer.advance(task.tokens)
-        yield lambda: trainer.advance(task.tokens)
+        trainer.run_until(trainer.ready.search, LIMIT)
+        yield trainer
     finally:
         trainer.signal(signal.SIGKILL)
         trainer.process.communicate()
-        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise SystemExit inside the block, so that it can end what it has started."""
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]  # under nohup
+    before = [signal.signal(number, lambda number, _: sys.exit(128 + number)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
