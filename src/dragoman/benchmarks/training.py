@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -217,32 +217,36 @@ def measure(
     with tempfile.TemporaryDirectory() as opened, exit_on_signals(), contextlib.ExitStack() as stack:
         folder = Path(opened)
         task.write(folder)
-        running, memory = {}, {}
+        running, trainers = {}, {}
         for name in names:
             if name in PROGRAMS and task.precision == "bfloat16" and not PROGRAMS[name].bfloat16:
                 continue
-            with leaving_out(name, notes):
+            try:
                 kind = fastest_kind(name, task, folder)
-                trainer = stack.enter_context(start_trainer(name, kind, task, folder))
-                running[name] = Contender(name, partial(trainer.advance, seconds))
-                memory[name] = trainer.peak_memory
-                if kind:
-                    notes.append(f"{NAMES[name]}, d_model {task.model.d_model}, {task.precision}: attention '{kind}'.")
-        first = take_turns(running, rounds, notes)
-        speeds = {name: Speed(first[name], contender, memory[name]()) for name, contender in running.items()}
+                trainers[name] = stack.enter_context(start_trainer(name, kind, task, folder))
+            except DragomanError as error:
+                leave_out(name, error, notes)
+                continue
+            running[name] = Contender(name, partial(trainers[name].advance, seconds))
+            if kind:
+                notes.append(f"{NAMES[name]}, d_model {task.model.d_model}, {task.precision}: attention '{kind}'.")
+        for _ in range(rounds + 1):
+            for name, contender in list(running.items()):
+                try:
+                    contender.rates.append(contender.time())
+                except DragomanError as error:
+                    leave_out(name, error, notes)
+                    del running[name]
+        speeds = {name: Speed(c.rates.pop(0), c, trainers[name].peak_memory()) for name, c in running.items()}
         stack.close()
         return speeds, profile_ours(task, folder)
 
 
-@contextlib.contextmanager
-def leaving_out(name: str, notes: list[str]) -> Iterator[None]:
-    """Add a contender that raises DragomanError inside the block to `notes`; raise it again where it is ours."""
-    try:
-        yield
-    except DragomanError as error:
-        if name == OURS:
-            raise
-        notes.append(f"{NAMES[name]} is left out: {error}.")
+def leave_out(name: str, error: DragomanError, notes: list[str]) -> None:
+    """Add to `notes` why a contender is left out. Raise the error where it is ours."""
+    if name == OURS:
+        raise error
+    notes.append(f"{NAMES[name]} is left out: {error}.")
 
 
 def fastest_kind(name: str, task: TrainingTask, folder: Path) -> str:
@@ -258,30 +262,10 @@ def fastest_kind(name: str, task: TrainingTask, folder: Path) -> str:
     return max(rates, key=rates.__getitem__, default=kinds[0])
 
 
-def take_turns(running: dict[str, Contender], rounds: int, notes: list[str]) -> dict[str, float]:
-    """Let each contender have a first turn and `rounds` later ones; return their speeds in the first.
-
-    Those of the later ones are added to their `rates`. A contender that fails is removed, and added to `notes`.
-    """
-    first = {}
-    for turn in range(rounds + 1):
-        for name, contender in list(running.items()):
-            rate = None
-            with leaving_out(name, notes):
-                rate = contender.time()
-            if rate is None:
-                del running[name]
-            elif turn:
-                contender.rates.append(rate)
-            else:
-                first[name] = rate
-    return first
-
-
 def profile_ours(task: TrainingTask, folder: Path) -> dict[str, Any]:
     """Return what `profile_task` finds, in a process of its own, for the task in `folder`."""
     command = [sys.executable, "-m", "dragoman.benchmarks.profile", str(folder)]
     ran = subprocess.run(command, env=environment_of(OURS, task.threads), capture_output=True, text=True)
     if ran.returncode:
-        raise DragomanError(f"profiling failed: {ran.stderr.strip().splitlines()[-1:]}")
+        raise DragomanError(f"profiling failed: {''.join(ran.stderr.strip().splitlines()[-1:])}")
     return json.loads(ran.stdout)

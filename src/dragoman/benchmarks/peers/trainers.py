@@ -321,10 +321,12 @@ class TrainerProcess:
                     return
         finally:
             alarm.cancel()
-        raise DragomanError(f"{self.name} failed, or was stopped after {seconds:.0f} s: {last[:200]}")
+        killed = self.process.wait() == -signal.SIGKILL
+        reason = f"was killed (it may take {seconds:.0f} s)" if killed else "ended"
+        raise DragomanError(f"{self.name} {reason}: {last[:200]}")
 
     def peak_memory(self) -> int:
-        """Return the most bytes that it and its children have held at once, each; 0 where the system does not say."""
+        """Return the most bytes that it and its children have held, added up; 0 where the system does not say."""
         peak = 0
         for status in Path("/proc").glob("[0-9]*/status"):
             with contextlib.suppress(OSError):  # it has ended meanwhile
