@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from dragoman.benchmarks.peers.task import RATE, TrainingTask, group_by_length, 
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, start_trainer
 from dragoman.benchmarks.profile import matmul_rate, operations_per_update, profile_task, time_shares
 from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, Shape, Speed
-from dragoman.config import read_toml
+from dragoman.config import TrainingConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
@@ -38,6 +39,7 @@ from dragoman.model import parameter_count
 from dragoman.model.attention import MultiHeadAttention, explicit_attention
 from dragoman.model.transformer import Transformer
 from dragoman.threads import SPINS
+from dragoman.training.optimizer import learning_rate
 
 VOCABULARY = 300
 MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)
@@ -418,6 +420,37 @@ def test_translations_come_in_the_order_of_their_texts(tokenizer: Tokenizer, pai
     found = train_marianmt.translate(model, texts)
     assert found == [train_marianmt.translate(model, [text])[0] for text in texts]
     assert len(set(map(tuple, found))) == 3
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5])
+def test_marianmt_has_the_schedule_and_the_average_of_the_recipe(ema: float, monkeypatch: pytest.MonkeyPatch):
+    """Each step adds 1 to all weights here, and takes a second."""
+    pytest.importorskip("transformers")
+    rates, clock = [], itertools.count()
+
+    def adding_step(model: torch.nn.Module, dtype: torch.dtype, rate: Callable[[], float]):
+        def step(batch: Batch) -> int:
+            rates.append(rate())
+            torch._foreach_add_(list(model.parameters()), 1.0)
+            return batch.tokens
+
+        with torch.no_grad():
+            torch._foreach_zero_(list(model.parameters()))
+        return torch.no_grad()(step)
+
+    monkeypatch.setattr(train_marianmt, "padded_step", adding_step)
+    monkeypatch.setattr(train_marianmt, "translate", lambda model, texts: next(model.parameters())[5, 0].item())
+    monkeypatch.setattr(train_marianmt, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    settings = TrainingConfig(schedule="inverse-sqrt", learning_rate=0.01, warmup=4, ema=ema, minutes=0.2)
+    steps, tokens, weight = train_marianmt.train_marianmt(TASK, settings, [])
+    assert steps == len(rates) == 11
+    assert tokens == 11 * Batch.of(LONG, LONG).tokens
+    assert rates == [learning_rate(number, MODEL.d_model, settings) for number in range(1, 12)]
+    average = 0.0
+    for number in range(1, 12):
+        kept = min(ema, number / (10 + number))
+        average = kept * average + (1 - kept) * number
+    assert weight == pytest.approx(average)
 
 
 @pytest.mark.slow

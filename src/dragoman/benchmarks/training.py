@@ -58,6 +58,9 @@ SHAPES = {
 }
 
 
+Key = tuple[str, str]  # a shape and a precision
+
+
 @dataclass(frozen=True)
 class Speed:
     """Hold what was measured of one contender: target tokens per second, and memory."""
@@ -87,9 +90,8 @@ def benchmark(
         task = make_task(SHAPES[shape], corpus, threads)
         for precision in precisions:
             print(f"{shape}, {precision} ...", file=sys.stderr)
-            key = shape, precision
-            task = replace(task, precision=precision)
-            speeds[key], profiles[key] = measure(task, [OURS, *peers], rounds, seconds, notes)
+            found = measure(replace(task, precision=precision), [OURS, *peers], rounds, seconds, notes)
+            speeds[shape, precision], profiles[shape, precision] = found
     of = f"sentences of {Path(corpus).name}" if corpus else "random sentences of realistic length"
     return "\n".join(
         [
@@ -98,35 +100,52 @@ def benchmark(
             "interleaved.",
             describe_machine() + ".",
             "",
-            markdown_table(
-                ["model", "precision", "toolkit", "first turn", "later turns", "dragoman / it", "memory, MB"],
-                [[*key, *cells] for key, row in speeds.items() for cells in cells_of(row)],
-            ),
-            "",
-            "dragoman and the fastest of the others, each in its best precision.",
-            "",
-            markdown_table(
-                ["model", "first turn", "later turns"],
-                [[shape, *ratios({key: row for key, row in speeds.items() if key[0] == shape})] for shape in shapes],
-            ),
+            *speed_tables(speeds),
             "",
             *(f"- {note}" for note in dict.fromkeys(notes)),
             "",
-            "Matmuls of our own batches, real tokens only, and what the machine reaches in matmuls alone.",
-            "",
-            markdown_table(
-                ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
-                [[*key, *matmul_cells(speeds[key][OURS], profile)] for key, profile in profiles.items()],
-            ),
-            "",
-            "Where our time goes.",
-            "",
-            markdown_table(
-                ["model", "precision", *next(iter(profiles.values()))["parts"]],
-                [[*key, *map(as_percent, profile["parts"].values())] for key, profile in profiles.items()],
-            ),
+            *profile_tables(speeds, profiles),
         ]
     )
+
+
+def speed_tables(speeds: dict[Key, dict[str, Speed]]) -> list[str]:
+    """Return the lines of two tables: the speed of each contender, and the best of ours to the best of the others'."""
+    by_shape = {shape: {key: row for key, row in speeds.items() if key[0] == shape} for shape, _ in speeds}
+    return [
+        markdown_table(
+            ["model", "precision", "toolkit", "first turn", "later turns", "dragoman / it", "memory, MB"],
+            [[*key, *cells] for key, row in speeds.items() for cells in cells_of(row)],
+        ),
+        "",
+        "dragoman / the fastest of the others, each in its best precision.",
+        "",
+        markdown_table(
+            ["model", "first turn", "later turns"], [[shape, *ratios(rows)] for shape, rows in by_shape.items()]
+        ),
+    ]
+
+
+def profile_tables(speeds: dict[Key, dict[str, Speed]], profiles: dict[Key, dict[str, Any]]) -> list[str]:
+    """Return the lines of two tables: our matmuls beside those of the machine, and the parts of our time.
+
+    profiles: what `profile_task` returns.
+    """
+    return [
+        "Matmuls of our own batches, real tokens only, and what the machine reaches in matmuls alone.",
+        "",
+        markdown_table(
+            ["model", "precision", "GFLOP/s in training", "GFLOP/s alone", "share"],
+            [[*key, *matmul_cells(speeds[key][OURS], profile)] for key, profile in profiles.items()],
+        ),
+        "",
+        "Where our time goes.",
+        "",
+        markdown_table(
+            ["model", "precision", *next(iter(profiles.values()))["parts"]],
+            [[*key, *map(as_percent, profile["parts"].values())] for key, profile in profiles.items()],
+        ),
+    ]
 
 
 def cells_of(row: dict[str, Speed]) -> list[list[str]]:
@@ -143,7 +162,7 @@ def cells_of(row: dict[str, Speed]) -> list[list[str]]:
     ]
 
 
-def ratios(rows: dict[tuple[str, str], dict[str, Speed]]) -> list[str]:
+def ratios(rows: dict[Key, dict[str, Speed]]) -> list[str]:
     """Return our best speed as a multiple of the best of all others, in first turns and in later ones.
 
     rows: the contenders of one shape in each precision. '–' where there are no others.
