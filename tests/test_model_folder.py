@@ -26,6 +26,7 @@ from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
 from dragoman.model_folder import FILES, expected_shapes, read_model, verify_files, write_model
+from dragoman.training.card import read_card
 
 SECONDS = 3.0  # to refuse a folder, at most
 DEEP = 100_000
@@ -176,6 +177,18 @@ def test_a_manifest_leads_nowhere_else(folder: Path, name: str):
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps({**manifest, name: manifest["config.json"]}))
     assert str(folder) in refused(folder)
+
+
+def test_a_card_of_any_size_is_shown_from_its_beginning(folder: Path):
+    card = folder / "card.md"
+    card.write_text("# short\n")
+    assert read_card(folder) == "# short\n"
+    with card.open("a") as opened:
+        opened.truncate(40 << 30)  # a file with a hole, of 40 GB
+    shown = read_card(folder)
+    assert shown.startswith("# short\n")
+    assert len(shown) < 2 << 20
+    assert shown.endswith(f"({card} goes on.)\n")
 
 
 def test_the_card_is_for_people_to_edit_also_where_an_older_manifest_lists_it(folder: Path):

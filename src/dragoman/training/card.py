@@ -10,7 +10,7 @@ from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
 from dragoman.errors import plural
-from dragoman.files import CARD
+from dragoman.files import CARD, MAX_RECORD_SIZE
 from dragoman.training.checkpoint import TrainingProgress
 
 
@@ -51,9 +51,16 @@ def card_of_student(weights: int, inherited: int) -> str:
 
 
 def read_card(folder: Path) -> str:
-    """Return the card in a model folder, in Markdown; '' where it was deleted."""
+    """Return the card in a model folder, in Markdown; '' where it was deleted.
+
+    No manifest vouches for it: a card longer than a record may be is cut off, with a sentence that says so.
+    """
     file = folder / CARD
-    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        text = opened.read(MAX_RECORD_SIZE).decode("utf-8", errors="replace")
+        return text + (f"\n\n({file} goes on.)\n" if opened.read(1) else "")
 
 
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
