@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ from dragoman.synthesis.job import as_json, read_record
 from dragoman.training.checkpoint import checkpoints, newest_checkpoint
 
 Corpus = tuple[str, str]
+
+# All calls take an hour, so a night tries every fourth, and the next night the ones after them.
+EVERY = int(os.environ.get("DRAGOMAN_EVERY", "4"))
+NIGHT = int(os.environ.get("DRAGOMAN_NIGHT", date.today().toordinal()))
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +153,7 @@ class Attempts:
             ends_well = ended.code == 0 if failure.error == SHORT else ended.code in (0, 1)
             assert ends_well, where
             if ended.code:
-                one_sentence(said, ended.failed, failure)
+                one_sentence(said, ended.failed, failure, out)
             if not failure.calls & REMOVE:
                 assert not list(out.rglob("*.draft")), where
         if ended.code == 0:
@@ -160,21 +165,26 @@ class Attempts:
         return bool(ended.failed)
 
 
-def one_sentence(said: str, failed: str, failure: Failure) -> None:
-    """Fail unless one sentence names the cause, and the file by its final name or the folder it is a part of."""
+def one_sentence(said: str, failed: str, failure: Failure, out: Path) -> None:
+    """Fail unless one sentence names the cause, and the file by its final name or the folder it is a part of.
+
+    Where all calls after the first one fail too, it may name another file: an old checkpoint that cannot be deleted
+    ends nothing, but the line of the log after it does.
+    """
     (sentence,) = [line for line in said.splitlines() if line.startswith("dragoman: ")]
     assert sentence == said.splitlines()[-1], said
     assert os.strerror(failure.error) in sentence, said
     final = Path(re.sub(r"/\.([^/]+?)(\.[0-9a-f]{32})?\.draft", r"/\1", failed))
-    assert str(final) in sentence or str(final.parent) in sentence, f"{failed}: {said}"
+    named = [out] if failure.lasting else [final, final.parent]
+    assert any(str(name) in sentence for name in named), f"{failed}: {said}"
 
 
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("checkpoint", {"full disk": 40, "interrupted": 150}),
-        ("dataset", {"no sync": 3, "short write": 4}),
-        ("synthesis", {"read-only disk": 20, "kill": 40}),
+        ("checkpoint", {"full disk": 40}),
+        ("dataset", {"no sync": 3}),
+        ("synthesis", {"short write": 2, "kill": 40}),
     ],
 )
 def test_nothing_is_lost_where_some_call_on_files_fails(
@@ -194,10 +204,12 @@ def test_nothing_is_lost_whichever_call_on_files_fails(
 ):
     attempts = Attempts(failing, works[name], tmp_path)
     _, expected = attempts.expected()
-    numbers = count(1)
-    while attempts.loses_nothing(FAILURES[failure], number := next(numbers), expected):
-        pass
-    print(f"{name}, {failure}: {number - 1} calls")
+    numbers = count(1 + NIGHT % EVERY, EVERY)
+    print(f"{name}, {failure}: DRAGOMAN_NIGHT={NIGHT} DRAGOMAN_EVERY={EVERY}")  # with these it is repeated
+    tried = 0
+    while attempts.loses_nothing(FAILURES[failure], next(numbers), expected):
+        tried += 1
+    assert tried or EVERY > 1
 
 
 LATE = """

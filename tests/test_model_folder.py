@@ -5,13 +5,14 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import stat
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
-from dragoman.model_folder import FILES, expected_shapes, read_model, verify_files, write_model
+from dragoman.model_folder import FILES, expected_shapes, read_model, read_tensors, verify_files, write_model
 from dragoman.training.card import read_card
 
 SECONDS = 3.0  # to refuse a folder, at most
@@ -514,3 +515,39 @@ def test_a_hostile_folder_is_refused_for_little_time_and_memory(folder: Path, tm
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     costs = {name: tuple(map(float, line.split())) for name, line in zip(EXPENSIVE, lines, strict=True)}
     assert all(memory < 50 and seconds < 1 for memory, seconds in costs.values()), costs
+
+
+@contextlib.contextmanager
+def room_for_files(room: int) -> Iterator[None]:
+    """Let the system open so many more files in the block."""
+    os.close(lowest := os.dup(0))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("room", [0, 1])  # the library opens the file first, then PyTorch
+def test_weights_that_the_system_cannot_read_are_not_called_damaged(folder: Path, room: int):
+    file = folder / "model.safetensors"
+    with room_for_files(room), pytest.raises(OSError, match="Too many open files") as error:
+        read_tensors(file)
+    assert error.value.filename == str(file)
+    with room_for_files(2):  # the control
+        assert read_tensors(file)
+
+
+@pytest.mark.parametrize("reason", ["unable to mmap 8 bytes from file <{}>: Cannot allocate memory (12)", "a defect"])
+def test_too_little_memory_and_defects_are_not_errors_of_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+):
+    file = folder / "model.safetensors"
+
+    def fail(_: Path) -> None:
+        raise RuntimeError(reason.format(file))
+
+    monkeypatch.setattr("dragoman.model_folder.load_file", fail)
+    with pytest.raises(RuntimeError, match=r"memory|defect"):
+        read_tensors(file)

@@ -1,5 +1,6 @@
 """Never losing work: processes are killed, asked to stop, and find damage and full disks where they resume."""
 
+import errno
 import hashlib
 import json
 import os
@@ -475,6 +476,18 @@ def test_a_state_of_other_types_is_refused_though_it_is_signed(
     (folder / "state.json").write_text(json.dumps(content))
     signed_again(folder)
     assert load_checkpoint(folder).progress.step == 4
+
+
+def test_a_checkpoint_that_the_system_cannot_read_is_not_given_up(saved: Path, monkeypatch: pytest.MonkeyPatch):
+    """A disk or a network that fails for a moment costs no work: the command ends, and the next one resumes."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("dragoman.training.checkpoint.read_json", fail)
+    with pytest.raises(OSError, match="Input/output error") as error:
+        newest_checkpoint(saved)
+    assert "step-00000004" in error.value.filename
 
 
 def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(

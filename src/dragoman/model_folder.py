@@ -3,9 +3,12 @@
 Nothing in them is code, and nothing in them is trusted: they come from strangers.
 """
 
+import errno
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,7 +20,7 @@ from torch import Tensor
 from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig, as_dict, model_config
 from dragoman.data.tokenizer import PAD, Tokenizer
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, is_out_of_memory
 from dragoman.files import (
     CARD,
     MANIFEST,
@@ -134,18 +137,15 @@ def check_weights(file: Path) -> None:
     Only its header is read, which tells how long the file is.
     """
     config, vocabulary = read_description(file.with_name("config.json"))
-    with file.open("rb") as opened:
+    with name_errors(file), file.open("rb") as opened:
         header = int.from_bytes(opened.read(8), "little")
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
     if header > HEADER_SIZE * (layers + 8):  # as much for the embeddings and the rest
         raise DragomanError(f"{file}: damaged: its header has {header:,} bytes")
-    try:
-        with safe_open(str(file), framework="pt") as opened:
-            tensors = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            dtypes = {name: tensor.get_dtype() for name, tensor in tensors.items()}
-            shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
-    except (SafetensorError, OSError) as error:
-        raise DragomanError(f"{file}: not a safetensors file: {error}") from None
+    with name_tensor_errors(file), safe_open(str(file), framework="pt") as opened:
+        tensors = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+        dtypes = {name: tensor.get_dtype() for name, tensor in tensors.items()}
+        shapes = {name: tuple(tensor.get_shape()) for name, tensor in tensors.items()}
     for name, dtype in dtypes.items():
         if dtype not in DTYPES:
             raise DragomanError(f"{file}: '{name}' is in {dtype}; weights are in {', '.join(DTYPES)}")
@@ -292,13 +292,40 @@ def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[i
 def load_weights(model: Model, file: Path) -> None:
     """Load the weights in a file into the model, in place; the file is known to have the model's shapes.
 
-    Raise DragomanError where a weight is infinite or not a number: such a model translates nothing.
+    Raise DragomanError where a weight is infinite or not a number: such a model translates nothing. Raise otherwise as
+    `read_tensors` does.
     """
-    weights = current_names(load_file(file))
+    weights = read_tensors(file)
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise DragomanError(f"{file}: damaged: {name} has values that are infinite or not numbers")
     model.load_state_dict(weights, strict=False)
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Return the tensors in a file by the names that they have today. Raise as `name_tensor_errors` does."""
+    with name_tensor_errors(file):
+        return current_names(load_file(file))
+
+
+@contextmanager
+def name_tensor_errors(file: Path) -> Iterator[None]:
+    """Let an error of reading tensors from a file in the block name the file and the reason.
+
+    Raise DragomanError where it is no safetensors file, and OSError where the system cannot read it.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise DragomanError(f"{file}: not a safetensors file: {error}") from None
+    except FileNotFoundError:  # what the library raises where it cannot open a file, whatever the reason
+        with file.open("rb"):  # raises what the system says
+            pass
+        raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}: it could not be opened", str(file)) from None
+    except RuntimeError as error:  # how PyTorch reports errors of the system
+        if is_out_of_memory(error) or f"<{file}>" not in str(error):
+            raise
+        raise OSError(errno.EIO, str(error).rsplit(">", 1)[-1].rsplit(": ", 1)[-1], str(file)) from None
 
 
 def current_names(tensors: dict[str, Named]) -> dict[str, Named]:

@@ -14,7 +14,7 @@ import tomli_w
 
 from dragoman.config.fields import quote_value
 from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfig
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 
 T = typing.TypeVar("T")
 MAX_SIZE = 1 << 20  # bytes of a file of settings
@@ -24,7 +24,10 @@ KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": Recurre
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file. Raise UsageError, naming the file, where it cannot be read."""
+    """Return the content of a TOML file. Raise UsageError, naming the file, where there is none or it is not TOML.
+
+    Raise DragomanError where the system cannot read it.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_SIZE + 1)
@@ -36,8 +39,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
-    except OSError as error:
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    except OSError as error:
+        raise DragomanError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 

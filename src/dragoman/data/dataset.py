@@ -20,7 +20,7 @@ from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
 from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import atomic_file
+from dragoman.files import atomic_file, name_errors
 
 CHUNK = 4096  # pairs that are tokenised, written and looked up together
 READS_BEFORE_RELEASE = 1000  # sentences
@@ -75,14 +75,20 @@ class Pairs:
 
     @classmethod
     def open(cls, path: Path) -> "Pairs":
-        """Map a file that `tokenise` wrote. Raise DragomanError where it is missing, damaged or of a newer format."""
+        """Map a file that `tokenise` wrote. Raise DragomanError where it is missing, damaged or of a newer format.
+
+        Raise OSError where the system cannot read it.
+        """
+        damaged = DragomanError(f"{path}: damaged; delete it and rerun the same command")
         try:
-            with path.open("rb") as file:
+            with name_errors(path), path.open("rb") as file:
                 return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException):
-            raise DragomanError(f"{path}: damaged; delete it and rerun the same command") from None
+        except OSError as error:  # Arrow's own have no number
+            raise (error if error.errno else damaged) from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, pa.ArrowException):
+            raise damaged from None
 
     def __len__(self) -> int:
         return len(self.lengths)

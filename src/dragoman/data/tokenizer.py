@@ -24,7 +24,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dragoman.config.fields import check_argument, quote_value
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MAX_RECORD_SIZE, MAX_TABLE_SIZE, read_json
+from dragoman.files import MAX_RECORD_SIZE, MAX_TABLE_SIZE, name_errors, read_json
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ["<pad>", "<s>", "</s>"]
@@ -265,7 +265,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, vocabulary: int | None = None) -> "Tokenizer":
-        """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours.
+        """Read tokenizer.json. Raise DragomanError where it is missing or is not one of ours, OSError as `open` does.
 
         vocabulary: how many entries its model has; a file that is too large for them is refused before it costs memory.
         """
@@ -275,13 +275,14 @@ class Tokenizer:
             size = min(size, MAX_RECORD_SIZE + MAX_ENTRY_SIZE * max(vocabulary, 0))
             values = SPARE_VALUES + MAX_ENTRY_VALUES * max(vocabulary, 0)
         try:
-            data = read_json(Path(path), size, values)
+            with name_errors(path):
+                data = read_json(Path(path), size, values)
             model = data["model"]
             merges = [(left, right) for left, right in model["merges"]]
             return cls(dict(model["vocab"]), merges)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
-        except MemoryError:
+        except (MemoryError, OSError):
             raise
         except Exception as error:  # the library reports merges that fit no vocabulary as a bare Exception
             raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None

@@ -16,17 +16,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import draft_of, lock_file, new_folder, read_json, replace_link
+from dragoman.files import draft_of, lock_file, name_errors, new_folder, read_json, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import FILES, current_names, load_model, verify_files, write_model
+from dragoman.model_folder import FILES, load_model, read_tensors, verify_files, write_model
 
 NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
@@ -170,23 +169,24 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint folder. Raise DragomanError naming the file that is missing, damaged or of another kind."""
+    """Read a checkpoint folder. Raise DragomanError naming the file that is missing, damaged or of another kind.
+
+    Raise OSError where the system cannot read a file: what it holds may be sound.
+    """
     verify_files(folder, [*FILES, "state.safetensors", STATE])
     model, tokenizer = load_model(folder)
     progress = read_progress(folder)
-    try:
-        state = current_names(load_file(folder / "state.safetensors"))
-    except (OSError, ValueError, SafetensorError) as error:
-        raise DragomanError(f"{folder}: this checkpoint cannot be resumed: {error}") from None
-    return Checkpoint(folder, model, tokenizer, state, progress)
+    return Checkpoint(folder, model, tokenizer, read_tensors(folder / "state.safetensors"), progress)
 
 
 def read_progress(folder: Path) -> TrainingProgress:
-    """Return how far the run was at a checkpoint. Raise DragomanError where that cannot be read."""
+    """Return how far the run was at a checkpoint. Raise DragomanError where the file is damaged."""
     file = folder / STATE
     try:
-        return TrainingProgress(**formats.unstamp(read_json(file, MAX_STATE_SIZE), formats.CHECKPOINT, str(file)))
-    except (OSError, ValueError, TypeError, UsageError) as error:
+        with name_errors(file):
+            fields = read_json(file, MAX_STATE_SIZE)
+        return TrainingProgress(**formats.unstamp(fields, formats.CHECKPOINT, str(file)))
+    except (ValueError, TypeError, UsageError) as error:
         raise DragomanError(f"{file}: damaged: this checkpoint cannot be resumed: {error}") from None
 
 
