@@ -16,6 +16,7 @@ from dragoman.errors import DragomanError
 from dragoman.files import (
     MANIFEST,
     atomic_file,
+    delete_folder,
     lock_file,
     new_folder,
     open_append,
@@ -261,3 +262,18 @@ def test_of_two_that_write_one_folder_the_first_to_finish_wins_and_the_other_say
         assert (one / "file").read_text() == "one"
     assert (tmp_path / "model" / "file").read_text() == "other"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_cannot_be_closed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    close = os.close
+
+    def closed_but_failed(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", closed_but_failed)
+        delete_folder(tmp_path / "folder")
+    delete_folder(tmp_path / "folder")  # the control: what is left can be deleted
+    assert not list(tmp_path.iterdir())

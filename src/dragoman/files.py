@@ -59,7 +59,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     except SafetensorError as error:  # how the library reports a full disk
         raise DragomanError(f"{path}: could not be written: {error}") from None
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        delete_folder(draft)
 
 
 @contextlib.contextmanager
@@ -305,6 +305,12 @@ def require_links(folder: Path) -> None:
             f"{folder}: this file system has no symbolic links ({error.strerror}), and a run needs them for 'best' and "
             "'last'; choose another --out"
         ) from None
+
+
+def delete_folder(path: Path) -> None:
+    """Delete as much of a folder as can be deleted: nothing depends on it any more."""
+    with contextlib.suppress(OSError):  # Python closes a folder again where closing it failed
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def draft_of(path: Path, unique: str = "") -> Path:

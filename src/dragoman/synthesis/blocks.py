@@ -5,7 +5,6 @@ So killed work resumes with the next block, and several processes or machines sh
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 
 from dragoman.data.corpus import SHOWN, first_few
 from dragoman.errors import DragomanError, plural
-from dragoman.files import atomic_file, fingerprint, name_errors, replace_file, sync
+from dragoman.files import atomic_file, delete_folder, fingerprint, name_errors, replace_file, sync
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
 from dragoman.synthesis.progress import TextProgress
@@ -144,7 +143,7 @@ def join_blocks(job: Job, started: Record, count: int) -> Record:
         joined.replace(job.out)
         sync(job.out.parent)
     replace_file(job.record_file, as_json(record), shared=True)
-    shutil.rmtree(job.blocks_folder, ignore_errors=True)
+    delete_folder(job.blocks_folder)
     return record
 
 

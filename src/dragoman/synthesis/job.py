@@ -6,7 +6,6 @@ decides the bytes. Blocks of different provenance are never joined.
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from dragoman.config import SearchConfig, as_dict
 from dragoman.data.corpus import LeftOut, read_lines, stream_rows
 from dragoman.data.spec import CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, MAX_TABLE_SIZE, fingerprint, read_json, replace_file
+from dragoman.files import MANIFEST, MAX_TABLE_SIZE, delete_folder, fingerprint, read_json, replace_file
 from dragoman.model_folder import find_model, verify_files
 
 Record = dict[str, Any]  # JSON: what a job makes, and from what
@@ -137,7 +136,7 @@ def finished_record(job: Job, provenance: Record) -> Record | None:
     check_same_job(job, record, provenance, f"{job.out} and {job.record_file}")
     if fingerprint(job.out)["sha256"] != record["sha256"]:
         raise DragomanError(f"{job.out}: changed since it was made; delete it and rerun the same command")
-    shutil.rmtree(job.blocks_folder, ignore_errors=True)
+    delete_folder(job.blocks_folder)
     return record
 
 

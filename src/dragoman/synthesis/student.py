@@ -1,13 +1,12 @@
 """Make the model that a student starts from."""
 
-import shutil
 from pathlib import Path
 
 import torch
 
 from dragoman.config import RunConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.files import new_folder
+from dragoman.files import delete_folder, new_folder
 from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
@@ -26,7 +25,7 @@ def prepare_student(run: RunConfig, teacher: Path) -> None:
     torch.manual_seed(run.training.seed)
     model = build(run.model, len(tokenizer), pad=PAD)
     weights, inherited = parameter_count(model), inherit_weights(model, parent)
-    shutil.rmtree(folder, ignore_errors=True)
+    delete_folder(folder)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card_of_student(weights, inherited))
         copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD])

@@ -23,7 +23,7 @@ from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import draft_of, lock_file, name_errors, new_folder, read_json, replace_link
+from dragoman.files import delete_folder, draft_of, lock_file, name_errors, new_folder, read_json, replace_link
 from dragoman.model import Model
 from dragoman.model_folder import FILES, load_model, read_tensors, verify_files, write_model
 
@@ -112,7 +112,7 @@ def save_checkpoint(
         folder = folder.with_name(folder.name + "-again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     for draft in folder.parent.glob(".step-*.draft"):  # a kill has left it there; it takes room that may be needed now
-        shutil.rmtree(draft, ignore_errors=True)
+        delete_folder(draft)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card)
         for name, record in records.items():
@@ -134,7 +134,7 @@ def save_checkpoint(
             with contextlib.suppress(OSError):
                 old.rename(draft_of(old))  # half deleted, it must not look like a checkpoint
     for draft in folder.parent.glob(".step-*.draft"):
-        shutil.rmtree(draft, ignore_errors=True)  # what somebody reads now goes with the next save
+        delete_folder(draft)  # what somebody reads now goes with the next save
 
 
 def checkpoints(run: Path) -> list[Path]:

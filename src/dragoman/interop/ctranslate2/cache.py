@@ -4,14 +4,13 @@ strangers, and no one could tell whether a copy in it is one of its model.
 
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, fingerprint, lock_file, new_folder, read_json
+from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
@@ -92,7 +91,7 @@ def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]
         model, tokenizer = read_model(folder)
         for old in path.parent.iterdir():
             if old.is_dir() and (old == path or time.time() - old.stat().st_mtime > MAX_AGE):
-                shutil.rmtree(old, ignore_errors=True)
+                delete_folder(old)
         with new_folder(path) as draft:
             convert(model, tokenizer.pieces, draft)
             verify_copy(model, CTranslate2Engine(draft), sample, folder)
