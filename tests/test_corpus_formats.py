@@ -17,20 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_blocks, read_corpus, stream_rows
-from dragoman.data.spec import CorpusSpec, parse_corpora
+from dragoman.data.spec import OF_PAIRS, WITH_COLUMNS, CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
 every_file_anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 
 # All that str.splitlines splits at, other controls, marks, quotes and brackets of the formats, and plain letters.
 ODD = "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\0\x1b\ufeff\u200d\u202e\U0001f600\U0010ffff\u0301\"'\\&<>{}[]%,;:# a가é\t\n"
-NOT_IN = {  # characters that a format cannot hold
+NOT_IN = {  # characters that a format cannot hold, for those that cannot hold all
     "tsv": "\t\n",
-    "csv": "",
-    "jsonl": "",
-    "parquet": "",
     "tmx": "\0\v\f\x1c\x1d\x1e\x1b\uffff\ufffe",
-    "po": "",
 }
 
 
@@ -40,6 +36,20 @@ def expected(kind: str, pairs: list[Pair]) -> list[Pair]:
     return [tuple(side.replace("\r\n", " ").replace("\n", " ") for side in pair) for pair in pairs]  # type: ignore[misc]
 
 
+def test_every_format_has_a_writer():
+    """Others of these tests, and of `check`, write each format that has one."""
+    assert [f".{kind}" for kind in WRITERS] == list(OF_PAIRS)
+
+
+def test_every_list_of_formats_is_complete():
+    """In the help of commands, and in the documents."""
+    root = Path(__file__).parents[1]
+    for file in [root / "README.md", *root.glob("docs/*.md"), *root.glob("src/**/*.py")]:
+        for found in re.findall(r"TSV,[^.;:]*TMX[^.;:]*", file.read_text(encoding="utf-8")):
+            for suffix in OF_PAIRS:
+                assert suffix[1:] in found.lower(), f"{file}: no {suffix} in '{found}'"
+
+
 @pytest.mark.parametrize("pack", CODECS)
 @pytest.mark.parametrize("kind", WRITERS)
 @every_file_anew
@@ -47,7 +57,7 @@ def expected(kind: str, pairs: list[Pair]) -> list[Pair]:
 def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: str, pack: str, data: st.DataObject):
     if kind == "parquet" and pack:
         return
-    letters = st.sampled_from([odd for odd in ODD if odd not in NOT_IN[kind]])
+    letters = st.sampled_from([odd for odd in ODD if odd not in NOT_IN.get(kind, "")])
     side = st.lists(letters, max_size=6).map("".join)
     pairs = [("first", "zuerst"), *data.draw(st.lists(st.tuples(side, side), max_size=8))]
     if kind == "po":  # an empty msgid is the header
@@ -256,7 +266,7 @@ def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a.jsonl columns=en", "columns=en: name two"),
         ("a.jsonl columns=en,", "name two"),
         ("a.jsonl columns=en,de,fr", "name two"),
-        ("a.tsv columns=1,2", "columns= is for .csv, .jsonl, .parquet, .tmx"),
+        ("a.tsv columns=1,2", f"columns= is for {', '.join(WITH_COLUMNS)};"),
         ("a b columns=1,2", "columns= is for"),
         ("a b c", "not 3 files: a b c"),
         ("a.zip", "a.zip: an archive: unpack it first (only .gz and .zst are read as they are)"),

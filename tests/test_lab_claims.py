@@ -136,7 +136,7 @@ def scaling_results() -> list[Claims]:
     return [claimed, contrary]
 
 
-def unscaled_results() -> list[Claims]:
+def unscaled_training_results() -> list[Claims]:
     def trials(largest: float, first: float, last: float, scores: str) -> list[unscaled_training.Trial]:
         learned = unscaled_training.Learned([first] + [last] * 9, 1.0)
         return [unscaled_training.Trial(512, scores, 1, unscaled_training.Start(largest, 1.0), learned)]
@@ -394,18 +394,9 @@ def comparison_results(name: str) -> list[Claims]:
     return [made(scores[0], 2.0, 0.5), made(scores[1], 0.5, 1.0), made([0.0] * len(labels), 1.0, 0.5)]
 
 
-CASES = {
-    "long-range": long_range_results, "recall": recall_results, "activations": activations_results,
-    "parallel": parallel_results, "worked-examples": worked_examples_results, "self-focus": self_focus_results,
-    "retrieval": retrieval_results, "shared-projections": shared_projections_results, "scaling": scaling_results,
-    "unscaled-training": unscaled_results, "additive": additive_results, "masks": masks_results,
-    "order": order_results, "heads": heads_results, "embedding": embedding_results, "sinusoids": sinusoids_results,
-    "position-schemes": position_schemes_results, "learned-positions": learned_positions_results,
-    "sum-or-concat": sum_or_concat_results, "residuals": residuals_results, "norms": norms_results,
-    "pre-post-norm": pre_post_norm_results, "feed-forward": feed_forward_results, "complexity": complexity_results,
-    "restricted": restricted_results, "table-3": table_3_results, "schedule": schedule_results,
-    "label-smoothing": label_smoothing_results, "length-penalty": length_penalty_results,
-}  # fmt: skip
+def cases(name: str) -> list[Claims]:
+    """Return what the function of an experiment or a comparison above returns: `self_focus_results` for self-focus."""
+    return comparison_results(name) if name in COMPARISONS else globals()[f"{name.replace('-', '_')}_results"]()
 
 
 def check_turns(*cases: Claims) -> None:
@@ -423,7 +414,7 @@ def check_turns(*cases: Claims) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS | COMPARISONS)
 def test_each_claim_turns_with_the_results(name: str):
-    check_turns(*(comparison_results(name) if name in COMPARISONS else CASES[name]()))
+    check_turns(*cases(name))
 
 
 @pytest.mark.parametrize("cases", [(1, 1), (0, 0), (0, 1)])

@@ -20,8 +20,8 @@ HIGHEST, WARMUP, STEPS = 0.002, 100, 1000
 SCHEDULES = [name for name in get_args(get_type_hints(TrainingConfig)["schedule"]) if name != "paper"]
 
 
-def rate(schedule: str, step: int) -> float:
-    settings = TrainingConfig(schedule=schedule, learning_rate=HIGHEST, warmup=WARMUP, max_steps=STEPS)  # type: ignore[arg-type]
+def rate(schedule: str, step: int, max_steps: int = STEPS) -> float:
+    settings = TrainingConfig(schedule=schedule, learning_rate=HIGHEST, warmup=WARMUP, max_steps=max_steps)  # type: ignore[arg-type]
     return learning_rate(step, 512, settings)
 
 
@@ -83,10 +83,16 @@ def test_after_the_warmup_no_rate_rises_again_or_falls_below_zero(schedule: str,
         assert (then < now) == (step < STEPS or schedule == "inverse-sqrt")
 
 
-@pytest.mark.parametrize("schedule", [name for name in SCHEDULES if rate(name, STEPS) == 0])
+def test_the_schedules_that_end_are_those_whose_rate_depends_on_the_end():
+    def ends(schedule: str) -> bool:
+        return any(rate(schedule, step) != rate(schedule, step, 2 * STEPS) for step in range(WARMUP, STEPS))
+
+    assert {name for name in SCHEDULES if ends(name)} == {*ENDING_SCHEDULES}
+
+
+@pytest.mark.parametrize("schedule", ENDING_SCHEDULES)
 def test_a_schedule_that_ends_needs_an_end(schedule: str):
-    assert schedule in ENDING_SCHEDULES
-    with pytest.raises(UsageError, match=r"training\.max_steps"):
+    with pytest.raises(UsageError, match=r"ends at training\.max_steps"):
         TrainingConfig(schedule=schedule, learning_rate=HIGHEST)  # type: ignore[arg-type]
 
 

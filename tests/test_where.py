@@ -87,7 +87,6 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
             '    if settings.schedule == "halving":\n'
             "        return highest * 0.5 ** ((step - warmup) // settings.halve_every)\n"),
         ("config/training.py", 'schedule: Literal[^"paper",', '"halving", '),
-        ("config/training.py", 'ENDING_SCHEDULES = (^"cosine"', '"halving", '),
         ("config/training.py", "^    warmup: ",
             '    halve_every: Count = 1000\n    "steps after which the rate is halved"\n'),
     ],

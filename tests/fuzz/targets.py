@@ -23,7 +23,7 @@ from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, tex
 from dragoman.config import RecurrentConfig, RunConfig, as_dict, read_toml, to_toml, update
 from dragoman.data.corpus import Problem, read_rows
 from dragoman.data.dataset import Pairs, tokenise
-from dragoman.data.spec import CorpusSpec
+from dragoman.data.spec import OF_PAIRS, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
@@ -98,6 +98,11 @@ def with_file(data: bytes, name: str) -> Path:
 
 # Corpora.
 
+CORPUS_WORDS = {
+    ".tmx": ["<![CDATA[", "]]>", "<bpt>", "&#10;", "&amp;", 'encoding="utf-16"'],
+    ".po": ["#~|", "#|", "#.", "#:", "msgctxt", "msgid_plural", "msgstr[1]"],
+}
+
 
 def check_rows(spec: CorpusSpec) -> None:
     """Read all rows; what cannot be one is only counted."""
@@ -123,11 +128,11 @@ def two_files(data: bytes) -> None:
     check_rows(CorpusSpec((str(written(source, "a.en")), str(written(target, "a.ko")))))
 
 
-def corpus_target(suffix: str, **more: object) -> Target:
+def corpus_target(suffix: str, mutate: Mutator | None = None) -> Target:
     kind, _, codec = suffix[1:].partition(".")
     hostile = [data for each in HOSTILE for name, data in each.files.items() if name == f"a{suffix}"]
     seeds = [packed(WRITERS[kind](PAIRS), CODECS[codec and f".{codec}"]), *hostile]
-    return Target(partial(corpus, suffix), small(seeds), **more)  # type: ignore[arg-type]
+    return Target(partial(corpus, suffix), small(seeds), CORPUS_WORDS.get(suffix, []), mutate)
 
 
 def small(seeds: Sequence[bytes]) -> list[bytes]:
@@ -244,15 +249,10 @@ def targets() -> dict[str, Target]:
     glossary_lines = "# a comment\ncat\tKatze|Kater\nUSA\tUSA\texact\n강아지\tdog\tany\n".encode()
     progress = json.dumps(asdict(TrainingProgress(scores=["BLEU 1"], machine={"threads": 1}))).encode()
     return {
-        "corpus.tsv": corpus_target(".tsv"),
+        **{f"corpus{suffix}": corpus_target(suffix) for suffix in OF_PAIRS},
         "corpus.tsv.gz": corpus_target(".tsv.gz", mutate=partial(mutate_packed, codec="gzip")),
         "corpus.tsv.zst": corpus_target(".tsv.zst", mutate=partial(mutate_packed, codec="zstd")),
         "corpus.two-files": Target(two_files, [sources + b"====" + targets]),
-        "corpus.csv": corpus_target(".csv"),
-        "corpus.jsonl": corpus_target(".jsonl"),
-        "corpus.parquet": corpus_target(".parquet"),
-        "corpus.tmx": corpus_target(".tmx", words=["<![CDATA[", "]]>", "<bpt>", "&#10;", "&amp;", 'encoding="utf-16"']),
-        "corpus.po": corpus_target(".po", words=["#~|", "#|", "#.", "#:", "msgctxt", "msgid_plural", "msgstr[1]"]),
         "document.txt": document_target(".txt"),
         "document.md": document_target(".md"),
         "document.html": document_target(".html"),

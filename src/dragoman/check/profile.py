@@ -86,8 +86,9 @@ class Profile:
     def side_evidence(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return how strongly the trigrams of each text speak for its side `number`: (n,) in nats, and per character.
 
-        It is the log-likelihood ratio of this side against the other.
-        A text is no evidence for itself: on its own side, each of its trigrams counts once less.
+        It is the log-likelihood ratio of this side against the other: above 0 it speaks for this side; 0 for an empty
+        text. column: side `number` (0: source, 1: target) of a block that this profile has learned. A text is no
+        evidence for itself: on its own side, each of its trigrams counts once less.
         """
         if self.evidence is None:
             logs = [np.log(self.trigrams + 0.5), np.log(np.maximum(self.trigrams - 1, 0) + 0.5)]

@@ -19,7 +19,7 @@ from dragoman.errors import UsageError
 
 Device = Literal["auto", "cpu", "cuda"]
 PresetName = Literal["tiny", "small", "base", "big", "lstm"]
-# They decay to zero at max_steps, which a resumed run must not change.
+# Their rates depend on max_steps, which a resumed run must not change.
 ENDING_SCHEDULES = ("cosine", "linear")
 
 MAX_RATE = 0.5  # where learning_rate is the rate itself
@@ -113,7 +113,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.schedule in ENDING_SCHEDULES and not self.max_steps:
-            raise UsageError(f"schedule = '{self.schedule}' decays to zero at training.max_steps, which is not set")
+            raise UsageError(f"schedule = '{self.schedule}' ends at training.max_steps, which is not set")
         if self.schedule != "paper" and self.learning_rate > MAX_RATE:
             raise UsageError(
                 f"learning_rate {self.learning_rate:g} is too high for schedule = '{self.schedule}', "

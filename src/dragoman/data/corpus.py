@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.data.header import is_header
-from dragoman.data.spec import COMPRESSED, FOLDER, CorpusSpec, display_path, parse_corpora
+from dragoman.data.spec import COMPRESSED, FOLDER, WITH_HEADER, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS
 
@@ -367,8 +367,8 @@ def stream_rows(spec: CorpusSpec, left_out: LeftOut | None = None) -> Iterator[R
 
 
 def begins_with_header(spec: CorpusSpec, first: Row) -> bool:
-    """Return whether the first row of a corpus surely is a header, in a format whose columns have no names."""
-    return spec.format in ("", ".tsv", ".csv") and first.number == 1 and is_header(first.source, first.target)
+    """Return whether the first row of a corpus surely is a header, in a format that may have one."""
+    return spec.format in WITH_HEADER and first.number == 1 and is_header(first.source, first.target)
 
 
 def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:

@@ -247,7 +247,10 @@ def direction_notes(train: Pairs, dev: Pairs) -> list[str]:
 
 
 def token_shares(pairs: Pairs) -> np.ndarray:
-    """Return the share of each token among those of the sources and of the targets of some pairs: (2, V)."""
+    """Return the share of each token among those of the sources, and of the targets, of up to COMPARED pairs: (2, V).
+
+    The pairs are evenly spread. V is one more than the largest id that occurs; a side without tokens is a row of zeros.
+    """
     rows = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), COMPARED)).astype(int))
     sides = [np.concatenate([*pairs.rows(rows, side), np.zeros(0, int)]) for side in (0, 1)]
     size = 1 + max(int(side.max(initial=0)) for side in sides)

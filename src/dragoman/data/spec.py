@@ -14,7 +14,8 @@ from dragoman.files import CODECS
 
 COMPRESSED = tuple(CODECS)
 OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
-WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")
+WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
+WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
 WORDS = "a word processor's file: save it as a web page (.html) to translate it, as plain text (.txt) to train on it"
 ARCHIVE = "an archive: unpack it first (only .gz and .zst are read as they are)"

@@ -29,6 +29,7 @@ from dragoman.files import MAX_RECORD_SIZE, MAX_TABLE_SIZE, name_errors, read_js
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ["<pad>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+BYTE = {piece: byte for byte, piece in enumerate(BYTES)}
 RESERVED = [*SPECIAL, *BYTES]
 
 # Letters with their marks and the space before them; single digits; other marks; white space. Merges stay within such a
@@ -71,6 +72,7 @@ class Tokenizer:
         self.merges = list(merges)
         self.inner = _pipeline(models.BPE(vocab=vocabulary, merges=self.merges, byte_fallback=True))
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+        "by id, as text: spaces are real ones, a byte is such as '<0x6C>'"
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
         self.term_marks = tuple(vocabulary[mark] for mark in TERM_MARKS if mark in vocabulary)
         "ids of the marks around a term in a source; () for a tokenizer without them"

@@ -45,8 +45,8 @@ class TorchEngine:
     def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 
-        The probabilities of several are averaged. boundaries: what each token begins and ends with, as for
-        `constrained_search`.
+        The probabilities of several are averaged. boundaries (V, 2): what each token begins and ends with, OPEN, STEM
+        or WORD, as `token_boundaries` returns it; () where no terms are searched for.
         """
         fast = [pack_weights(model) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)

@@ -279,8 +279,9 @@ def heat_map(name: str, values: Tensor, numbers: str, most: float) -> HeatMap:
 
 
 def leak_panel() -> Panel:
-    """Return the panel of the weight of a padded key of score 0 beside two real ones, for both ways to mask, by the
-    larger score of these.
+    """Return the panel of the weight of a padded key of score 0 beside two real ones, by the larger score of these.
+
+    The masked score is multiplied by 1e-9 in one curve, and minus infinity is added to it in the other.
     """
     larger = torch.linspace(-6, 6, 25)
     scores, mask = torch.stack([larger, larger - 1, torch.zeros(25)], dim=-1), torch.tensor([True, True, False])

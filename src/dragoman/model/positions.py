@@ -43,7 +43,8 @@ class Positions(nn.Module):
         """Return scores (H, T, S) to add before the softmax of self-attention, but not of attention over the source.
 
         The queries are at positions start, start + 1, ..., the keys at 0 to keys - 1. In the decoder, the causal mask
-        hides later keys, whatever their scores.
+        hides later keys, whatever their scores. The scores are on the device of the model, in the dtype of its weights;
+        a constant that they need is a buffer with persistent=False.
         """
         return None
 

@@ -196,7 +196,10 @@ class Loop:
         )
 
     def check_skipped(self, result: StepResult) -> None:
-        """Raise DragomanError, with advice, where too many batches in a row were skipped."""
+        """Raise DragomanError where `progress.skipped`, which the caller counts, has reached MAX_SKIPPED.
+
+        result: of the last batch; it decides what the message advises.
+        """
         if self.progress.skipped < MAX_SKIPPED:
             return
         if result.out_of_memory:

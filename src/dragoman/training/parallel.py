@@ -99,7 +99,10 @@ class DataParallel:
         return GlobalStats(total, int(count), float(self.gradient.norm()), failed > 0, stop > 0)
 
     def add_in_order(self, micro_batches: int) -> None:
-        """Set the gradient to the sum of those of all micro-batches, added in their order."""
+        """Set the gradient, which must be zero, to the sum of those of all processes' micro-batches, in their order.
+
+        All processes must call this. `micro_batches` counts those of all; those put aside are forgotten.
+        """
         size, own = self.group.size, self.kept
         self.kept = []
         for start in range(0, micro_batches, size):

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import BYTES, Tokenizer
+from dragoman.data.tokenizer import BYTE, Tokenizer
 from dragoman.decoding.engine import Term
 from dragoman.decoding.terms import OPEN, STEM, WORD
 from dragoman.text.glossary import HANGUL, LETTER, Glossary, TermMatch, capitalise
 
 OPENING_MARKS = "¿¡([{«“‘„\"'—–-"  # what a word may follow without a space
-BYTE = {piece: byte for byte, piece in enumerate(BYTES)}
 
 
 def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple[Term, ...]:
