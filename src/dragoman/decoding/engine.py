@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.processors import Dropped
+from dragoman.decoding.search import Hypothesis, Observer, Steps
 
 Term = tuple[tuple[int, ...], ...]
 """What an output must contain: one of several sequences of tokens."""
@@ -39,5 +40,24 @@ class Engine(Protocol):
 
         `constraints`: one for each source. The result for one source does not depend on the others. Raise UsageError
         naming a setting or constraint that this engine does not support.
+        """
+        ...
+
+
+@runtime_checkable
+class SteppedEngine(Engine, Protocol):
+    """An engine that takes its searches step by step, so that several of them can take turns."""
+
+    def search_batch(
+        self,
+        sources: Sequence[Ids],
+        config: SearchConfig,
+        constraints: Sequence[Constraints],
+        observe: Observer | None = None,
+        dropped: Dropped | None = None,
+    ) -> Steps:
+        """Find the best hypotheses for each source, in one batch whose sources all have terms, or none of them.
+
+        A sentence that `dropped` names between two steps ends, and its result means nothing.
         """
         ...

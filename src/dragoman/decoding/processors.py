@@ -39,6 +39,28 @@ def apply_processors(
     return log_p
 
 
+class Dropped:
+    """End sentences that nobody waits for any more, so that they leave the batch.
+
+    It is applied after all other processors, because whatever they demand, nothing may follow.
+    """
+
+    def __init__(self, eos: int):
+        self.eos = eos
+        self.sentences: set[int] = set()  # numbers in the batch; more of them may come between two steps
+
+    def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V), changed in place: only EOS may follow in hypotheses of a dropped sentence.
+
+        sentence (R,): which sentence each translates.
+        """
+        if self.sentences:
+            gone = torch.isin(sentence, sentence.new_tensor(sorted(self.sentences)))
+            log_p[gone] = -math.inf
+            log_p[gone, self.eos] = 0.0
+        return log_p
+
+
 class MinimumLength:
     """Forbid EOS before `length` tokens."""
 

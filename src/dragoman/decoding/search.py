@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.decoding.processors import Processor, apply_processors
+from dragoman.decoding.processors import Dropped, Processor, apply_processors
 from dragoman.model import Seq2Seq
 
 BLOCK = 64  # words of a block of `topk`
@@ -50,6 +50,7 @@ class OutputSpec:
     max_lengths: Tensor  # (B,): tokens that each output may have, EOS included
     alpha: float = 0.0  # exponent of the length penalty
     processors: Sequence[Processor] = ()
+    dropped: Dropped | None = None
 
 
 def length_penalty(length: int, alpha: float) -> float:
@@ -67,9 +68,9 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
     batch each row translates.
     """
     log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
-    if not output.processors:
-        return log_p
-    return apply_processors(output.processors, log_p, tokens, sentence, output.eos)
+    if output.processors:
+        log_p = apply_processors(output.processors, log_p, tokens, sentence, output.eos)
+    return output.dropped(log_p, tokens, sentence) if output.dropped else log_p
 
 
 def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

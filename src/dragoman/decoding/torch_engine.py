@@ -15,7 +15,7 @@ from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
-from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
+from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
@@ -71,10 +71,9 @@ class TorchEngine:
         """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
-        max_tokens = SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
         for with_terms in (False, True):
             rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
-            for batch in batches_by_length(rows, sources, max_tokens):
+            for batch in batches_by_length(rows, sources, max_batch_tokens(config)):
                 ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
                 hypotheses |= zip(batch, finish(self.search_batch(ids, config, own, observe)), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
@@ -85,15 +84,16 @@ class TorchEngine:
         config: SearchConfig,
         constraints: Sequence[Constraints],
         observe: Observer | None = None,
+        dropped: Dropped | None = None,
     ) -> Steps:
         """Find the best hypotheses for each source, in one batch, step by step.
 
-        All of them must have terms, or none. Raise UsageError for terms together with sampling or groups of beams. For
-        `observe`, see `search`.
+        All of them must have terms, or none. dropped: sentences that end when it names them, with results that mean
+        nothing. Raise UsageError for terms together with sampling or groups of beams. For `observe`, see `search`.
         """
         source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
         processors = self.processors(config, constraints)
-        output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors)
+        output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors, dropped)
         if constraints[0].terms:
             if config.temperature is not None or config.beam_groups > 1:
                 raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
@@ -147,6 +147,11 @@ class TorchEngine:
         if any(own.prefix for own in constraints):
             return [Prefix([own.prefix for own in constraints], self.device, afterwards=processors)]
         return processors
+
+
+def max_batch_tokens(config: SearchConfig) -> int:
+    """Return how many source tokens a batch may have, padding included."""
+    return SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
 
 
 def random_draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:

@@ -1,0 +1,181 @@
+"""Keep track of the rows of a pool: who asks for them, which are searched together, and what was found.
+
+A row is what an engine searches for: one source with its settings and constraints. Equal rows have equal results.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Condition
+from typing import NamedTuple
+
+from dragoman.config import SearchConfig
+from dragoman.decoding.engine import Constraints
+from dragoman.decoding.processors import Dropped
+from dragoman.decoding.search import Hypothesis, Steps
+from dragoman.errors import DragomanError
+
+# Bytes that Python takes, rounded up: for a row with its settings, for a hypothesis or a sequence, for a token.
+ROW_BYTES, SEQUENCE_BYTES, TOKEN_BYTES = 2048, 320, 40
+
+
+class Late(DragomanError):
+    """A request was not answered by its deadline."""
+
+
+class Gone(DragomanError):
+    """A request was cancelled, or the pool was closed."""
+
+
+class Ticket:
+    """One request: how long it may take, and whether it was cancelled."""
+
+    def __init__(self, deadline: float = math.inf, *, bulk: bool = False, clock: Callable[[], float] = time.monotonic):
+        """Take the seconds that the request may take from now on; bulk: it lets those that are not bulk go first."""
+        self.deadline, self.bulk, self.clock, self.began = deadline, bulk, clock, clock()
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Leave. The next search, or one in progress as soon as a step is over, raises Gone."""
+        self.cancelled = True
+
+    @property
+    def left(self) -> float:
+        """The seconds until its deadline; negative after it."""
+        return self.began + self.deadline - self.clock()
+
+    @property
+    def over(self) -> bool:
+        """Whether it was cancelled or is late."""
+        return self.cancelled or self.left <= 0
+
+    def check(self) -> None:
+        """Raise Gone if it was cancelled, Late after its deadline."""
+        if self.cancelled:
+            raise Gone("the request was cancelled")
+        if self.left <= 0:
+            raise Late(f"the translation took longer than {self.deadline:g} seconds")
+
+
+class Row(NamedTuple):
+    """The ids of a source without EOS, and what the engine is told about them."""
+
+    ids: tuple[int, ...]
+    config: SearchConfig
+    constraints: Constraints
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the source, EOS included."""
+        return len(self.ids) + 1
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes, rather too many."""
+        terms = (sequence for term in self.constraints.terms for sequence in term)
+        sequences = [self.ids, self.constraints.prefix, *self.constraints.forbidden, *terms]
+        return ROW_BYTES + sum(SEQUENCE_BYTES + TOKEN_BYTES * len(sequence) for sequence in sequences)
+
+
+@dataclass(eq=False)
+class Asked:
+    """A row that was asked for, by one search or by several, until its result is there."""
+
+    row: Row
+    searches: set["Search"] = field(default_factory=set)  # who waits for it
+    left: float = 0.0  # when the last of them left
+    started: bool = False  # whether it is in a batch
+    alone: bool = False  # whether it has to be searched for alone, since a batch with it failed
+    hypotheses: list[Hypothesis] | None = None
+
+    def may_join(self, other: "Asked") -> bool:
+        """Return whether both may be in one batch."""
+        if self is other or self.alone or other.alone or self.row.config != other.row.config:
+            return False
+        return bool(self.row.constraints.terms) == bool(other.row.constraints.terms)
+
+
+@dataclass(eq=False)
+class Search:
+    """One call of `Engine.search`: the rows that it asks for."""
+
+    ticket: Ticket
+    since: float  # when it came
+    changed: Condition  # is told when the search is over
+    rows: list[Asked] = field(default_factory=list)
+    open: set[Asked] = field(default_factory=set)  # those without a result
+    waiting: dict[Asked, None] = field(default_factory=dict)  # those that are in no batch, in order
+    error: Exception | None = None
+
+    def add(self, asked: Asked) -> None:
+        """Ask for one more row."""
+        self.rows.append(asked)
+        if asked.hypotheses is None:
+            asked.searches.add(self)
+            self.open.add(asked)
+            if not asked.started:
+                self.waiting[asked] = None
+
+
+@dataclass(eq=False)
+class Batch:
+    """Rows that are searched for together."""
+
+    search: Search  # whose turn it was
+    rows: list[Asked]
+    steps: Steps
+    dropped: Dropped
+    seconds: float = 0.0  # that its steps took so far
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of its sources, without padding."""
+        return sum(asked.row.tokens for asked in self.rows)
+
+    @property
+    def longest(self) -> int:
+        """The tokens of its longest source."""
+        return max(asked.row.tokens for asked in self.rows)
+
+
+def nearest_in_length(first: Asked, others: Iterable[Asked], max_tokens: int) -> list[Asked]:
+    """Return a row, and those of the others nearest in length that may join it: at most `max_tokens` with padding."""
+    chosen, longest = [first], first.row.tokens
+    alike = [asked for asked in dict.fromkeys(others) if first.may_join(asked)]
+    for asked in sorted(alike, key=lambda asked: abs(asked.row.tokens - first.row.tokens)):
+        longest = max(longest, asked.row.tokens)
+        if (len(chosen) + 1) * longest > max_tokens:
+            break
+        chosen.append(asked)
+    return chosen
+
+
+class Cache:
+    """The latest results, as many as fit into `limit` bytes; those that were asked for longest ago go first."""
+
+    def __init__(self, limit: int):
+        self.limit, self.size = limit, 0
+        self.results: dict[Row, list[Hypothesis]] = {}  # the latest last
+
+    def get(self, row: Row) -> list[Hypothesis] | None:
+        """Return the result for a row; None where it is not there."""
+        hypotheses = self.results.pop(row, None)
+        if hypotheses is not None:
+            self.results[row] = hypotheses
+        return hypotheses
+
+    def put(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+        """Keep the result for a row that is not there yet, unless it is larger than the cache."""
+        if bytes_of(row, hypotheses) > self.limit:
+            return
+        self.results[row] = hypotheses
+        self.size += bytes_of(row, hypotheses)
+        while self.size > self.limit:
+            oldest = next(iter(self.results))
+            self.size -= bytes_of(oldest, self.results.pop(oldest))
+
+
+def bytes_of(row: Row, hypotheses: Sequence[Hypothesis]) -> int:
+    """Return about how many bytes a result takes with its row, rather too many."""
+    return row.size + sum(SEQUENCE_BYTES + TOKEN_BYTES * len(one.tokens) for one in hypotheses)

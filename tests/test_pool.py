@@ -1,0 +1,594 @@
+"""Many requests, one engine: each gets its own answer, in time, and nothing is searched for in vain."""
+
+import itertools
+import random
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import tiny_transformer
+
+from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints
+from dragoman.decoding.pool import Pool
+from dragoman.decoding.processors import Dropped
+from dragoman.decoding.rows import Cache, Gone, Late, Row, Ticket
+from dragoman.decoding.search import Hypothesis, Steps, finish
+from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.errors import UsageError
+from dragoman.model import build
+from dragoman.text.glossary import Entry, Glossary
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.translator import Translator
+
+WORDS, EOS = 12, 2
+PLAIN = SearchConfig(extra_length=2)
+Look = Callable[[list[Ids]], None]
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait until another thread has come so far."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "nothing has happened for 20 seconds"
+        time.sleep(0.0005)
+
+
+class Watched:
+    """An engine whose steps are counted and looked at before they are taken."""
+
+    def __init__(self, engine: Any, look: Look = lambda sources: None):
+        self.engine, self.look, self.steps, self.batches = engine, look, 0, list[list[Ids]]()
+        self.max_positions, self.forces_terms = None, True
+
+    def search(self, *task: Any) -> list[list[Hypothesis]]:
+        return self.engine.search(*task)
+
+    def search_batch(
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Any, observe: Any = None, dropped: Any = None
+    ) -> Steps:
+        self.batches.append(list(sources))
+        steps = self.engine.search_batch(sources, config, constraints, dropped=dropped)
+        while True:
+            self.look(list(sources))
+            self.steps += 1
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            yield
+
+
+class Echo:
+    """An engine that gives back each source; a source takes as many steps as its first id says, or as a whole one."""
+
+    max_positions, forces_terms = None, False
+
+    def __init__(self, look: Callable[[], None] = lambda: None):
+        self.look = look
+
+    def search(self, sources: Sequence[Ids], config: SearchConfig, constraints: Any = None) -> list[list[Hypothesis]]:
+        self.look()
+        return [[Hypothesis(ids, 0.0)] for ids in sources]
+
+    def search_batch(self, sources: Sequence[Ids], *task: Any, dropped: Dropped | None = None) -> Steps:
+        assert dropped is not None
+        for step in itertools.count(1):
+            if not any(ids[0] > step for row, ids in enumerate(sources) if row not in dropped.sentences):
+                return self.search(sources, PLAIN)
+            yield
+        raise AssertionError
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def tick(self, seconds: float) -> None:
+        self.now = round(self.now + seconds, 6)
+
+
+@pytest.fixture
+def pools() -> Iterator[Callable[..., Pool]]:
+    """Make pools, which are closed at the end. Nothing waits for others to come, unless asked for."""
+    made: list[Pool] = []
+
+    def make(engine: Any, **settings: Any) -> Pool:
+        made.append(Pool(engine, **{"gather": 0, **settings}))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close(timeout=10)
+        assert not any(thread.is_alive() for thread in pool.threads)
+        assert not pool.searches
+        assert not pool.asked
+        assert not pool.running
+
+
+def ask(pool: Pool, ids: Ids, ticket: Ticket | None = None, config: SearchConfig = PLAIN) -> list[Hypothesis]:
+    return pool.view(ticket or Ticket()).search([ids], config)[0]
+
+
+# Each its own answer.
+
+Case = tuple[Ids, SearchConfig, Constraints]
+
+
+def cases(count: int = 200) -> list[Case]:
+    """Sources of several lengths, often the same ones, with all kinds of settings."""
+    chance = random.Random(1)
+    settings = [
+        PLAIN,
+        SearchConfig(beam=1, extra_length=2),
+        SearchConfig(beam=4, n_best=3, extra_length=2, no_repeat_ngram=2),
+        SearchConfig(beam=4, beam_groups=2, n_best=2, extra_length=2),
+        SearchConfig(temperature=1.0, n_best=2, extra_length=2),
+    ]
+
+    def words(most: int) -> tuple[int, ...]:
+        return tuple(chance.randint(3, WORDS - 1) for _ in range(chance.randint(1, most)))
+
+    sources = [words(6) for _ in range(count // 4)]
+    found: list[Case] = []
+    for number in range(count):
+        config = settings[number % len(settings)]
+        constraints = Constraints(
+            prefix=words(3) if chance.random() < 0.3 else (),
+            terms=((words(2),),) if config == PLAIN and chance.random() < 0.4 else (),
+            forbidden=(words(1), words(2)) if chance.random() < 0.3 else (),
+        )
+        found.append((list(chance.choice(sources)), config, constraints))
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture
+def engine(seeded_double_precision: None) -> TorchEngine:
+    """In double precision no two hypotheses are so close that the size of a batch decides between them."""
+    model = build(tiny_transformer(share="none", max_length=64), WORDS).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(2)
+    return TorchEngine(model)
+
+
+def tokens(found: list[Hypothesis]) -> list[Ids]:
+    return [one.tokens for one in found]
+
+
+ALONE: list[list[Ids]] = []  # the answers of the same model to each case, searched for once
+
+
+@pytest.fixture
+def alone(engine: TorchEngine) -> list[list[Ids]]:
+    ALONE[:] = ALONE or [tokens(engine.search([ids], config, [own])[0]) for ids, config, own in CASES]
+    return ALONE
+
+
+def by_threads(pool: Pool, tickets: list[Ticket], order: list[int]) -> dict[int, list[Ids]]:
+    """The answers to the cases, asked for by 32 threads; none for those whose ticket was cancelled."""
+    found: dict[int, list[Ids]] = {}
+
+    def translate(number: int) -> None:
+        ids, config, own = CASES[number]
+        try:
+            found[number] = tokens(pool.view(tickets[number]).search([ids], config, [own])[0])
+        except Gone:
+            assert tickets[number].cancelled
+
+    with ThreadPoolExecutor(32) as threads:
+        list(threads.map(translate, order))
+    return found
+
+
+def test_each_request_gets_the_answer_that_it_gets_alone(engine: TorchEngine, alone: list[list[Ids]], pools):
+    order = random.Random(2).sample(range(len(CASES)), len(CASES))
+    watched = Watched(engine)
+    found = by_threads(pools(watched), [Ticket() for _ in CASES], order)
+    assert [found[number] for number in range(len(CASES))] == alone
+    assert len(watched.batches) < len(CASES) / 2  # many went together
+    for config in dict.fromkeys(config for _, config, _ in CASES):  # as one array
+        rows = [number for number, case in enumerate(CASES) if case[1] == config]
+        ids, own = [CASES[row][0] for row in rows], [CASES[row][2] for row in rows]
+        array = pools(engine, tokens=100, cache=0).view(Ticket()).search(ids, config, own)
+        assert [tokens(each) for each in array] == [alone[row] for row in rows]
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["", "control: the wrong row is dropped"])
+def test_the_others_are_the_same_when_some_leave(
+    engine: TorchEngine, alone: list[list[Ids]], pools, wrong: bool, monkeypatch: pytest.MonkeyPatch
+):
+    tickets, chance, right = [Ticket() for _ in CASES], random.Random(3), Dropped.__call__
+    leaving = chance.sample(range(len(CASES)), len(CASES) // 3)
+
+    def drop_the_next_one(self: Dropped, *step: Any) -> Any:
+        other = Dropped(self.eos)
+        other.sentences = {sentence + 1 for sentence in self.sentences}
+        return right(other, *step)
+
+    if wrong:
+        monkeypatch.setattr(Dropped, "__call__", drop_the_next_one)
+
+    dropped: list[int] = []
+
+    def look(sources: list[Ids]) -> None:
+        for asked in (asked for batch in pool.running for asked in batch.rows):
+            for search in list(asked.searches):
+                number = tickets.index(search.ticket)
+                if number in leaving and chance.random() < 0.3:
+                    tickets[number].cancel()
+        dropped.append(sum(len(batch.dropped.sentences) for batch in pool.running))
+
+    pool = pools(Watched(engine, look), grace=0, cache=0)
+    found = by_threads(pool, tickets, list(range(len(CASES))))
+    assert sum(dropped) > 20
+    assert len(found) < len(CASES)
+    assert {*range(len(CASES))} - {*found} <= {*leaving}
+    assert wrong != all(answer == alone[number] for number, answer in found.items())
+
+
+@pytest.mark.parametrize("case", [0, 1, 2, 3, 4, "terms"])
+def test_a_dropped_sentence_leaves_the_batch_whatever_it_has_to_contain(engine: TorchEngine, case: int | str):
+    """The control: not dropped, it goes on for as many steps as its prefix has tokens."""
+    config = PLAIN if case == "terms" else CASES[int(case)][1]
+    terms = (((3, 4),),) if case == "terms" else ()
+    both = [Constraints(terms=terms), Constraints(prefix=(5,) * 18, terms=terms)]
+    sources, counts = [[4], [5] * 30], []
+    for drop in (False, True):
+        dropped = Dropped(EOS)
+        steps = Watched(engine)
+        search = steps.search_batch(sources, config, both, dropped=dropped)
+        next(search)
+        dropped.sentences |= {1} if drop else set()
+        found = finish(search)
+        assert tokens(found[0]) == tokens(engine.search(sources[:1], config, both[:1])[0])
+        counts.append(steps.steps)
+    assert counts[1] <= config.extra_length + 3 < 18 <= counts[0]
+
+
+def test_translators_of_several_requests_share_a_pool(trained: Path, pools):
+    """Texts with terms, forbidden words and second searches, which the translator does by itself."""
+    translator = Translator.load(trained, SearchConfig(extra_length=5))
+    texts = [f"The {a} sees 5 red {b}s." for a, b in [("dog", "bear"), ("cat", "{x}"), ("dog", "cat")]]
+    glossary = Safeguards(glossary=Glossary([Entry("dog", ("말",))]), forbidden=("고양이",))
+    pool = pools(translator.engine)
+
+    def translate(number: int) -> Any:
+        own = translator.replace(engine=pool.view(Ticket()), safeguards=glossary if number % 2 else None)
+        return own.translate(texts[number // 2], n_best=2)
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(translate, range(2 * len(texts))))
+    for number, one in enumerate(found):
+        plain = translator.replace(safeguards=glossary if number % 2 else None)
+        expected = plain.translate(texts[number // 2], n_best=2)
+        assert (one.text, [other.text for other in one.alternatives], one.flags, one.retried) == (
+            expected.text,
+            [other.text for other in expected.alternatives],
+            expected.flags,
+            expected.retried,
+        )
+
+
+# Nothing twice, and nothing in vain.
+
+
+def test_equal_rows_are_searched_for_once(pools):
+    watched = Watched(Echo(), lambda sources: until(lambda: len(pool.searches) == 20))
+    pool = pools(watched, cache=0)
+    with ThreadPoolExecutor(20) as threads:
+        found = list(threads.map(lambda _: ask(pool, [2, 7]), range(20)))
+    assert [tokens(one) for one in found] == [[[2, 7]]] * 20
+    assert watched.batches == [[[2, 7]]]
+    watched.look = lambda sources: None
+    ask(pool, [2, 7])  # without a cache it is searched for again
+    assert len(watched.batches) == 2
+
+
+def test_what_was_found_is_kept_as_long_as_there_is_room(pools):
+    watched = Watched(Echo())
+    pool = pools(watched)
+    for _, number in itertools.product(range(3), range(5)):
+        assert ask(pool, [1, number]) == [Hypothesis([1, number], 0.0)]
+    assert len(watched.batches) == 5
+    for config in (PLAIN, SearchConfig(extra_length=3)):  # with other settings it is another row
+        ask(pool, [1, 0], config=config)
+    assert len(watched.batches) == 6
+
+
+def test_the_cache_stays_within_its_bytes():
+    cache, chance, held = Cache(100_000), random.Random(1), 0
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(300):
+        ids = tuple(chance.randint(300, 30_000) for _ in range(chance.choice([1, 10, 100])))
+        row = Row(ids, SearchConfig(seed=number), Constraints(forbidden=(ids[:5], ids[5:9])))
+        cache.put(row, [Hypothesis([id + 1 for id in ids], number / 3) for _ in range(chance.randint(1, 4))])
+        assert cache.size <= cache.limit
+        assert cache.get(row)
+        held = max(held, len(cache.results))
+    del row, ids
+    assert tracemalloc.get_traced_memory()[0] - before <= cache.limit
+    tracemalloc.stop()
+    assert 10 < len(cache.results) <= held < 300
+    cache = Cache(0)
+    cache.put(Row((1,), PLAIN, UNCONSTRAINED), [])
+    assert not cache.results
+
+
+@pytest.mark.parametrize(("grace", "attempts", "searches"), [(0.5, 2, 1), (0, 6, 6)])
+def test_a_client_that_asks_again_at_once_finds_its_search_in_progress(pools, grace, attempts, searches):
+    """The model needs 12 seconds, the client waits for 10. The control: without the half second it gets nothing."""
+    clock = Clock()
+
+    def look(sources: list[Ids]) -> None:
+        until(lambda: pool.searches)  # the client asks again within no time of the clock
+        clock.tick(0.1)
+
+    watched, found = Watched(Echo(), look), list[Any]()
+    pool = pools(watched, grace=grace, clock=clock)
+    while len(found) < 6 and [[120]] not in found:
+        try:
+            found.append(tokens(ask(pool, [120], Ticket(10, clock=clock))))
+        except Late:
+            found.append(None)
+    assert (len(found), len(watched.batches)) == (attempts, searches)
+    assert ([[120]] in found) == (grace > 0)
+
+
+def test_when_all_have_left_nothing_is_stepped_any_more(pools):
+    clock = Clock()
+    tickets = [Ticket(clock=clock) for _ in range(8)]
+
+    def look(sources: list[Ids]) -> None:
+        if not clock.now:
+            until(lambda: len(pool.searches) == 8)
+        clock.tick(0.1)
+        if clock.now == 0.5:
+            for ticket in tickets:
+                ticket.cancel()
+
+    watched = Watched(Echo(), look)
+    pool = pools(watched, clock=clock, batches=1)
+
+    def translate(number: int) -> None:
+        with pytest.raises(Gone):
+            ask(pool, [100, number], tickets[number])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(translate, range(8)))
+    until(lambda: not pool.running)
+    assert watched.steps <= 5 + 5 + 2  # those before, those of the half second
+    assert not pool.asked
+    assert pool.stalled() == 0
+
+
+# In time.
+
+
+def test_a_deadline_is_kept_within_two_steps(pools):
+    clock = Clock()
+    watched = Watched(Echo(), lambda sources: clock.tick(0.2))
+    with pytest.raises(Late, match=r"0\.5 seconds"):
+        ask(pools(watched, clock=clock, grace=0), [100], Ticket(0.5, clock=clock))
+    assert 0.5 <= clock.now <= 0.5 + 2 * 0.2
+
+
+def test_a_deadline_is_kept_while_a_step_takes_longer(pools):
+    over = threading.Event()
+    pool = pools(Watched(Echo(), lambda sources: over.wait(20)))
+    with pytest.raises(Late):
+        ask(pool, [1], Ticket(0.02))
+    over.set()
+
+
+@pytest.mark.parametrize(("batches", "first"), [(2, "short"), (1, "long")])
+def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(pools, batches: int, first: str):
+    """Counted in steps. The control: with one batch at a time it does."""
+    order: list[str] = []
+
+    def look(sources: list[Ids]) -> None:
+        order.append("long" if len(sources) > 1 else "short")
+        if len(order) == 3:
+            until(lambda: len(pool.searches) == 2)
+
+    pool = pools(Watched(Echo(), look), batches=batches, tokens=10**4)
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(pool.view(Ticket()).search, [[60, number, 0, 0] for number in range(300)], PLAIN)
+        until(lambda: order)
+        assert ask(pool, [5])
+        assert len(long.result()) == 300
+    assert (order.count("short"), order.count("long")) == (5, 60)
+    assert order[-1] != first
+    assert order.index("short") == 60 if first == "long" else order.index("short") < 6
+
+
+def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], bool]]) -> list[list[Ids]]:
+    """The batches of requests that came, one after the other, while the first batch of the first one was searched."""
+    searching, all_came, look = pool.view(Ticket(bulk=requests[0][1])).search, threading.Event(), watched.look
+
+    def wait(sources: list[Ids]) -> None:
+        look(sources)
+        assert all_came.wait(20)
+
+    watched.look = wait
+    with ThreadPoolExecutor(len(requests)) as threads:
+        asked = [threads.submit(searching, requests[0][0], PLAIN)]
+        until(lambda: watched.batches)
+        for count, (sources, bulk) in enumerate(requests[1:], 2):
+            asked.append(threads.submit(pool.view(Ticket(bulk=bulk)).search, sources, PLAIN))
+            until(lambda count=count: len(pool.searches) == count)
+        all_came.set()
+        for future, (sources, _) in zip(asked, requests, strict=True):
+            assert [tokens(own) for own in future.result()] == [[ids] for ids in sources]
+    return watched.batches
+
+
+def test_requests_take_turns_and_rows_of_similar_length_go_together(pools):
+    watched = Watched(Echo())
+    pool = pools(watched, batches=1, tokens=12)
+    array: list[Ids] = [[1, 0, 0], [1] * 9, [1, 0, 1], [1] * 8, [1, 0, 2], [1, 0, 3]]
+    found = batches_of(pool, watched, [(array, False), ([[1, 5]], False), ([[1, 6], [1] * 7], False)])
+    assert found == [
+        [[1, 0, 0], [1, 0, 1], [1, 0, 2]],  # three places of four tokens
+        [[1] * 9],
+        [[1, 5], [1, 6], [1, 0, 3]],  # the single text, with what is of its length
+        [[1] * 7],
+        [[1] * 8],
+    ]
+
+
+def test_texts_of_one_length_wait_to_go_together(pools):
+    """Beside each other they would be ready no sooner, and take more steps."""
+    watched = Watched(Echo())
+    found = batches_of(pools(watched), watched, [([[9, number]], False) for number in range(4)])
+    assert found == [[[9, 0]], [[9, 1], [9, 2], [9, 3]]]
+    assert watched.steps == 2 * 9
+
+
+def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
+    running: list[int] = []
+    steps: list[list[Ids]] = []
+
+    def look(sources: list[Ids]) -> None:
+        running.append(sum(batch.search.ticket.bulk for batch in pool.running))
+        steps.append(sources)
+
+    watched = Watched(Echo(), look)
+    pool = pools(watched, batches=2, tokens=6)
+    document: list[Ids] = [[3, number] for number in range(6)]
+    found = batches_of(pool, watched, [(document, True), ([[4, 8], [4, 9], [4, 10]], False), ([[4, 11]], False)])
+    assert found == [document[:2], [[4, 8], [4, 9]], [[4, 11], [4, 10]], document[2:4], document[4:]]
+    assert max(running) == 1
+    assert steps == [document[:2]] + [[[4, 8], [4, 9]]] * 4 + [[[4, 11], [4, 10]]] * 4 + [document[:2]] * 2 + [
+        batch for batch in (document[2:4], document[4:]) for _ in range(3)
+    ]
+
+
+def test_others_may_join_while_something_runs(pools):
+    """And where nothing runs, nobody waits for them."""
+    clock, came = Clock(), threading.Event()
+
+    def look(sources: list[Ids]) -> None:
+        if clock.now == 0.003:
+            until(lambda: len(pool.searches) == 2)
+        if clock.now == 0.006:
+            came.set()
+            until(lambda: len(pool.searches) == 3)
+        clock.tick(0.001)
+
+    watched = Watched(Echo(), look)
+    pool = pools(watched, gather=0.01, clock=clock)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(ask, pool, [40] * 9)
+        until(lambda: clock.now)
+        second = threads.submit(ask, pool, [2, 0])
+        came.wait(20)
+        third = threads.submit(ask, pool, [2, 1])
+        assert all(tokens(one.result()) for one in (first, second, third))
+    assert watched.batches == [[[40] * 9], [[2, 0], [2, 1]]]
+
+
+def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
+    clock = Clock()
+    watched = Watched(Echo(), lambda sources: clock.tick(0.25))
+    pool = pools(watched, clock=clock, tokens=20)
+    ask(pool, [4] * 9)  # ten tokens in a second
+    assert pool.wait() == 0
+    seen: list[float] = []
+
+    def look(sources: list[Ids]) -> None:
+        if not seen:
+            until(lambda: len(pool.searches) == 2)
+            seen.extend([pool.wait(), pool.stalled()])
+            clock.tick(3)
+            seen.append(pool.stalled())
+
+    watched.look = look
+    with ThreadPoolExecutor(2) as threads:
+        request = threads.submit(ask, pool, [1] * 19)
+        until(lambda: pool.searches)
+        document = threads.submit(ask, pool, [1] * 29, Ticket(bulk=True))
+        assert request.result()
+        assert document.result()
+    assert seen == [2, 0, 3]
+
+
+# Errors and the end.
+
+
+def test_a_row_that_cannot_be_searched_for_fails_alone(pools):
+    def look(sources: list[Ids]) -> None:
+        if [1, 13] in sources:
+            raise ValueError("13 is unlucky")
+
+    pool = pools(Watched(Echo(), look), cache=0)
+    until_all = threading.Barrier(5)
+
+    def translate(number: int) -> Any:
+        until_all.wait(20)
+        try:
+            return tokens(pool.view(Ticket()).search([[1, number], [1, 20 + number]], PLAIN)[0])
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(5) as threads:
+        found = list(threads.map(translate, range(11, 16)))
+    assert found == [[[1, 11]], [[1, 12]], "13 is unlucky", [[1, 14]], [[1, 15]]]
+
+
+def test_what_the_engine_refuses_is_said_to_who_asked(engine: TorchEngine, pools):
+    terms = Constraints(terms=((((3,),)),))
+    with pytest.raises(UsageError, match="plain beam search"):
+        pools(engine).view(Ticket()).search([[3], [4]], SearchConfig(temperature=1.0), [terms, terms])
+
+
+def test_an_engine_without_steps_searches_a_batch_in_each_of_its_threads(pools):
+    together = threading.Barrier(2)
+    echo = Echo(lambda: together.wait(20) and None)
+    del_steps = type("Whole", (), {"max_positions": None, "forces_terms": False, "search": echo.search})()
+    pool = pools(del_steps, threads=2)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda number: tokens(ask(pool, [number])), range(2)))
+    assert found == [[[0]], [[1]]]
+
+
+def test_closing_finishes_what_was_asked_for_and_nothing_else(pools):
+    started, go = threading.Event(), threading.Event()
+
+    def look(sources: list[Ids]) -> None:
+        started.set()
+        go.wait(20)
+
+    for timeout in (None, 0.02):
+        started.clear()
+        go.clear()
+        pool = pools(Watched(Echo(), look))
+        with ThreadPoolExecutor(2) as threads:
+            accepted = threads.submit(ask, pool, [3])
+            started.wait(20)
+            closing = threads.submit(pool.close, timeout)
+            until(lambda pool=pool: pool.closed)
+            with pytest.raises(Gone, match="ending"):
+                ask(pool, [4])
+            if timeout:
+                with pytest.raises(Gone, match="ending"):
+                    accepted.result()
+            go.set()
+            closing.result()
+            if not timeout:
+                assert tokens(accepted.result()) == [[3]]
