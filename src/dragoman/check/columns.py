@@ -46,11 +46,14 @@ class TextColumn:
         return hit
 
     def sum_by_text(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum of values (c, ...) over the characters of each text: (n, ...)."""
+        """Return the sum of values (c, ...) over each text and the line feed after it: (n, ...). n must not be 0."""
         return np.add.reduceat(values, self.starts, axis=0)
 
     def trigrams(self, buckets: int) -> np.ndarray:
-        """Return (c,): a hash below `buckets`, a power of two, of each character and its two neighbours."""
+        """Return (c,): a hash below `buckets`, a power of two, of each character and its two neighbours.
+
+        A text has line feeds as outer neighbours; the value of a line feed mixes two texts and means nothing.
+        """
         codes = self.codes.astype(np.uint32)
         mixed = codes * np.uint32(0x85EBCA6B)
         mixed[1:] ^= codes[:-1] * np.uint32(0x9E3779B1)
@@ -60,7 +63,7 @@ class TextColumn:
 
 
 class RowBlock:
-    """Some consecutive rows of one corpus."""
+    """Some consecutive rows of one corpus, at least one."""
 
     def __init__(self, rows: list[Row]):
         self.numbers, sources, targets = (list(column) for column in zip(*rows, strict=True))

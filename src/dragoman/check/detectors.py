@@ -117,6 +117,7 @@ def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Itera
 
     A length ratio is a hit if it is more than `limits.ratio` times above or below what is usual. A window of WINDOW
     rows has slipped if the lengths of its two sides correlate better, by SLIPPED, when one side is moved by a row.
+    The rows of a block after its last whole window are not judged.
     """
     beyond = np.abs(log_ratios(block) - profile.usual_log_ratio())
     yield Hits("length-ratio", beyond > np.log(limits.ratio))

@@ -27,7 +27,10 @@ class Profile:
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
 
     def learn(self, block: RowBlock) -> None:
-        """Count the trigrams, scripts and length ratios of a block."""
+        """Count the trigrams of a block, the scripts that most letters of a text are in, and the length ratios.
+
+        Only rows with text on both sides have a ratio.
+        """
         for number, column in enumerate(block.columns):
             self.alphabet.kinds_of(column.codes)
             self.trigrams[number] += np.bincount(column.trigrams(BUCKETS)[column.codes != LINE_FEED], minlength=BUCKETS)
@@ -45,7 +48,7 @@ class Profile:
         self.evidence = None
 
     def reversed(self) -> "Profile":
-        """Return the profile of the same corpora with their sides swapped."""
+        """Return the profile of the same corpora with their sides swapped: a view, so do not add to either later."""
         other = Profile(self.alphabet)
         other.trigrams, other.scripts, other.ratios = self.trigrams[::-1], self.scripts[::-1], self.ratios[::-1]
         return other
@@ -73,6 +76,7 @@ class Profile:
         """Return (n,) of each text: the script of most of its letters, the share of these, the number of letters.
 
         The script is an index in `alphabet.names`; of a text without letters it means nothing, and its share is 0.
+        Characters that `alphabet.kinds_of` has not seen count as no letters.
         """
         scripts = self.alphabet.scripts[column.codes]
         present = np.flatnonzero(np.bincount(scripts, minlength=256)[1:]) + 1

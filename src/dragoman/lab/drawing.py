@@ -104,7 +104,8 @@ def lines(*panels: Panel, rows: int = 1, sharex: bool = False, sharey: bool | st
 
 def mean_curve(runs: Sequence[Sequence[float]], width: int = 20) -> tuple[list[float], list[float], list[float]]:
     """Return, for each window of `width` steps, the step in its middle, the mean of all runs, and the standard
-    deviation between runs (0 for one run). Steps that do not fill a last window are left out.
+    deviation between runs (0 for one run). runs: a value for each step, all of one length; a shorter `width` is used
+    where they have fewer steps. Steps that do not fill a last window are left out.
     """
     width = min(width, len(runs[0]))
     starts = range(0, len(runs[0]) - width + 1, width)

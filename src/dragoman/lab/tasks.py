@@ -148,7 +148,7 @@ def learn_word_before(
 
 def minimise(model: Model, loss: Callable[[], Tensor], steps: int, rate: Rate, clip: float = 0.0) -> list[float]:
     """Take `steps` steps of Adam on the weights of `model`, in place; return the losses. loss: called once for each
-    step; rate: by step, from 1; clip: largest norm of the gradient, 0: any.
+    step; rate: by step, from 1; clip: largest norm of the gradient, 0: any. The model keeps its mode, train or eval.
     """
     optimizer, losses = adam(model), []
     for step in range(1, steps + 1):

@@ -28,5 +28,5 @@ def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
 
 
 def percentile(values: list[int] | np.ndarray) -> int:
-    """Return the smallest value that PERCENTILE percent of the values do not exceed."""
+    """Return the smallest value that PERCENTILE percent of the values, at least one, do not exceed."""
     return int(np.percentile(values, PERCENTILE, method="inverted_cdf"))

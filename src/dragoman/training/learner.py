@@ -179,7 +179,8 @@ class Learner:
     def full_model(self) -> Model:
         """Return the model to validate and to save: the moving average of the weights if there is one.
 
-        All processes must call this; each gets the whole model.
+        All processes must call this; each gets the whole model. It is `self.model`, which further updates change, if
+        there is no average and nothing is sharded; else a copy.
         """
         if not self.average and isinstance(self.sync, DataParallel):
             return self.model

@@ -37,7 +37,10 @@ def learning_rate(step: int, d_model: int, settings: TrainingConfig) -> float:
 
 
 def decay_progress(step: int, settings: TrainingConfig) -> float:
-    """Return the share of the decay that is done: 0 at the end of the warm-up, 1 at max_steps and after."""
+    """Return the share of the decay that is done: 0 at the end of the warm-up, 1 at max_steps and after.
+
+    The step must not lie before the end of the warm-up. A schedule that uses this belongs in ENDING_SCHEDULES.
+    """
     assert settings.max_steps is not None  # TrainingConfig requires it of schedules that end
     return min(1.0, (step - settings.warmup) / max(1, settings.max_steps - settings.warmup))
 

@@ -47,7 +47,10 @@ class GradientSync(Protocol):
         """Do what has to follow the backward pass of each micro-batch: `Learner` calls this after it."""
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
-        """Sum gradients and statistics of all processes, for a batch of so many micro-batches; return the latter."""
+        """Sum gradients, in place, and statistics of all processes, which must all call this; return the statistics.
+
+        `micro_batches` counts those of all.
+        """
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient."""
