@@ -203,6 +203,23 @@ def test_placeholders_that_the_translation_has_stay(
     assert Counter(p.text for p in find(text)) == Counter(there)
 
 
+@given(st.lists(st.sampled_from(["%s", "%d", "%5.2f", "{}", "%1$s", "%(x)s", "{y}"]), max_size=6), alignments)
+def test_placeholders_without_a_name_keep_their_order(items: list[str], alignment: list[tuple[int, int]] | None):
+    source = " word ".join(["one", *items, "end"])
+    plain, removed = remove(source)
+    text = restore("uno dos tres cuatro cinco seis siete", plain, removed, alignment)
+    positional = {"%s", "%d", "%5.2f", "{}"}
+    order = [placeholder.text for placeholder in find(text) if placeholder.text in positional]
+    assert order == [item for item in items if item in positional]
+
+
+def test_placeholders_that_would_get_each_others_arguments_are_lost():
+    assert compare("%s in %d", "%d en %s") == (["%s", "%d"], [])
+    assert compare("{} in {:.2f}", "{:.2f} en {}") == (["{}", "{:.2f}"], [])
+    for source, output in (("%1$s in %2$d", "%2$d en %1$s"), ("{a} {b}", "{b} {a}"), ("%s %s", "%s %s")):
+        assert compare(source, output) == ([], [])  # the control
+
+
 def test_placeholders_inserted_without_care_are_lost_and_tags_cross():
     """The control for the tests above and for the next one."""
     assert compare("{x}", "$" + "{x}") != ([], [])

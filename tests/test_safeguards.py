@@ -339,6 +339,14 @@ def test_the_text_of_a_prefix_is_kept(translator: Translator, pairs: list[Pair])
     assert [one.text for one in free] != [one.text for one in bound]
 
 
+def test_a_text_without_words_stays_behind_its_prefix(dictated):
+    texts = ["42", "3.5", "!", "{x}", "4 < 5", ""]
+    translator = dictated(lambda source, search: "nonsense", honour_prefix=True)
+    found = [translation.text for translation in translator.translate(texts, prefixes="4")]
+    assert found == ["42", "4 3.5", "4 !", "4 {x}", "4 < 5", ""]
+    assert "nonsense" in translator.translate(["dog"], prefixes="4")[0].text  # the control
+
+
 def test_a_lost_prefix_is_flagged(dictated):
     translator = dictated(SPEECHES["the words backwards"])
     (translation,) = translator.translate(["The dog sees"], prefixes=["Hallo"])

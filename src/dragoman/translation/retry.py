@@ -101,8 +101,11 @@ def move_terms(terms: Sequence[TermMatch], found: Sequence[TermMatch]) -> tuple[
 
 
 def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
-    """Return the translation of a segment without words: the segment itself, after its prefix if it has one."""
-    if not retry.segment.prefix:
+    """Return the translation of a segment without words: the segment itself, after its prefix if it has one.
+
+    A segment that begins with its prefix has it already.
+    """
+    if retry.segment.text.strip().startswith(retry.segment.prefix):
         return retry.segment.text
     return restore_placeholders(retry, f"{retry.segment.prefix} {retry.bare.text}", [], annotator, safeguards).strip()
 

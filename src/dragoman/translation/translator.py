@@ -313,15 +313,12 @@ class Translator:
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
-        search = [
-            bool(segment.prefix) or self.extent.wordless or self.safeguards.has_words(segment.text)
-            for segment in segments
-        ]
+        search = [self.extent.wordless or self.safeguards.has_words(segment.text) for segment in segments]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
             [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
             if searched
-            else [Candidate(segment.text.strip(), Hypothesis([], 0.0))]
+            else [Candidate(self._copy(segment), Hypothesis([], 0.0))]
             for segment, searched in zip(segments, search, strict=True)
         ]
         flagged = [index for index, candidates in enumerate(first) if candidates[0].faults]
@@ -330,6 +327,13 @@ class Translator:
             SegmentResult(segment, replace_worse(candidates, second.get(index)), retried=index in second)
             for index, (segment, candidates) in enumerate(zip(segments, first, strict=True))
         ]
+
+    def _copy(self, segment: Segment) -> str:
+        """Return the translation of a segment without words: the segment, after its prefix if it has one."""
+        if not segment.prefix:
+            return segment.text.strip()
+        (retry,) = prepare_retries([segment], self.tokenizer, self.safeguards)
+        return copy_segment(retry, self.annotator, self.safeguards)
 
     def _retry(self, segments: Sequence[Segment]) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, of a more careful search without its placeholders.

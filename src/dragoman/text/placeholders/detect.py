@@ -62,6 +62,7 @@ def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
 PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
 TEMPLATE = _pattern(["template"])
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
+POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -74,6 +75,11 @@ class Placeholder:
     end: int
     text: str
     kind: Kind
+
+
+def is_positional(placeholder: str) -> bool:
+    """Return whether a placeholder gets its argument by its place among the others: %s and {}, but not %2$s or {0}."""
+    return POSITIONAL.fullmatch(placeholder) is not None
 
 
 def find(text: str, numbers: bool = False) -> list[Placeholder]:
@@ -103,9 +109,15 @@ def _url_length(url: str) -> int:
 def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -> tuple[list[str], list[str]]:
     """Return the placeholders that the output lost and those that it invented, as often as each is missing or extra.
 
-    Those that the prefix of the output was asked to have are not invented. numbers: as in `find`.
+    Those that the prefix of the output was asked to have are not invented. Where none is, but positional ones have
+    changed places and so would get each other's arguments, all of these are lost. numbers: as in `find`.
     """
     in_source, in_output, in_prefix = (
-        Counter(placeholder.text for placeholder in find(text, numbers)) for text in (source, output, prefix)
+        [placeholder.text for placeholder in find(text, numbers)] for text in (source, output, prefix)
     )
-    return list((in_source - in_output).elements()), list((in_output - (in_source | in_prefix)).elements())
+    lost = list((Counter(in_source) - Counter(in_output)).elements())
+    invented = list((Counter(in_output) - (Counter(in_source) | Counter(in_prefix))).elements())
+    if not lost and not invented:
+        before, after = (list(filter(is_positional, texts)) for texts in (in_source, in_output))
+        lost = before if before != after[: len(before)] else []
+    return lost, invented

@@ -25,7 +25,7 @@ from operator import itemgetter
 
 import regex
 
-from dragoman.text.placeholders.detect import Kind, Placeholder, find
+from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positional
 
 TAG_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
 
@@ -296,7 +296,9 @@ def _arrange(removed: Sequence[Removed], gaps: _GapFinder) -> list[tuple[int, Re
         if item.closing is not None:
             todo.append((item.end, removed[item.closing]))
             todo += reversed(_disjoint(item.children, item.start, item.end))
-    return order
+    # Positional ones get their arguments in the order of the source, whatever the words around them do.
+    positional = iter([item for item in removed if is_positional(item.text)])
+    return [(gap, next(positional) if is_positional(item.text) else item) for gap, item in order]
 
 
 def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement]:
