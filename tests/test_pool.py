@@ -465,7 +465,7 @@ def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
     steps: list[list[Ids]] = []
 
     def look(sources: list[Ids]) -> None:
-        running.append(sum(batch.search.ticket.bulk for batch in pool.running))
+        running.append(sum(batch.bulk for batch in pool.running))
         steps.append(sources)
 
     watched = Watched(Echo(), look)
@@ -477,6 +477,26 @@ def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
     assert steps == [document[:2]] + [[[4, 8], [4, 9]]] * 4 + [[[4, 11], [4, 10]]] * 4 + [document[:2]] * 2 + [
         batch for batch in (document[2:4], document[4:]) for _ in range(3)
     ]
+
+
+def test_a_document_that_a_request_waits_for_goes_on(pools):
+    """The control: the rest of the document waits."""
+    order: list[int] = []
+
+    def look(sources: list[Ids]) -> None:
+        order.append(sources[0][0])
+        until(lambda: len(pool.searches) == 3 or len(order) > 1)
+
+    pool = pools(Watched(Echo(), look), tokens=10)
+    with ThreadPoolExecutor(3) as threads:
+        document = threads.submit(pool.view(Ticket(bulk=True)).search, [[9] * 9, [8] * 8], PLAIN)
+        until(lambda: order)
+        same = threads.submit(ask, pool, [9] * 9)
+        until(lambda: len(pool.searches) == 2)
+        other = threads.submit(ask, pool, [7] * 3)
+        assert all(one.result() for one in (document, same, other))
+    assert order[:4] in ([9, 9, 7, 9], [9, 7, 9, 7])
+    assert order[-8:] == [8] * 8
 
 
 def test_others_may_join_while_something_runs(pools):

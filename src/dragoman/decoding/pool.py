@@ -219,7 +219,7 @@ class Pool:
                 self._drop(own)
                 self._begin(own)
                 if own:
-                    batch = next((batch for batch in own if not batch.search.ticket.bulk), own[0])
+                    batch = next((batch for batch in own if not batch.bulk), own[0])
                     own.remove(batch)
                     own.append(batch)  # the last in line
                     return batch
@@ -245,7 +245,7 @@ class Pool:
         """Begin a batch with the row whose turn it is, unless there is none or others may still join it."""
         waiting = [search for search in self.searches if search.waiting]
         eligible = [search for search in waiting if not search.ticket.bulk]
-        if not eligible and not any(batch.search.ticket.bulk for batch in self.running):
+        if not eligible and not any(batch.bulk for batch in self.running):
             eligible = waiting
         turn = next((search for search in eligible if self._has_room(own, search)), None)
         if turn is None or (self.running and self.clock() - turn.since < self.gather):
@@ -271,7 +271,7 @@ class Pool:
 
     def _has_room(self, own: list[Batch], search: Search) -> bool:
         """Return whether a batch with the next row of a search may begin beside those of this thread."""
-        others = [batch for batch in own if search.ticket.bulk or not batch.search.ticket.bulk]
+        others = [batch for batch in own if search.ticket.bulk or not batch.bulk]
         tokens = next(iter(search.waiting)).row.tokens
         # Two batches of one request would take as long as one after the other, and leave no room for another request.
         return len(others) < self.batches and all(

@@ -134,6 +134,11 @@ class Batch:
         return sum(asked.row.tokens for asked in self.rows)
 
     @property
+    def bulk(self) -> bool:
+        """Whether it lets other batches go first: no request waits for it that is not bulk."""
+        return all(search.ticket.bulk for asked in self.rows for search in asked.searches)
+
+    @property
     def longest(self) -> int:
         """The tokens of its longest source."""
         return max(asked.row.tokens for asked in self.rows)
