@@ -28,6 +28,7 @@ from dragoman.errors import UsageError
 from dragoman.files import replace_link
 from dragoman.model import build
 from dragoman.model_folder import read_model
+from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation import engines
 from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
@@ -85,6 +86,20 @@ def test_white_space_that_no_model_has_learned_is_read_as_a_space(
     assert scores == translator.annotator.word_scores([one.segments for one in plain])
     learned = Tokenizer.train([f"a{space}b"])  # the control
     assert learned.encode_sources([f"a{space}b"]) == learned.encode_all([f"a{space}b"])
+
+
+def test_runs_of_white_space_are_read_as_one_space(translator: Translator, pairs: list[Pair]):
+    checked = translator.replace(safeguards=Safeguards(glossary=Glossary([Entry("red horses", ("개가",))])))
+    texts = ["The {name} dog sees %s {name} now.", PROBE, *(source for source, _ in pairs[:20])]
+    plain = checked.translate(texts, alignments=True)
+    for space in ("  ", "\t\t", " \u00a0\t "):
+        found = checked.translate([text.replace(" ", space) for text in texts], alignments=True)
+        assert [(one.text, one.score, one.alignment) for one in found] == [
+            (one.text, one.score, one.alignment) for one in plain
+        ]
+    assert plain[0].retried
+    assert "개가" in plain[1].text
+    assert '<a  b="c">' in checked.translate('The  dog sees <a  b="c">now</a>.').text  # placeholders keep theirs
 
 
 @settings(max_examples=40)

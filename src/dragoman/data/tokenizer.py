@@ -36,6 +36,7 @@ RESERVED = [*SPECIAL, *BYTES]
 # word, so no text can become a reserved entry or a tag: those mix letters and other marks.
 WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
+SPACES = re.compile(" {2,}")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 MARKS = 1000
@@ -191,11 +192,15 @@ class Tokenizer:
         return [front + encoding.ids for encoding in encodings]
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts to translate, as `encode_all` does, but with a space for white space not learned.
+        """Return the ids of texts to translate, as `encode_all` does, but of what `plain_spaces` makes of them."""
+        return self.encode_all([self.plain_spaces(text) for text in texts])
 
-        A model that never saw a tab, a line feed or a no-break space would translate the word after it as another one.
+    def plain_spaces(self, text: str) -> str:
+        """Return a text with one space for each run of spaces and of white space that was not learned.
+
+        A model that never saw two spaces or a tab would translate the word after them as another one.
         """
-        return self.encode_all([self._strange_space.sub(" ", text) for text in texts])
+        return SPACES.sub(" ", self._strange_space.sub(" ", text))
 
     @cached_property
     def _strange_space(self) -> re.Pattern[str]:

@@ -66,12 +66,21 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguard
     ]
     rests = [segment.text[len(label) :] for segment, label in zip(segments, labels, strict=True)]
     bare = [placeholders.remove(text, safeguards.numbers) if safeguards.placeholders else (text, []) for text in rests]
+    bare = [with_plain_spaces(text, removed, tokenizer) for text, removed in bare]
     ids = tokenizer.encode_sources([text for text, _ in bare])
     for segment, label, (text, removed), bare_ids in zip(segments, labels, bare, ids, strict=True):
         terms = segment.terms
         if text != segment.text and terms:
             terms = move_terms(terms, safeguards.find_terms(text))
         yield Retry(segment, label, replace(segment, text=text, ids=bare_ids, terms=terms), removed)
+
+
+def with_plain_spaces(
+    text: str, removed: Sequence[placeholders.Removed], tokenizer: Tokenizer
+) -> tuple[str, list[placeholders.Removed]]:
+    """Return a text without its placeholders with the spaces that the model reads, and where they stood in it."""
+    moved = [replace(item, offset=len(tokenizer.plain_spaces(text[: item.offset]))) for item in removed]
+    return tokenizer.plain_spaces(text), moved
 
 
 def find_label(text: str, numbers: bool) -> str:

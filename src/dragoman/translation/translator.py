@@ -299,7 +299,7 @@ class Translator:
                 tag_ids=tag_ids,
                 prefix=prefix if index == with_words else "",
                 prefix_ids=self.tokenizer.encode(prefix) if prefix and index == with_words else [],
-                terms=self.safeguards.find_terms(segment.text),
+                terms=self.safeguards.find_terms(self.tokenizer.plain_spaces(segment.text)),
             )
             for index, segment in enumerate(segments)
         ]
