@@ -116,8 +116,8 @@ def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pa
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
 def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
-    read = "1 pair" if count == 1 else f"{count} pairs"
-    assert check("a.tsv") == (0, f"a.tsv: {read} read, {count} of them without errors and warnings\n")
+    read = "1 row read, 1 pair" if count == 1 else f"{count} rows read, {count} pairs"
+    assert check("a.tsv") == (0, f"a.tsv: {read}, {count} of them without errors and warnings\n")
 
 
 # Findings that need a corpus around them.
@@ -311,7 +311,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     code, out = check("[red]a.tsv")
     assert code == 1
     places = "line-separator", f"[red]a.tsv:{AT + 1}", "empty", "[red]a.tsv:61"
-    for words in (*places, "61 pairs read, 59 of them without", RULES["line-separator"].advice):
+    for words in (*places, "61 rows read, 60 pairs, 59 of them without", RULES["line-separator"].advice):
         assert words in out
 
 

@@ -191,6 +191,17 @@ def test_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
     assert (last["seconds"], last["target_tokens"]) == (4.0 * CURVE_EVERY, 2000 * CURVE_EVERY)
 
 
+def test_a_resumed_run_has_rows_at_the_same_steps(tmp_path: Path, clock: Clock):
+    """Interrupted after 23 steps that no row has: the first row covers those since, as its speed shows."""
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        take_steps(journal, clock, CURVE_EVERY + 23, 2.0)
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        take_steps(journal, clock, 2 * CURVE_EVERY - 23, 4.0, first=CURVE_EVERY + 24)
+    rows = metrics(tmp_path / "run")
+    assert [row["step"] for row in rows] == [CURVE_EVERY, 2 * CURVE_EVERY, 3 * CURVE_EVERY]
+    assert [row["tokens_per_second"] for row in rows] == [500.0, 250.0, 250.0]
+
+
 def test_a_run_that_says_nothing_leaves_no_folder(tmp_path: Path):
     with Journal(tmp_path / "run", console()[0], tensorboard=True):
         pass

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tsv
 
+from dragoman.commands.split import default_size
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.split import near_duplicates
 
@@ -102,10 +103,23 @@ def test_blank_pairs_are_counted_as_check_and_train_count_them(dragoman, tmp_pat
     assert "empty side: 3" not in by_document  # the control: between documents, blank lines are no pairs
 
 
+@pytest.mark.parametrize(("count", "flags", "dev", "test"), [(59, "", 5, 5), (4, "", 1, 1), (59, "--dev 20", 20, 5)])
+def test_without_numbers_a_tenth_is_held_out(dragoman, tmp_path: Path, count: int, flags: str, dev: int, test: int):
+    ran = dragoman("split", write_tsv(tmp_path / "a.tsv", sentences(count)), *flags.split(), "--out", "new")
+    sizes = {name: len(pairs) for name, pairs in read(tmp_path / "new").items()}
+    assert (ran.code, sizes) == (0, {"train": count - dev - test, "dev": dev, "test": test})
+    assert f"a tenth of {count} pairs" in ran.err
+
+
+def test_of_a_large_corpus_a_thousand_pairs_are_held_out():
+    assert [default_size(count) for count in (1, 99, 2987, 10_000, 10**8)] == [1, 9, 298, 1000, 1000]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "2,000 of 120 pairs are more than half"),
+        ("", "only 20 of 120 pairs have no near duplicate"),
+        ("--dev 50 --test 11", "61 of 120 pairs are more than half"),
         ("--dev 0 --test 0", "one of them above 0"),
         ("--dev 40 --test 20", "only 20 of 120 pairs have no near duplicate"),
         ("--by document --dev 10 --test 10", "none of the 1 remaining documents"),

@@ -93,8 +93,9 @@ def nearest(flag: str, flags: Collection[str]) -> str | None:
     words = flag.lstrip("-").replace("_", "-")
     if meant := [known for known in HABITS.get(words.rpartition(".")[2], ()) if known in flags]:
         return meant[0]
-    if ending := [known for known in sorted(flags, key=len) if known.endswith(f"-{words}")]:
-        return ending[0]
+    ending = f"-{words}".replace(".", "-")
+    if same := [known for known in sorted(flags, key=len) if known.replace(".", "-").endswith(ending)]:
+        return same[0]
     by_name = {known.rpartition(".")[2].lstrip("-"): known for known in sorted(flags)}
     near = difflib.get_close_matches(words.rpartition(".")[2], by_name, n=1)
     return by_name[near[0]] if near else None

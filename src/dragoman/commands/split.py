@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from dragoman.data.corpus import Pair
 
 
+LARGEST_DEFAULT = 1000  # pairs of --dev and --test
+
+
 @dataclass(frozen=True)
 class Options:
     """Split sentence pairs into train.tsv, dev.tsv and test.tsv without near duplicates between them.
@@ -31,10 +34,10 @@ class Options:
     "files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO), or a source file and a target file; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     "folder for train.tsv, dev.tsv and test.tsv"
-    dev: int = 1000
-    "number of pairs to validate on; 0: none"
-    test: int = 1000
-    "number of pairs to test with; 0: none"
+    dev: int | None = None
+    "number of pairs to validate on; 0: none; default: a tenth of the pairs, at most 1,000"
+    test: int | None = None
+    "number of pairs to test with; 0: none; default: as for --dev"
     by: Literal["pair", "document"] = "pair"
     "choose single pairs, or whole documents (separated by blank lines and ends of files)"
 
@@ -44,7 +47,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "split", arguments)
     if not options.corpora:
         raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
-    if min(options.dev, options.test) < 0 or options.dev + options.test == 0:
+    sizes = {"dev": options.dev, "test": options.test}
+    if any(size is not None and size < 0 for size in sizes.values()) or not any(size != 0 for size in sizes.values()):
         raise UsageError("--dev and --test are numbers of pairs, at least one of them above 0")
     from dragoman.data.spec import parse_corpora
     from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
@@ -52,26 +56,37 @@ def main(arguments: list[str]) -> None:
     specs = parse_corpora(options.corpora)
     if any(spec.tag or spec.share or spec.weight != 1 for spec in specs):
         raise UsageError("weight=, share= and tag= are for dragoman train: TSV cannot hold them")
-    sizes = {"train": 1, "dev": options.dev, "test": options.test}
-    files = {name: options.out / f"{name}.tsv" for name in SETS if sizes[name]}
+    files = {name: options.out / f"{name}.tsv" for name in SETS if sizes.get(name) != 0}
     for file in files.values():
         if file.exists():
             raise UsageError(f"{file}: exists already; choose another --out")
     pairs, documents, notes = read_documents(specs, blank_ends=options.by == "document")
     for note in notes:
         print(note, file=sys.stderr)
-    if 2 * (held_out := options.dev + options.test) > len(pairs):
+    default = default_size(len(pairs))
+    dev, test = (default if size is None else size for size in sizes.values())
+    if 2 * (held_out := dev + test) > len(pairs):
         raise UsageError(f"{held_out:,} of {len(pairs):,} pairs are more than half: choose a smaller --dev and --test")
     if options.by == "pair":
-        sets = split_by_pair(pairs, options.dev, options.test)
+        sets = split_by_pair(pairs, dev, test)
     else:
-        sets = split_by_document(pairs, documents, options.dev, options.test)
+        sets = split_by_document(pairs, documents, dev, test)
+    if default < LARGEST_DEFAULT and (chosen := [f"--{name}" for name, size in sizes.items() if size is None]):
+        print(
+            f"{' and '.join(chosen)}: {default:,} (default: a tenth of {len(pairs):,} pairs, at least 1)",
+            file=sys.stderr,
+        )
     write_sets(pairs, sets, files)
     counts = Counter(sets)
     if counts[""]:
         print(f"left out: {plural(counts[''], 'near duplicate')} of a pair in another set", file=sys.stderr)
     for name, file in files.items():
         print(f"{file}: {plural(counts[name], 'pair')}")
+
+
+def default_size(pairs: int) -> int:
+    """Return how many of so many pairs dev and test each get by default: a tenth, from 1 to LARGEST_DEFAULT."""
+    return min(max(pairs // 10, 1), LARGEST_DEFAULT)
 
 
 def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path]) -> None:

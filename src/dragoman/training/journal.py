@@ -150,7 +150,7 @@ class Journal:
             "seconds": round(now - self.zero, 1),
             "target_tokens": self.target_tokens,
         }
-        if self.steps >= CURVE_EVERY:
+        if metrics.step % CURVE_EVERY == 0:
             self.flush(metrics.step, metrics.epoch)
 
     def flush(self, step: int, epoch: int) -> None:

@@ -194,6 +194,8 @@ def check_files(options: Options) -> None:
         refuse_unreadable(str(options.input))
         if read in OF_PAIRS:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
+    if is_document(read) and not options.is_document and not options.as_lines:
+        raise UsageError(f"{options.input}: a document keeps its format; to translate its lines: --as-lines")
     check_not_read(options)
     if written in (".mo", ".gmo"):
         raise UsageError(f"{options.output}: MO files are compiled: write a .po, then compile it with msgfmt")
