@@ -67,10 +67,7 @@ def main(arguments: list[str]) -> None:
     dev, test = (default if size is None else size for size in sizes.values())
     if 2 * (held_out := dev + test) > len(pairs):
         raise UsageError(f"{held_out:,} of {len(pairs):,} pairs are more than half: choose a smaller --dev and --test")
-    if options.by == "pair":
-        sets = split_by_pair(pairs, dev, test)
-    else:
-        sets = split_by_document(pairs, documents, dev, test)
+    sets = split_by_pair(pairs, dev, test) if options.by == "pair" else split_by_document(pairs, documents, dev, test)
     if default < LARGEST_DEFAULT and (chosen := [f"--{name}" for name, size in sizes.items() if size is None]):
         print(
             f"{' and '.join(chosen)}: {default:,} (default: a tenth of {len(pairs):,} pairs, at least 1)",
