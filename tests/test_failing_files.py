@@ -28,7 +28,7 @@ from dragoman.training.checkpoint import checkpoints, newest_checkpoint
 
 Corpus = tuple[str, str]
 
-# All calls take an hour, so a night tries every fourth, and the next night the ones after them.
+# All calls take some 50 minutes of processor time: a night tries every fourth, the next night the ones after them.
 EVERY = int(os.environ.get("DRAGOMAN_EVERY", "4"))
 NIGHT = int(os.environ.get("DRAGOMAN_NIGHT", date.today().toordinal()))
 
