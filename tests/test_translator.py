@@ -463,6 +463,11 @@ def test_the_scores_of_words_are_those_of_the_tokens_that_the_search_found(token
     assert len(finished) > 20
     assert max(gaps[0]) < 1e-3
     assert max(gaps[1]) > 1  # the control: the texts alone do not tell
+    copied = translator.translate(["42", f"7. {sources[finished[0]]}"])
+    for one in copied:
+        (scores,) = translator.annotator.word_scores([one.segments], None, [one.tokens])
+        assert sum(p for _, p in scores) == pytest.approx(one.score, abs=1e-3)
+        assert [word for word, _ in scores] == [*one.text.split(), ""]
 
 
 def test_all_of_a_model_is_of_one_checkpoint_also_while_training_moves_best(

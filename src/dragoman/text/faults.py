@@ -19,9 +19,13 @@ MAX_REPEATS_OF_SOURCE = 2  # times as often as in the source, at most
 GRAM = 8  # characters by which a repetition is noticed
 DISTANCES_TRIED = 4
 
-# Inside a word: two letters four times in a row, as in "confesesesesas", or more letters three times. Single letters
-# are left to MAX_REPEATS.
-WORD_LOOP = re.compile(r"(?!(.)\1)([^\W\d_]{2})\2{3} | (?!(.)\3\3)([^\W\d_]{3,12})\4{2}", re.VERBOSE)
+# A letter five times in a row, or, inside a word, two letters four times, as in "confesesesesas", or more letters three
+# times; or a word four times.
+WORD_LOOP = re.compile(
+    r"""([^\W\d_])\1{4} | (?!(.)\2)([^\W\d_]{2})\3{3} | (?!(.)\4\4)([^\W\d_]{3,12})\5{2}
+    | \b([^\W\d_]{1,30})(?:\W{1,3}\6\b){3}""",
+    re.VERBOSE,
+)
 # In a source that says such a thing: "hahaha", "하하하", "ha, ha", "Nooo".
 REPETITIVE = re.compile(r"([^\W\d_]{1,12}?)(?:\W{0,2}\1){2} | \b([^\W\d_]+)\W{1,2}\2\b", re.VERBOSE)
 
@@ -79,7 +83,7 @@ def _weight(text: str) -> float:
 
 
 def _loops(source: str, output: str) -> bool:
-    """Return whether the output repeats something in a row more often than `_max_repeats` allows, or inside a word.
+    """Return whether the output repeats something in a row more often than `_max_repeats` allows, or has a WORD_LOOP.
 
     What the source repeats, the output may repeat MAX_REPEATS_OF_SOURCE times as often.
     """

@@ -52,7 +52,8 @@ class Annotator:
 
         tokens: for each text those of its segments' translations, as a search found them (`Translation.tokens`). They
         are what is scored, and the sum is the score of the search; the text may also be cut into other subwords. A
-        translation that they do not spell, and each one without them, is cut anew.
+        translation that they do not spell, and each one without them, is cut anew. Where a search found none, the
+        segment was copied, and its words have 0.0.
 
         The list is empty where a segment is blank or longer than the model takes.
         """
@@ -94,6 +95,9 @@ class Annotator:
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
+        for index, ids in enumerate(found or ()):
+            if not ids and outputs[index]:  # a copy, which the model did not write
+                scores[index] = [(word, 0.0) for word in (*outputs[index].split(), "")]
         return scores
 
     def _segment_links(
