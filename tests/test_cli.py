@@ -117,6 +117,15 @@ BAD = [
     ("translate -m {brief} -i a.md -o a.jsonl", 2, "a.jsonl: a document keeps its format, .md; to translate its lines"),
     ("translate -m {brief} -i a.md -o a.txt", 2, "a.txt: a document keeps its format, .md; to translate its lines"),
     ("translate -m {brief} -i a.md -o a.html", 2, "a.html: a document keeps its format, so --input must be .html, too"),
+    ("translate -m {brief} -i utf-16.txt -o new.txt", 1, "utf-16.txt: text in UTF-16: convert it to UTF-8 (iconv"),
+    ("translate -m {brief} x --n-best 9", 2, "--n-best 9 needs a --beam of at least 9, not 4"),
+    ("translate -m {brief} x --beam-groups 3", 2, "--beam 4 cannot be divided evenly into --beam-groups 3"),
+    ("translate -m {brief} x --top-k 5", 2, "--top-k and --top-p are for sampling: choose a --temperature"),
+    ("translate -m {brief} x --seed 3", 2, "--seed is for sampling: choose a --temperature"),
+    ("evaluate -m {brief} {dev} --seed 3", 2, "--seed is for sampling"),
+    ("inspect -m {brief} x --seed 3", 2, "--seed is for sampling"),
+    ("inspect -m {brief} x --n-best 3", 2, "inspect has no flag --n-best"),
+    ("inspect -m {brief} x --split none", 2, "inspect has no flag --split"),
     ("translate -m {brief} -i a.html --output-format jsonl", 2, "a.html: a document keeps its format; to translate"),
     ("translate -m {brief} -i a.html --input-format tsv", 2, "to translate its lines: --as-lines"),
     ("translate -m {brief} -o a.json x", 2, "a.json: a document keeps its format, so --input must be .json, too"),
@@ -189,6 +198,7 @@ def write_bad_files(folder: Path) -> None:
     (folder / "empty.tsv").touch()
     (folder / "one-column.tsv").write_text("only one\n")
     (folder / "latin1.tsv").write_bytes(b"one\teins\n\xe9t\xe9\tsommer\n")
+    (folder / "utf-16.txt").write_text("a cat\n", encoding="utf-16")
     for name in ("cut.txt.gz", "cut.po.gz"):
         (folder / name).write_bytes(gzip.compress(b"a cat\n" * 9)[:-9])
     (folder / "three").write_text("a\nb\nc\n")
@@ -593,6 +603,22 @@ def test_inspection_draws_any_text(dragoman, brief: Path, text: str):
     assert Path("picture.svg").is_file()
 
 
+@pytest.mark.parametrize("view", ["map", "masks"])
+def test_a_figure_without_a_name_is_named_after_its_view(dragoman, brief: Path, tmp_path: Path, view: str):
+    Path("attention.svg").touch()
+    ran = dragoman("inspect", "-m", brief, "The dog", "--view", view)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"{view}.svg")
+    assert {path.name for path in tmp_path.iterdir()} == {"attention.svg", f"{view}.svg"}
+    assert not Path("attention.svg").read_bytes()
+
+
+def test_standard_input_in_utf_16_is_refused(brief: Path):
+    run = process("translate", "-m", brief)
+    out, err = run.communicate("a cat\n".encode("utf-16"))
+    assert (run.returncode, out) == (1, b"")
+    assert err.startswith(b"dragoman: standard input: text in UTF-16: convert it to UTF-8")
+
+
 def test_inspection_draws_an_empty_translation_and_refuses_blank_text(dragoman, brief: Path):
     ran = dragoman("inspect", "-m", brief, "The dog", "--out", "picture.svg")
     assert (ran.code, ran.out) == (0, "\npicture.svg\n")
@@ -626,8 +652,8 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
         ("--translate-key title -i page.json --as-lines --output-format jsonl", "--translate-key needs --input FILE"),
         ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
-        ("--length-penalty 100", "length_penalty must be at most 10.0, not 100.0"),
-        ("--length-penalty nan", "length_penalty must be at least -10.0, not nan"),
+        ("--length-penalty 100", "--length-penalty must be at most 10.0, not 100.0"),
+        ("--length-penalty nan", "--length-penalty must be at least -10.0, not nan"),
         ("--temperature 1e-40", "temperature must be at least 0.001, not 1e-40"),
     ],
 )

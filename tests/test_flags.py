@@ -64,7 +64,7 @@ FLAGS = {
     "info": "--preset --vocabulary --diagram --json",
     "insight": "--pairs --sentence --subwords --out --threads",
     "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
-    + f"--subwords --threads {SEARCH}",
+    + f"--subwords --threads {ONE_BEST.replace('--split', '')}",
     "lab": "--quick --out --seeds --threads --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",

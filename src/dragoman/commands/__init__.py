@@ -8,8 +8,9 @@ torch takes seconds to load, and `--help` must be fast, so these files import wh
 import contextlib
 import io
 import json
+import re
 import sys
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -23,11 +24,26 @@ if TYPE_CHECKING:
     from dragoman.synthesis.shard import Shard
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
-Search = Annotated[SearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
+SETTING = re.compile(rf"\b({'|'.join(field.name for field in fields(SearchConfig))})\b")
 
 
 @dataclass(frozen=True)
-class OneBestSearchConfig(SearchConfig):
+class FlagSearchConfig(SearchConfig):
+    """Describe a search by flags: messages name them, such as --n-best, where those of Python say n_best."""
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except UsageError as error:
+            message = SETTING.sub(lambda name: f"--{name[0].replace('_', '-')}", str(error))
+            raise UsageError(message) from None
+
+
+Search = Annotated[FlagSearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
+
+
+@dataclass(frozen=True)
+class OneBestSearchConfig(FlagSearchConfig):
     """Describe the search of a command that uses one translation of each text: its help does not show --n-best."""
 
     n_best: tyro.conf.Suppress[int] = 1
@@ -93,6 +109,12 @@ def set_threads(wanted: int | None, quiet: bool = False) -> None:
     note = use_threads(wanted)
     if note and not quiet:
         print(note, file=sys.stderr)
+
+
+def check_seed(search: SearchConfig) -> None:
+    """Raise UsageError for a seed where nothing is sampled."""
+    if search.seed != SearchConfig.seed and search.temperature is None:
+        raise UsageError("--seed is for sampling: choose a --temperature, such as 1")
 
 
 def check_compute(engine: str, compute_type: str) -> None:

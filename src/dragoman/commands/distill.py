@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from dragoman import formats
-from dragoman.commands import OneBestSearch, OneBestSearchConfig, Synthesis, SynthesisOptions, parse, set_threads
+from dragoman.commands import (
+    OneBestSearch,
+    OneBestSearchConfig,
+    Synthesis,
+    SynthesisOptions,
+    check_seed,
+    parse,
+    set_threads,
+)
 from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
@@ -68,6 +76,7 @@ def main(arguments: list[str]) -> None:
     With --shard it ends after its share of the translations.
     """
     options = parse(Options, "distill", arguments, defaults(arguments))
+    check_seed(options.search)
     if options.threads is not None:
         options = replace(options, training=replace(options.training, threads=options.threads))
     for name in ("teacher", "train", "dev", "out"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, parse, print_json, set_threads
+from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, check_seed, parse, print_json, set_threads
 from dragoman.config import Device
 from dragoman.errors import DragomanError, UsageError, plural
 
@@ -55,6 +55,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman evaluate`: translate a test set, write the files asked for, and print the scores."""
     options = parse(Options, "evaluate", arguments)
+    check_seed(options.search)
     if not options.test:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if options.against and options.against_file:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, parse, print_json, set_threads
-from dragoman.config import SearchConfig
+from dragoman.commands import Model, OneBestSearchConfig, check_seed, parse, print_json, set_threads
+from dragoman.config.search import Split
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dragoman.model.capture import AttentionKind
     from dragoman.translation.translator import Translator
 
-OUT = Path("attention.svg")
 SAMPLED = 200  # sentence pairs
 # The views that each flag goes with.
 VIEWS = {
@@ -27,6 +26,13 @@ VIEWS = {
     "kind": ("map", "grid", "heads"),
     "subwords": ("map", "grid", "occlusion"),
 }
+
+
+@dataclass(frozen=True)
+class UnsplitSearchConfig(OneBestSearchConfig):
+    """Describe the search for a text that is inspected as a whole: its help shows neither --n-best nor --split."""
+
+    split: tyro.conf.Suppress[Split] = "none"
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Options:
     tag: str = ""
     "tag to put in front of the text, for models trained with tags"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    "figure to draw: .svg, .png or .pdf; default: attention.svg, or none with --html or --json"
+    "figure to draw: .svg, .png or .pdf; default: VIEW.svg, such as map.svg, or none with --html or --json"
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -67,13 +73,13 @@ class Options:
     "show subwords instead of words"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
-    search: Search = SearchConfig()
+    search: Annotated[UnsplitSearchConfig, tyro.conf.arg(name="")] = UnsplitSearchConfig()
 
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman inspect`: print the translation or JSON, write the figure and the page, and print their names."""
     options = parse(Options, "inspect", arguments)
-    out = options.out or (None if options.html or options.json else OUT)
+    out = options.out or (None if options.html or options.json else Path(f"{options.view}.svg"))
     check_options(options, out)
     set_threads(options.threads)
     from dragoman.files import replace_file
@@ -149,6 +155,7 @@ def head_table_of_pairs(
 
 def check_options(options: Options, out: Path | None) -> None:
     """Raise UsageError for flags that do not go together; `out` is the figure to draw, None for none."""
+    check_seed(options.search)
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
         raise UsageError("--sample needs --view heads and --out, without --html and --json")
     if options.sample and (options.text or options.translation or options.tag):

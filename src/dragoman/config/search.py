@@ -54,7 +54,7 @@ class SearchConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.coverage_penalty and (self.beam == 1 or self.temperature is not None):
-            raise UsageError("coverage_penalty needs a beam search with several beams")
+            raise UsageError("coverage_penalty needs a search with several beams")
         if self.temperature is None:
             if self.n_best > self.beam:
                 raise UsageError(f"n_best {self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, Search, check_compute, parse, set_threads
-from dragoman.config import Device, SearchConfig
+from dragoman.commands import FlagSearchConfig, Model, Search, check_compute, check_seed, parse, set_threads
+from dragoman.config import Device
 from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
 from dragoman.errors import UsageError, plural
 
@@ -89,7 +89,7 @@ class Options:
     "CPU threads; default: one for each core that this process may use"
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing on standard error, not even progress"
-    search: Search = SearchConfig()
+    search: Search = FlagSearchConfig()
 
     @property
     def suffix(self) -> str:
@@ -234,6 +234,7 @@ def check_options(options: Options) -> None:
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
     check_compute(options.engine, options.compute_type)
+    check_seed(options.search)
     if options.ensemble and options.engine != "native":
         raise UsageError("--ensemble needs --engine native")
     if options.ensemble and options.word_scores:

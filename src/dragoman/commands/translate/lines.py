@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from dragoman.commands.translate import InputFormat, Options, OutputFormat
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
-from dragoman.data.corpus import LONGEST_LINE, read_blocks
+from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS, name_errors, open_output
@@ -75,7 +75,8 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                 raw = read_blocks(str(options.input))
             else:
                 raw = arriving_blocks(source, options.input)
-            lines = parse_lines(capped_lines(raw), options.line_format, options.text_key, progress.log)
+            text = as_utf8(capped_lines(raw), options.input)
+            lines = parse_lines(text, options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
             texts, tags, prefixes = (
@@ -148,6 +149,18 @@ def capped_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
                 skipping = not ends
     if line:
         yield bytes(line)
+
+
+def as_utf8(lines: Iterator[bytes], path: Path | None) -> Iterator[bytes]:
+    """Yield the lines. Raise DragomanError where they begin as UTF-16 or a compressed file does, not as UTF-8.
+
+    path: of the file that the message names, None for standard input.
+    """
+    first = next(lines, b"")
+    if what := foreign_beginning(first[:4]):
+        raise DragomanError(f"{path or 'standard input'}: {what}")
+    yield from (line for line in (first,) if line)
+    yield from lines
 
 
 def typed_lines(prompt: str) -> Iterator[bytes]:
