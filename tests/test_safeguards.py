@@ -144,6 +144,29 @@ def test_marks_behind_a_placeholder_in_front_are_not_translated_without_it(dicta
         assert (translation.text, translation.flags) == (expected, ())
 
 
+def labels(text: str) -> list[str]:
+    """The words without their placeholders; the placeholder where there is nothing else but marks."""
+    bare = [(placeholders.remove(word)[0], placeholders.find(word)) for word in text.split()]
+    return [word if any(map(str.isalnum, word)) else found[0].text for word, found in bare]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [("The {name} king went", ["{name}"]), ("%s: the <b>dog</b> went  to {x} {y}", ["%s", "{x}", "{y}"])],
+)
+def test_words_are_aligned_as_without_the_placeholders_that_were_put_back(dictated, text: str, held: list[str]):
+    def linked(source: str) -> set[tuple[str, str]]:
+        found = translator.translate(source, alignments=True)
+        (second,) = translator.annotator.links([found.segments], None, [found.tokens])
+        assert tuple(second) == found.alignment
+        return {(labels(source)[i], labels(found.text)[j]) for i, j in found.alignment}
+
+    translator = dictated(lambda text, _: " ".join(reversed(placeholders.remove(text)[0].split())))
+    plain = linked(placeholders.remove(text)[0].lstrip(": "))
+    assert linked(text) == plain | {(placeholder, placeholder) for placeholder in held}
+    assert plain
+
+
 def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
     def say_on_demand(text: str, search: SearchConfig) -> str:
         return "Der König." if search.min_length else ""

@@ -14,6 +14,7 @@ from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
 from dragoman.model import Model
+from dragoman.translation.bare import BarePair, find_bare_pair
 
 Segments = Sequence[tuple[str, str]]
 
@@ -61,17 +62,31 @@ class Annotator:
         scores = iter(self._segment_scores(*flatten(texts, tags), found))
         return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
 
-    def alignments(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[str]:
+    def alignments(
+        self,
+        texts: Sequence[Segments],
+        tags: Sequence[str] | None = None,
+        tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+    ) -> list[str]:
         """Return the links of each text as '0-0 1-2', see `links`."""
-        return [" ".join(f"{source}-{target}" for source, target in own) for own in self.links(texts, tags)]
+        return [" ".join(f"{source}-{target}" for source, target in own) for own in self.links(texts, tags, tokens)]
 
-    def links(self, texts: Sequence[Segments], tags: Sequence[str] | None = None) -> list[list[tuple[int, int]]]:
+    def links(
+        self,
+        texts: Sequence[Segments],
+        tags: Sequence[str] | None = None,
+        tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+    ) -> list[list[tuple[int, int]]]:
         """Return for each text the pairs of a source word and the translated word aligned with it, by index.
+
+        tokens: as for `word_scores`. They tell where placeholders were put back: these are linked with themselves, and
+        the other words as the model aligns them without placeholders.
 
         Without links of segments that are longer than the model takes, and of a model without attention over its
         source.
         """
-        links = iter(self._segment_links(*flatten(texts, tags)))
+        found = [ids for of_text in tokens for ids in of_text] if tokens else None
+        links = iter(self._segment_links(*flatten(texts, tags), found))
         return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
 
     def _segment_scores(
@@ -101,13 +116,24 @@ class Annotator:
         return scores
 
     def _segment_links(
-        self, sources: Sequence[str], outputs: Sequence[str], tags: Sequence[str]
+        self,
+        sources: Sequence[str],
+        outputs: Sequence[str],
+        tags: Sequence[str],
+        found: Sequence[Sequence[int]] | None,
     ) -> list[list[tuple[int, int]]]:
         """Return the word links of each segment: indices of a source word and of the translated word."""
         links: list[list[tuple[int, int]]] = [[] for _ in outputs]
         if self.alignment is None:
             return links
-        pairs = self._encode_pairs(sources, outputs, tags)
+        found = found or [()] * len(outputs)
+        bare = [self._bare_pair(*segment) for segment in zip(sources, outputs, found, strict=True)]
+        pairs = self._encode_pairs(
+            [pair.source if pair else source for pair, source in zip(bare, sources, strict=True)],
+            [pair.output if pair else output for pair, output in zip(bare, outputs, strict=True)],
+            tags,
+            [ids if pair else () for pair, ids in zip(bare, found, strict=True)],
+        )
         maps = self._attention(
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )
@@ -115,7 +141,12 @@ class Annotator:
             target_words = words(self.tokenizer, pairs.targets[index])
             source_words = words(self.tokenizer, pairs.sources[index])
             links[index] = strongest_links(merge_tokens(weights, target_words, source_words))
-        return links
+        return [pair.whole_links(own) if pair else own for pair, own in zip(bare, links, strict=True)]
+
+    def _bare_pair(self, source: str, output: str, tokens: Sequence[int]) -> BarePair | None:
+        """Return the pair without placeholders where the tokens that a search found do not spell the output."""
+        written = self.tokenizer.decode(tokens).rstrip()
+        return find_bare_pair(source, output, written) if tokens and written != output else None
 
     def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
         """Return pairs of a character of the source and the character of the output that translates it, by index.

@@ -281,7 +281,7 @@ class Translator:
         every = [[translation, *translation.alternatives] for translation in translations]
         tags = [tag for tag, ranked in zip(tags, every, strict=True) for _ in ranked]
         flat = [one for ranked in every for one in ranked]
-        links = self.annotator.links([one.segments for one in flat], tags)
+        links = self.annotator.links([one.segments for one in flat], tags, [one.tokens for one in flat])
         aligned = iter([replace(one, alignment=tuple(own)) for one, own in zip(flat, links, strict=True)])
         return [
             replace(next(aligned), alternatives=tuple(next(aligned) for _ in translation.alternatives))

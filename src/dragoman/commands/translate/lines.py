@@ -109,13 +109,13 @@ def annotate(
     """
     annotations: list[dict[str, Any]] = [{} for _ in translations]
     segments = [translation.segments for translation in translations]
+    tokens = [translation.tokens for translation in translations]
     if options.word_scores:
-        tokens = [translation.tokens for translation in translations]
         scores = translator.annotator.word_scores(segments, tags, tokens)
         for own, words in zip(annotations, scores, strict=True):
             own["words"] = [[word, round(log_p, 4)] for word, log_p in words]
     if options.alignment:
-        for own, links in zip(annotations, translator.annotator.alignments(segments, tags), strict=True):
+        for own, links in zip(annotations, translator.annotator.alignments(segments, tags, tokens), strict=True):
             own["alignment"] = links
     return annotations
 
