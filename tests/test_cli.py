@@ -123,6 +123,7 @@ BAD = [
     ("translate -m {brief} x --top-k 5", 2, "--top-k and --top-p are for sampling: choose a --temperature"),
     ("translate -m {brief} x --seed 3", 2, "--seed is for sampling: choose a --temperature"),
     ("evaluate -m {brief} {dev} --seed 3", 2, "--seed is for sampling"),
+    ("backtranslate -m {brief} --text a.txt --out a.tsv --seed 3", 2, "--seed is for sampling"),
     ("inspect -m {brief} x --seed 3", 2, "--seed is for sampling"),
     ("inspect -m {brief} x --n-best 3", 2, "inspect has no flag --n-best"),
     ("inspect -m {brief} x --split none", 2, "inspect has no flag --split"),

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, Synthesis, SynthesisOptions, parse, set_threads
+from dragoman.commands import (
+    Model,
+    OneBestSearch,
+    OneBestSearchConfig,
+    Synthesis,
+    SynthesisOptions,
+    check_seed,
+    parse,
+    set_threads,
+)
 from dragoman.config import Device, TrainingConfig
 from dragoman.errors import UsageError
 
@@ -67,6 +76,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--noise is for translations on the source side: leave out --reverse")
     if options.noise and options.search.temperature is not None:
         raise UsageError("choose --noise or --temperature: sampled text needs no noise")
+    if not options.noise:  # which draws with it, too
+        check_seed(options.search)
     from dragoman.data.spec import OF_PAIRS, CorpusSpec, refuse_unreadable, suffix_of
 
     if options.out.suffix != ".tsv":
