@@ -289,6 +289,8 @@ class Tokenizer:
             return cls(dict(model["vocab"]), merges)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
+        except IsADirectoryError:
+            raise DragomanError(f"{Path(path)}: a folder; the file in it is tokenizer.json") from None
         except (MemoryError, OSError):
             raise
         except Exception as error:  # the library reports merges that fit no vocabulary as a bare Exception
