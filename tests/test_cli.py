@@ -250,7 +250,7 @@ for command in COMMANDS:  # each in a process that has imported nothing but the 
         assert not end.code
     sys.stdout.flush()
     assert not {"torch", "numpy"} & set(sys.modules)
-    assert time.process_time() < 0.5, time.process_time()
+    assert time.process_time() < 0.8, time.process_time()  # 0.3 to 0.5 on an idle machine; torch alone takes 1.5
     os._exit(0)
 """
 

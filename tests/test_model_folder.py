@@ -535,8 +535,7 @@ def test_weights_that_the_system_cannot_read_are_not_called_damaged(folder: Path
     with room_for_files(room), pytest.raises(OSError, match="Too many open files") as error:
         read_tensors(file)
     assert error.value.filename == str(file)
-    with room_for_files(2):  # the control
-        assert read_tensors(file)
+    assert read_tensors(file)  # the control
 
 
 @pytest.mark.parametrize("reason", ["unable to mmap 8 bytes from file <{}>: Cannot allocate memory (12)", "a defect"])
