@@ -153,6 +153,7 @@ BAD = [
     ("train --dropout 0.2", 2, "train has no flag --dropout; did you mean --model.dropout?"),
     ("train --model-dropout 0.2", 2, "did you mean --model.dropout?"),
     ("train --attention-dropout 0.2", 2, "did you mean --model.attention.dropout?"),
+    ("train --model.dropuot 0.2", 2, "did you mean --model.dropout?"),
     ("train -o runs/new", 2, "train has no flag -o; did you mean --out?"),
     ("translate --zzz x", 2, "translate has no flag --zzz; see dragoman translate --help"),
     ("translate --beam_size=4 x", 2, "translate has no flag --beam_size; did you mean --beam?"),

@@ -345,7 +345,7 @@ def test_ray_makes_what_one_process_makes(job: Job, expected: bytes):
     program = [sys.executable, "-m", "dragoman", *command(job, "--ray")]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{job.out} tag=bt\n"), done.stderr
-    assert "shares on 1 machines" in done.stderr
+    assert "shards on 1 machines" in done.stderr
     assert job.out.read_bytes() == expected
 
 

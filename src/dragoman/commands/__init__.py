@@ -130,16 +130,16 @@ class SynthesisOptions:
     block: int = 1000
     "number of texts to translate and save together"
     shard: Annotated[str | None, tyro.conf.arg(metavar="K/N")] = None
-    "translate one share only: 2/4 is the second of four"
+    "translate one shard only: 2/4 is the second of four"
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
-    "decoder: our own, or CTranslate2, which is faster on CPUs"
+    "what translates: our own search, or CTranslate2, which is faster on CPUs"
     compute_type: str = "float32"
     "data type that CTranslate2 computes in; int8 is the fastest on most processors"
 
     def check(self, search: SearchConfig) -> "Shard":
-        """Return the share of this process. Raise UsageError for flags that make no sense for synthesis."""
+        """Return the shard of this process. Raise UsageError for flags that make no sense for synthesis."""
         from dragoman.synthesis.shard import check_synthesis, parse_shard
 
         shard = parse_shard(self.shard, self.ray)

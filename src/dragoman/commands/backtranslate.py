@@ -30,7 +30,7 @@ SAMPLE = 1000  # lines whose letters are looked at
 class Options:
     """Make sentence pairs from text in the target language, with a model that translates it into the source language.
 
-    Rerun the same command to resume. With --shard, the process that finishes last joins the shares. At the end, the
+    Rerun the same command to resume. With --shard, the process that finishes last joins the blocks. At the end, the
     command prints what to pass to `dragoman train`.
 
     $ dragoman backtranslate -m runs/ko-en --text news.ko --out synthetic.tsv
@@ -67,7 +67,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman backtranslate`: write the pairs, and print the words that name them as a corpus for training.
 
-    A process that does one share prints nothing unless its share is the last.
+    A process that does one shard prints nothing unless its shard is the last.
     """
     options = parse(Options, "backtranslate", arguments)
     if not options.text:

@@ -73,7 +73,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman distill`: translate with the teacher, train the student, print a comparison of the two.
 
-    With --shard it ends after its share of the translations.
+    With --shard it ends after its shard of the translations.
     """
     options = parse(Options, "distill", arguments, defaults(arguments))
     check_seed(options.search)

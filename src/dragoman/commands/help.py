@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import textwrap
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
@@ -96,6 +97,8 @@ def nearest(flag: str, flags: Collection[str]) -> str | None:
     ending = f"-{words}".replace(".", "-")
     if same := [known for known in sorted(flags, key=len) if known.replace(".", "-").endswith(ending)]:
         return same[0]
-    by_name = {known.rpartition(".")[2].lstrip("-"): known for known in sorted(flags)}
+    by_name = defaultdict(list)
+    for known in sorted(flags, key=len):
+        by_name[known.rpartition(".")[2].lstrip("-")].append(known)
     near = difflib.get_close_matches(words.rpartition(".")[2], by_name, n=1)
-    return by_name[near[0]] if near else None
+    return difflib.get_close_matches(flag, by_name[near[0]], n=1, cutoff=0)[0] if near else None

@@ -56,7 +56,7 @@ class Options:
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "print everything as JSON, with all weights, and draw nothing"
+    "print everything as JSON, with all weights"
     view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
     "what the figure shows (docs/inspecting.md)"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()

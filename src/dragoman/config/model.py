@@ -68,7 +68,7 @@ class TransformerConfig:
     feed_forward: FeedForwardConfig = FeedForwardConfig()
     "The position-wise feed-forward network, section 3.3."
     dropout: Fraction = 0.1
-    "dropout on the output of each sub-layer and on the embeddings"
+    "dropout on the output of each sublayer and on the embeddings"
     positions: Literal[
         "none",
         "sinusoidal",
@@ -80,7 +80,7 @@ class TransformerConfig:
     ] = "sinusoidal"
     "how positions are encoded"
     norm_first: bool = False
-    "normalise before each sub-layer rather than after it (the paper: after)"
+    "normalise before each sublayer rather than after it (the paper: after)"
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: SharedMatrices = "all"
@@ -88,7 +88,7 @@ class TransformerConfig:
     output_bias: bool = False
     "add a bias to the logits"
     max_length: Annotated[int, at_least(2), at_most(MAX_POSITIONS)] = 1024
-    "maximum sentence length with learned positions; the others have no limit"
+    "maximum sentence length in tokens with learned positions; other positions have no limit"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,7 +1,7 @@
 """Let many requests search with one engine at the same time.
 
 Each request calls `search` of its own view of the pool from its own thread, as it would call an engine. The pool puts
-rows of several requests into one batch, and searches once for rows that are equal.
+rows of several requests into one batch, and equal rows are searched once.
 """
 
 import math

@@ -86,7 +86,7 @@ class Asked:
     searches: set["Search"] = field(default_factory=set)  # who waits for it
     left: float = 0.0  # when the last of them left
     started: bool = False  # whether it is in a batch
-    alone: bool = False  # whether it has to be searched for alone, since a batch with it failed
+    alone: bool = False  # whether it must be searched alone, since a batch with it failed
     hypotheses: list[Hypothesis] | None = None
 
     def may_join(self, other: "Asked") -> bool:
@@ -120,7 +120,7 @@ class Search:
 
 @dataclass(eq=False)
 class Batch:
-    """Rows that are searched for together."""
+    """Rows that are searched together."""
 
     search: Search  # whose turn it was
     rows: list[Asked]

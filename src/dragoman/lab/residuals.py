@@ -28,10 +28,10 @@ TASK = copying(vocabulary=20, shortest=1, longest=8)
 
 
 class NoResidual(Residual):
-    """Wrap a sub-layer as `Residual` does, with norm and dropout, but without the `x +`."""
+    """Wrap a sublayer as `Residual` does, with norm and dropout, but without the `x +`."""
 
     def forward(self, x: Tensor, sublayer: Any) -> Tensor:
-        """Return the sub-layer's output for x, with the norm before or after it."""
+        """Return the sublayer's output for x, with the norm before or after it."""
         if self.norm_first:
             return self.dropout(sublayer(self.norm(x)))
         return self.norm(self.dropout(sublayer(x)))

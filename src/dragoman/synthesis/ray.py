@@ -46,7 +46,7 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
                 resources = ray.cluster_resources()
                 gpus = int(resources.get("GPU", 0))
                 count = min(gpus or int(resources.get("CPU", 1)), blocks)
-                progress.log(f"Ray: {count} shares on {len(ray.nodes())} machines")
+                progress.log(f"Ray: {count} shards on {len(ray.nodes())} machines")
                 work = ray.remote(synthesise_shard).options(num_cpus=1, num_gpus=1 if gpus else 0, max_retries=RETRIES)
                 absolute, device = with_absolute_paths(job), "cuda" if gpus else "cpu"
                 running = [work.remote(absolute, Shard(number, count), device) for number in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""The share of the work that a process does."""
+"""The shard of the work that a process does."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MAX_SHARDS, MAX_BLOCK = 100_000, 1_000_000
 
 @dataclass(frozen=True)
 class Shard:
-    """One of `count` equal shares of the blocks; `number` counts from 1."""
+    """One of `count` equal parts of the blocks; `number` counts from 1."""
 
     number: int = 1
     count: int = 1

@@ -1,4 +1,4 @@
-"""Do a share of a job, and join the blocks when all are there. The finished file has the same bytes however the work
+"""Do a shard of a job, and join the blocks when all are there. The finished file has the same bytes however the work
 was interrupted or shared.
 """
 
