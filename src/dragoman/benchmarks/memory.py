@@ -103,7 +103,7 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
 
 
 def planning_time(pairs: Pairs) -> float:
-    """Return the seconds that it takes to plan the batches of one epoch of `pairs` with the preset small."""
+    """Plan the batches of one epoch of `pairs` once, with the preset small, and return the seconds that it took."""
     began = time.perf_counter()
     plan_batches(pairs.lengths, int(SMALL.training.batch_tokens), 1, 0, pairs.repeats)
     return time.perf_counter() - began

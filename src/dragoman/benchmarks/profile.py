@@ -60,7 +60,7 @@ def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
 
 
 def time_on_cpu(work: Callable[..., Tensor], *arguments: Tensor) -> float:
-    """Return the wall-clock seconds of one call of `work`. Does not wait for a GPU."""
+    """Call `work` once, and return the wall-clock seconds that it took. Does not wait for a GPU."""
     began = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - began

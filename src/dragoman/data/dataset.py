@@ -141,7 +141,8 @@ class Pairs:
 
         With dropout (tokenizer, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
         and the index of a pair decide how. `annotate` returns what takes the place of a source: it is called with the
-        index, the source and the target of each pair. No sentence becomes too long.
+        index, the source and the target of each pair. A sentence that either would make longer than `max_length` allows
+        stays as it was.
         """
         sides: list[list[Sentence]] = [[*self.rows(indices, side)] for side in (SOURCE, TARGET)]
         if dropout:
@@ -159,7 +160,10 @@ class Pairs:
         rate: float,
         seeds: tuple[int, ...],
     ) -> list[list[Sentence]]:
-        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`."""
+        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`.
+
+        A sentence that would become longer than `max_length` allows keeps its segmentation.
+        """
         segmented: list[list[Sentence]] = [[], []]
         for index, *pair in zip(indices.tolist(), *sides, strict=True):
             random = Random(f"{seeds} {index}")

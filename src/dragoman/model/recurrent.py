@@ -176,7 +176,7 @@ class Recurrent(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def extra_repr(self) -> str:
-        """Return what `print` shows of the model above its modules."""
+        """Return what `print` shows of the model above its modules: its settings."""
         return str(self.config)
 
     def embed(self, tokens: Tensor, words: nn.Embedding) -> Tensor:

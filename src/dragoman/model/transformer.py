@@ -242,7 +242,7 @@ class Transformer(nn.Module):
                     nn.init.zeros_(linear.bias)
 
     def extra_repr(self) -> str:
-        """Return what `print` shows of the model above its modules."""
+        """Return what `print` shows of the model above its modules: its settings."""
         return str(self.config)
 
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:

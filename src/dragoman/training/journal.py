@@ -180,6 +180,6 @@ class Journal:
 def format_perplexity(loss: float) -> str:
     """Return the perplexity of a loss in nats per token, as '12.3'.
 
-    It is cut off at MOST_SHOWN, where a run diverges.
+    A loss above MOST_SHOWN, as where a run diverges, counts as MOST_SHOWN.
     """
     return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

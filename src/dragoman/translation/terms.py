@@ -77,12 +77,12 @@ def may_hold_words(piece: str) -> bool:
 
 
 def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
-    """Return, for each token, what it begins and ends with: OPEN, STEM or WORD, as `constrained_search` needs it."""
+    """Return, for each token, the `character_class` that it begins with and ends with, for `constrained_search`."""
     return [piece_boundaries(piece) for piece in tokenizer.pieces]
 
 
 def piece_boundaries(piece: str) -> tuple[int, int]:
-    """Return what a piece of the vocabulary begins and ends with: OPEN, STEM or WORD."""
+    """Return the `character_class` of the first and of the last character of a piece of the vocabulary."""
     if piece in BYTE:  # beyond ASCII it is most likely part of a letter
         piece = chr(BYTE[piece]) if BYTE[piece] < 0x80 else "x"
     return character_class(piece[:1]), character_class(piece[-1:])
