@@ -11,7 +11,7 @@ from dragoman.cli import COMMANDS
 from dragoman.commands.habits import HABITS
 
 TRAIN = """
---preset --train --dev --out --init-from --vocabulary --quiet
+--preset --train --dev --languages --out --init-from --vocabulary --quiet
 --training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
 --training.epochs --training.max-steps --training.minutes --training.terms
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
@@ -54,6 +54,9 @@ FLAGS = {
 --detect-faults --no-detect-faults
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
+    "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --beam --max-beam --deadline "
+    + "--max-wait --requests --cache --texts --characters --rate --api-keys --open --host-name --allow-origin --proxy "
+    + "--grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",

@@ -14,6 +14,7 @@ COMMANDS = {
     "split": "split sentence pairs into train, dev and test without near duplicates between them",
     "train": "train a translator on your sentence pairs",
     "translate": "translate text or documents with a model",
+    "serve": "serve translations over HTTP, to the clients of LibreTranslate and DeepL",
     "plot": "draw the curves of training runs",
     "verify": "check that models, runs and corpora are what was written",
     "average": "average the weights of several checkpoints into one model",

@@ -14,6 +14,7 @@ from dragoman.config.fields import (
     at_most,
     check_fields,
 )
+from dragoman.config.languages import parse_pair
 from dragoman.config.model import ModelConfig, TransformerConfig
 from dragoman.errors import UsageError
 
@@ -133,6 +134,8 @@ class RunConfig:
     "pairs to learn from: TSV, CSV, JSONL, Parquet, TMX, PO, or a source file and a target file (docs/corpora.md)"
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
+    languages: str | None = None
+    "languages of the pairs, such as en-de: the model records them, and dragoman serve needs them"
     init_from: str = ""
     "model or run folder to start from, with its weights and subwords: fine-tuning"
     out: str = ""
@@ -146,6 +149,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.languages is not None:
+            parse_pair(self.languages)
         for name in (*self.train, *self.dev, self.init_from, self.out):
             if "\0" in name or name != name.encode(errors="replace").decode():
                 raise UsageError(f"{name!r} is not a name in UTF-8, so config.toml cannot record it: rename the file")

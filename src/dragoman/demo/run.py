@@ -55,6 +55,7 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     config = RunConfig(
         train=(str(corpus / "train.tsv"),),
         dev=(str(corpus / "dev.tsv"),),
+        languages=f"en-{to}",
         out=str(out),
         vocabulary=DEMO.vocabulary,
         model=DEMO.model,

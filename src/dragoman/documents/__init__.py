@@ -1,19 +1,21 @@
 """Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, XLIFF, JSON, CSV."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, Skipped
-from dragoman.documents.html import parse_html
+from dragoman.documents.encoding import Encoding
+from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.json import parse_json
 from dragoman.documents.markdown import parse_markdown
-from dragoman.documents.plain import parse_plain
+from dragoman.documents.plain import parse_plain, plain_passages
 from dragoman.documents.po import parse_po
 from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
-__all__ = ["SUFFIXES", "Document", "Skipped", "read_document"]
+__all__ = ["SUFFIXES", "Document", "Skipped", "read_document", "read_text"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
@@ -21,6 +23,14 @@ PARSERS: dict[str, Callable[[bytes], Document]] = {
 }  # fmt: skip
 WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": parse_json, ".csv": parse_csv}
 SUFFIXES = (*PARSERS, *WITH_KEYS)
+
+
+OF_TEXT = {"text": plain_passages, "html": html_passages}
+
+
+def read_text(text: str, form: Literal["text", "html"]) -> Document:
+    """Return the document that a string holds: lines of text, or HTML, a whole page or a part of one."""
+    return Document(text, Encoding(), OF_TEXT[form](text))
 
 
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:

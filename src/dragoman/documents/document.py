@@ -87,9 +87,13 @@ class Document:
         A text stays as it was, byte for byte, where its translation is the same or has lost all words. Raise ValueError
         where there are not as many translations as texts, DragomanError where the document's encoding cannot write one.
         """
+        return self.encoding.encode(self.fill_text(translations))
+
+    def fill_text(self, translations: Sequence[str]) -> str:
+        """Return what `fill` does as characters. Raise ValueError where it does."""
         if len(translations) != sum(len(passage.texts) for passage in self.passages):
             raise ValueError("expected one translation for each text")
-        return self.encoding.encode(self._rewrite(Span(0, len(self.original)), self.changes(translations)))
+        return self._rewrite(Span(0, len(self.original)), self.changes(translations))
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:
         """Return the passages whose translations have words and are not the same, one translation for each text."""

@@ -86,7 +86,7 @@ def parse_html(data: bytes) -> Document:
     declared = CHARSET.search(data, 0, HEAD)
     charset = declared[1].decode("ascii", "replace").lower() if declared else ""
     original, encoding = decode(data, "cp1252" if charset in WESTERN else charset, "xmlcharrefreplace")
-    return Document(original, encoding, passages(original))
+    return Document(original, encoding, html_passages(original))
 
 
 def tokens(original: str) -> Iterator[Token]:
@@ -118,7 +118,7 @@ def tokens(original: str) -> Iterator[Token]:
         yield Token(start, len(original))
 
 
-def passages(original: str) -> Iterator[Passage]:
+def html_passages(original: str) -> Iterator[Passage]:
     """Yield a passage for the text of each block of a page and for each attribute that is text."""
     path = [Element("", True)]
     opened: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Parse plain text: each line is a text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dragoman.documents.document import Content, Document, Passage, has_letter
 from dragoman.documents.encoding import decode
@@ -12,13 +12,16 @@ LINE = re.compile(r"[^\n]+")
 def parse_plain(data: bytes) -> Document:
     """Return the document whose texts are the lines that have a letter, without the space around them."""
     original, encoding = decode(data)
-    passages = []
+    return Document(original, encoding, plain_passages(original))
+
+
+def plain_passages(original: str) -> Iterator[Passage]:
+    """Yield a passage for each line that has a letter."""
     for line in LINE.finditer(original):
         text = line[0].strip()
         if has_letter(text):
             start = line.start() + len(line[0]) - len(line[0].lstrip())
-            passages.append(Passage(start, start + len(text), (text,), render))
-    return Document(original, encoding, passages)
+            yield Passage(start, start + len(text), (text,), render)
 
 
 def render(translations: Sequence[str]) -> Content:

@@ -10,7 +10,7 @@ from dragoman.files import delete_folder, new_folder
 from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
-from dragoman.text import scripts
+from dragoman.text import languages, scripts
 from dragoman.training.card import card_of_student
 from dragoman.translation.extent import SourceExtent
 
@@ -28,7 +28,7 @@ def prepare_student(run: RunConfig, teacher: Path) -> None:
     delete_folder(folder)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizer, card_of_student(weights, inherited))
-        copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD])
+        copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD, languages.RECORD])
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
-from dragoman.text import scripts
+from dragoman.text import languages, scripts
 from dragoman.training.card import card_of_average, relative_path
 from dragoman.translation.extent import SourceExtent
 
@@ -46,7 +46,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     with new_folder(out) as draft:
         write_model(draft, model, tokenizer, card_of_average(out.name, folders))
         # As true of the mean as of each of them.
-        copy_records(folders[-1], draft, [AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD])
+        copy_records(folders[-1], draft, [AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD, languages.RECORD])
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:

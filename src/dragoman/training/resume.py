@@ -18,7 +18,16 @@ from dragoman.training.learner import Learner
 # Settings that may change when a run is resumed; with others changed it would be another run.
 MAY_CHANGE = {
     *("train", "dev", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
-    *("validate_every", "save_every", "keep", "checkpoint_activations", "shard", "rank_timeout", "tensorboard"),
+    *(
+        "validate_every",
+        "save_every",
+        "keep",
+        "checkpoint_activations",
+        "shard",
+        "rank_timeout",
+        "tensorboard",
+        "languages",
+    ),
 }
 
 # These change what is learned from then on. They may change, because the advice against divergence recommends it, and

@@ -1,0 +1,98 @@
+"""Settings of the server."""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from dragoman.config.fields import (
+    MAX_BEAMS,
+    MAX_THREADS,
+    Count,
+    CountOrZero,
+    Duration,
+    at_least,
+    at_most,
+    check_fields,
+    short_repr,
+)
+from dragoman.config.training import Device
+from dragoman.errors import UsageError
+
+MAX_PORT = 65535
+MAX_CACHE = 1 << 20  # MB
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Describe what is served, where, to whom, and within which limits."""
+
+    model: tuple[str, ...] = ()
+    "a model: FOLDER, or en-de=FOLDER if it does not record its languages, or en-de=FOLDER:TAG; give one for each pair"
+    pivot: str | None = None
+    "translate pairs without a model of their own through this language, such as en"
+    host: str = "127.0.0.1"
+    "address to listen on; 0.0.0.0 is every network, and needs --api-keys or --open"
+    port: Annotated[int, at_least(0), at_most(MAX_PORT)] = 5000
+    "port to listen on; 0: any free one"
+    engine: Literal["native", "ctranslate2"] = "native"
+    "what searches; ctranslate2 is the fastest on CPUs, but finishes a batch that nobody waits for any more"
+    compute_type: Literal["float32", "int8"] = "float32"
+    "data type that ctranslate2 computes in"
+    device: Device = "auto"
+    "where the native engine computes"
+    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    "CPU threads of each search; default: one for each core that this process may use"
+    beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
+    "beam size of requests that do not ask for another one"
+    max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
+    "largest beam that a request may ask for; alternatives are one fewer"
+    deadline: Duration = 30.0
+    "seconds after which a request that is not finished is answered with an error"
+    max_wait: Duration = 4.0
+    "refuse a request (503, with Retry-After) that would wait for more than this many seconds"
+    requests: Annotated[int, at_least(1), at_most(1024)] = 64
+    "requests that are translated at the same time; more are refused (503)"
+    cache: Annotated[int, at_least(0), at_most(MAX_CACHE)] = 64
+    "megabytes of results to keep, for each model; 0: none"
+    texts: Count = 1000
+    "most texts in a request"
+    characters: Count = 100_000
+    "most characters in a request, over all of its texts"
+    rate: CountOrZero = 1_000_000
+    "characters a minute for each key, or for each address without keys; 0: any number"
+    api_keys: str | None = None
+    "file of the keys that requests need; --new-key adds one"
+    open: bool = False
+    "serve everybody who can reach the host, without keys"
+    host_name: tuple[str, ...] = ()
+    "name by which clients reach the server, such as translate.example.org; IP addresses and localhost need none"
+    allow_origin: tuple[str, ...] = ()
+    "origin of web pages that may use the server, such as https://example.org or chrome-extension://*"
+    proxy: tuple[str, ...] = ()
+    "address of a reverse proxy whose X-Forwarded-For is believed"
+    grace: Duration = 30.0
+    "seconds that accepted requests may take after SIGTERM"
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.beam > self.max_beam:
+            raise UsageError(f"beam {self.beam} is above max_beam {self.max_beam}")
+        if self.engine == "native" and self.compute_type != "float32":
+            raise UsageError(f"compute_type {self.compute_type} needs the engine ctranslate2")
+
+    @property
+    def listens_beyond_loopback(self) -> bool:
+        """Return whether other machines can reach the server."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    def check_access(self) -> None:
+        """Raise UsageError where others could use the server and nothing says that they may."""
+        if self.listens_beyond_loopback and not (self.api_keys or self.open):
+            raise UsageError(
+                f"{self.host} can be reached from other machines: give --api-keys FILE, or --open to serve everybody"
+            )

@@ -1,0 +1,40 @@
+"""Serve what operators ask for: whether the server lives, whether it is ready, what it has done."""
+
+import msgspec
+from starlette.responses import Response
+
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import OWN, Call, Route
+
+
+class Health(msgspec.Struct):
+    """How the server is."""
+
+    status: str
+
+
+def live(call: Call) -> Health:
+    """Say whether the server lives; 503: start it again."""
+    if not call.service.alive:
+        raise Refusal(503, "a model has not moved for a minute")
+    return Health("ok")
+
+
+def ready(call: Call) -> Health:
+    """Say whether requests should be sent here; 503: it is about to end, or stuck."""
+    if not call.service.ready:
+        raise Refusal(503, "the server is stopping" if call.service.stopping else "a model does not move")
+    return Health("ok")
+
+
+def metrics(call: Call) -> Response:
+    """Return what was counted, in the text format of Prometheus."""
+    call.service.metrics.wait.set(call.service.models.wait())
+    return Response(call.service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+ROUTES = (
+    Route("GET", "/health/live", live, OWN, answer=Health, access="anyone"),
+    Route("GET", "/health/ready", ready, OWN, answer=Health, access="anyone"),
+    Route("GET", "/metrics", metrics, OWN),
+)

@@ -1,0 +1,53 @@
+"""Cut off clients that send the head of a request, or take an answer, too slowly. No application sees them."""
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0  # until the head of a request is complete
+ANSWER_SECONDS = 30.0  # until a client has taken its answer
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, with these two limits; the body of a request is timed by its reader."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.head_timer: asyncio.TimerHandle | None = None
+        self.answer_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        for timer in (self.head_timer, self.answer_timer):
+            if timer:
+                timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # the head is complete
+            if self.head_timer:
+                self.head_timer.cancel()
+            self.head_timer = None
+        elif not self.head_timer:  # the next one on this connection has begun
+            self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.answer_timer:
+            self.answer_timer.cancel()
+        self.answer_timer = self.loop.call_later(ANSWER_SECONDS, self._cut_untaken)
+
+    def _cut_untaken(self) -> None:
+        """Cut the connection if part of the answer still waits to be sent."""
+        if self.transport.get_write_buffer_size():
+            self._cut()
+
+    def _cut(self) -> None:
+        """Close the connection at once, whatever waits to be sent."""
+        self.transport.abort()

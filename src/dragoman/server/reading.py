@@ -1,0 +1,220 @@
+"""Read the bodies of requests within limits: JSON, forms, forms with files, parameters in the address."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.types import Receive
+
+MAX_BODY = 1 << 20  # bytes
+MAX_DOCUMENT = 10 << 20
+MAX_DEPTH = 50  # of lists and objects in JSON
+MAX_FIELDS = 20  # names of fields in a form
+MAX_VALUES = 1100  # values in a form, where one field may have many
+BODY_SECONDS = 30.0  # for a whole request
+
+Fields = dict[str, Any]
+ERROR = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
+MISSING = re.compile(r"Object missing required field `(\w+)`")
+
+
+class Refusal(Exception):
+    """A request is not answered, for a reason that the client is told."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
+        """Take the status of the answer, a sentence, and further headers of the answer."""
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+class ClientGone(Exception):
+    """The client has closed the connection."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a request has brought."""
+
+    fields: Fields
+    file: Upload | None = None
+    typed: bool = False  # whether the fields have types, as those of JSON; else all are text
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float) -> bytes:
+    """Return the body of a request.
+
+    Raise Refusal where it has more than `limit` bytes, is compressed, or is not there after so many seconds; ClientGone
+    where the client has left.
+    """
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(415, "compressed requests are not read")
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or int(length[:20]) > limit:
+        raise too_large(limit)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > limit:
+                    raise too_large(limit)
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refusal(408, f"the request was not complete after {seconds:g} seconds") from None
+
+
+def too_large(limit: int) -> Refusal:
+    """Return the refusal of a body that is larger than the limit."""
+    return Refusal(413, f"the request is larger than {limit:,} bytes")
+
+
+async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) -> Received:
+    """Return what a request has brought: the parameters in its address, and the fields of its body, which win.
+
+    Raise Refusal where they cannot be read.
+    """
+    fields = form_fields(query)
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        return Received(fields)
+    if kind == "application/json":
+        return Received({**fields, **json_fields(body)}, typed=True)
+    if kind == "application/x-www-form-urlencoded":
+        return Received({**fields, **form_fields(body)})
+    if kind == "multipart/form-data":
+        own, file = await multipart_fields(headers, body)
+        return Received({**fields, **own}, file)
+    if method == "GET":
+        return Received(fields)
+    raise Refusal(415, "the body must be application/json, application/x-www-form-urlencoded or multipart/form-data")
+
+
+def json_fields(body: bytes) -> Fields:
+    """Return the object in a body of JSON. Raise Refusal where it is none."""
+    try:
+        fields = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        raise Refusal(400, "Invalid JSON format") from None
+    if not isinstance(fields, dict):
+        raise Refusal(400, "Invalid JSON format: it must be an object")
+    level: list[Any] = [fields]
+    for _ in range(MAX_DEPTH):
+        for value in level:
+            check_text(value)
+        level = [inner for value in level for inner in members(value)]
+        if not level:
+            return fields
+    raise Refusal(400, f"Invalid JSON format: more than {MAX_DEPTH} levels")
+
+
+def members(value: Any) -> Iterator[Any]:
+    """Yield the members of a list or an object, with the keys of an object."""
+    if isinstance(value, dict):
+        yield from value
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def check_text(value: Any) -> None:
+    """Raise Refusal for a string with half a surrogate pair, which is no text."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Refusal(400, "a string has half a surrogate pair, which is no character") from None
+
+
+def form_fields(data: bytes) -> Fields:
+    """Return the fields of an address or of a form. Raise Refusal for too many, and where they are not UTF-8."""
+    try:
+        pairs = parse_qsl(data.decode(), True, max_num_fields=MAX_VALUES, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, "the form is not in UTF-8") from None
+    except ValueError:
+        raise Refusal(400, "the form has too many fields") from None
+    return gather(pairs)
+
+
+async def multipart_fields(headers: Headers, body: bytes) -> tuple[Fields, Upload | None]:
+    """Return the fields of a form with files, and its file if it has one. Raise Refusal where it is damaged."""
+    if "charset" in headers["content-type"].lower() and "utf-8" not in headers["content-type"].lower():
+        raise Refusal(415, "the form must be in UTF-8")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield body
+
+    parser = MemoryParser(headers, stream(), max_files=1, max_fields=MAX_VALUES, max_part_size=MAX_BODY)  # type: ignore[arg-type]
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError, KeyError, IndexError) as error:
+        reason = error.message if isinstance(error, MultiPartException) else "it is damaged"
+        raise Refusal(400, f"the form cannot be read: {reason}") from None
+    uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+    files = [Upload(upload.filename or "", await upload.read()) for upload in uploads]
+    await form.close()
+    pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    return gather(pairs), files[0] if files else None
+
+
+class MemoryParser(MultiPartParser):
+    """A parser that writes no file: the limit of a body is one of memory, too."""
+
+    spool_max_size = 2 * MAX_DOCUMENT
+
+
+def gather(pairs: list[tuple[str, str]]) -> Fields:
+    """Return the fields of a form by name: a string, or a list where a name is there several times.
+
+    `text[]`, as PHP writes a list, is `text`. Lines end in a line feed. Raise Refusal for too many names.
+    """
+    fields: Fields = {}
+    for name, value in pairs:
+        check_text(name)
+        check_text(value)
+        name, value = name.removesuffix("[]"), value.replace("\r\n", "\n")
+        before = fields.get(name)
+        if before is None:
+            fields[name] = value
+        else:
+            fields[name] = [*before, value] if isinstance(before, list) else [before, value]
+    if len(fields) > MAX_FIELDS:
+        raise Refusal(400, f"the form has more than {MAX_FIELDS} fields")
+    return fields
+
+
+def convert_fields(received: Received, kind: Any, missing: str) -> Any:
+    """Return the fields of a request as an instance of a Struct. Raise Refusal where they do not fit.
+
+    missing: the message where a required field is missing, with {} for its name.
+    """
+    try:
+        return msgspec.convert(received.fields, kind, strict=received.typed)
+    except msgspec.ValidationError as error:
+        message = str(error)
+    except (ValueError, OverflowError):
+        message = "a number is too large"
+    if lacking := MISSING.match(message):
+        raise Refusal(400, missing.format(lacking[1]))
+    found = ERROR.fullmatch(message)
+    where = found["where"].partition("[")[0] if found and found["where"] else ""
+    what = (found["what"] if found else message).replace("`", "")
+    raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")

@@ -1,0 +1,90 @@
+"""Define the table of routes: what is served where, to whom, in which form, and how errors are written."""
+
+import http
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.datastructures import Headers
+
+from dragoman.decoding.rows import Ticket
+from dragoman.server.reading import MAX_BODY, Fields, Refusal, Upload
+
+if TYPE_CHECKING:
+    from dragoman.server.service import Service
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an API reads keys and writes errors."""
+
+    prefix: str
+    "of the paths whose errors are written in this way where there is no route"
+    error: Callable[[Refusal], Any]
+    "returns the body of an error"
+    read_key: Callable[[Headers, Fields], str]
+    "returns the key of a request, '' for none"
+    key_in_fields: bool = False
+    "whether it may be among the fields, so that the body has to be read first"
+    no_key: tuple[int, str] = (401, "this server needs a key")
+    wrong_key: tuple[int, str] = (403, "this key is not valid")
+    missing: str = "the field '{}' is missing"
+    "the message where a required field is missing"
+    tidy: Callable[[Fields], Fields] = lambda fields: fields
+    "returns the fields of a request without those that count as missing"
+    trace: str = "X-Request-ID"
+    "the header of an answer that has the number of the request"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, read and checked."""
+
+    service: "Service"
+    route: "Route"
+    request: Any  # of the type that the route says; None without one
+    ticket: Ticket
+    path: Mapping[str, str]  # what stands in the path for its {names}
+    caller: str  # the name of its key, else its address
+    base_url: str  # of this server, as the client reaches it: 'http://localhost:5000'
+    file: Upload | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """A row of the table."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    handler: Callable[[Call], Any]
+    "returns the answer: what becomes JSON, or a Response; its docstring describes the route"
+    dialect: Dialect
+    request: Any = None
+    "the type of its fields, a Struct; None: it has none"
+    answer: Any = None
+    "the type of what the handler returns; None: the handler returns a Response"
+    cost: Callable[[Any, Upload | None], int] | None = None
+    "returns how many characters a request translates; None: the answer is there at once, without a thread"
+    access: Literal["anyone", "key"] = "key"
+    "who may ask, where there are keys"
+    status: int = 200
+    takes_file: bool = False
+    max_body: int = MAX_BODY
+    bulk: bool = False
+    "whether other requests go first"
+    errors: Mapping[int, str] = field(default_factory=dict)
+    "what further errors mean, for the description"
+
+
+def bearer(headers: Headers, fields: Fields) -> str:
+    """Return the key in the header `Authorization: Bearer KEY`; '' without it."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def message_error(refusal: Refusal) -> dict[str, Any]:
+    """Return an error as an object with a code and a message."""
+    return {"error": {"code": http.HTTPStatus(refusal.status).phrase, "message": refusal.message}}
+
+
+OWN = Dialect(prefix="/api/", error=message_error, read_key=bearer)

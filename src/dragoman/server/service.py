@@ -1,0 +1,33 @@
+"""Hold what the handlers of all routes share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dragoman.config.serve import ServeConfig
+from dragoman.server.keys import Key, Rates
+from dragoman.server.metrics import Metrics
+from dragoman.server.models import Models
+
+SLOW, DEAD = 5.0, 60.0  # seconds without a step, with work waiting, after which it is not ready, not alive
+
+
+@dataclass
+class Service:
+    """A server: its models, its settings, who may use it, and what was counted."""
+
+    config: ServeConfig
+    models: Models
+    keys: Sequence[Key] = ()
+    metrics: Metrics = field(default_factory=Metrics)
+    rates: Rates = field(default_factory=Rates)
+    stopping: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """Return whether no model has been stuck for a minute."""
+        return self.models.stalled() < DEAD
+
+    @property
+    def ready(self) -> bool:
+        """Return whether requests should be sent here: it goes on, and is not about to end."""
+        return not self.stopping and self.models.stalled() < SLOW
