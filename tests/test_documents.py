@@ -236,6 +236,7 @@ PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
+ALIASES = {".htm"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -313,6 +314,15 @@ def real_files(suffix: str, count: int = 40) -> list[Path]:
     """Files that others have written and that happen to be installed beside this package."""
     found = (path for path in Path(sysconfig.get_path("purelib")).rglob(f"*{suffix}") if path.stat().st_size < 200_000)
     return list(islice(found, count))
+
+
+def test_every_format_has_a_fixture_and_its_suffix_is_on_the_pages():
+    """Many of these tests go through all formats that have a fixture."""
+    assert FIXTURES.keys() == TEXTS.keys() == {*SUFFIXES} - ALIASES
+    docs = Path(__file__).parents[1] / "docs"
+    (sentence,) = re.findall(r"A file whose name ends in (.*?) is translated", (docs / "translating.md").read_text())
+    table = re.findall(r"^\| (`\..*?) \|", (docs / "documents.md").read_text(), re.MULTILINE)
+    assert {*re.findall(r"\.\w+", sentence)} == {*re.findall(r"\.\w+", " ".join(table))} == {*SUFFIXES} - {".txt"}
 
 
 @pytest.mark.parametrize("suffix", [".html", ".po", ".md", ".txt", ".json"])

@@ -74,7 +74,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "attention": [
         ("model/attention.py", "", "\n\ndef even(query, key, value, mask, dropout):\n"
             "    return explicit_attention(0 * query, key, value, mask, dropout)\n"),
-        ("model/attention.py", '"unscaled": unscaled_attention^}[config.score]', ', "even": even'),
+        ("model/attention.py", '            self.kernel = {^"dot": fused_attention,', '"even": even, '),
         ("config/model.py", 'score: Literal[^"dot",', '"even", '),
     ],
     "positions": [
@@ -97,9 +97,10 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
         ("data/spec.py", 'OF_PAIRS = (^".tsv",', '".scsv", '),
     ],
     "metric": [
-        ("evaluation/metrics.py", "    sentences: int^\n\n    def as_dict", "\n    shorter: float = 0.0"),
-        ("evaluation/metrics.py", "Scores(bleu_score, chrf_score, same / len(references), len(references)^)",
-            ", sum(map(lambda a, b: len(a) < len(b), translations, references)) / len(references)"),
+        ("evaluation/metrics.py", "class Scores:\n    \"\"\"Hold what `evaluate` measures of a test set.\"\"\"\n\n^",
+            "    shorter: float\n"),
+        ("evaluation/metrics.py", "    return Scores(^",
+            "sum(map(lambda a, b: len(a) < len(b), translations, references)) / len(references), "),
     ],
     "search rule": [
         ("decoding/processors.py", "", ONLY),
