@@ -129,7 +129,7 @@ WORST = [
     ("corpus.jsonl", '{"source": "@", "target": "b"}\n', "\\n"), ("corpus.tmx", "<tmx><!--@--></tmx>", "-"),
     ("corpus.po", "@", "# a\n"), ("corpus.po", "# @\n", "a"), ("document.txt", "a@b\n", " "),
     ("document.md", "[a@](b)\n", "["), ("document.md", "a@b\n", "*a*"),
-    ("document.html", "<p><b>a@</b> b@", "<i></i>"),
+    ("document.html", "<p><b>a@</b> b@", "<i></i>"), ("document.html", "<p><b>a@</b> b@", "1:"),
     ("document.srt", "@", "- a\n"), ("document.vtt", "WEBVTT\n\n@", "\n \n"), ("document.po", "@", "msgid \"a\"\n"),
     ("document.xliff", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>", "<g>a</g>"),
     ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),

@@ -30,11 +30,8 @@ from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positi
 TAG_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
 
 # What a placeholder may stand beside, but not inside. Chinese and Japanese are written without spaces.
-TOKEN = regex.compile(
-    r"""(?xV1)
-    (?P<word>[[\p{L}\p{N}\p{M}_\u200c\u200d\u00ad]--[\p{Han}\p{Hiragana}]]++) (?:['’.,:\-‑·/@&+=\\](?P>word))*+
-    | \p{RI}{2}\p{M}*+ | (?!\s)\X"""
-)
+LETTERS = r"[[\p{L}\p{N}\p{M}_\u200c\u200d\u00ad]--[\p{Han}\p{Hiragana}]]++"
+TOKEN = regex.compile(rf"(?xV1) {LETTERS} (?:['’.,:\-‑·/@&+=\\]{LETTERS})*+ | \p{{RI}}{{2}}\p{{M}}*+ | (?!\s)\X")
 SEPARATING = {"br", "hr", "p", "div", "li", "td", "th", "tr"}  # tags that end a word
 UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 SPACE_AFTER = regex.compile(r"[\p{L}\p{N}\p{M}_.,;:!?…%)\]}»”’]")
