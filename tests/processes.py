@@ -28,7 +28,9 @@ PATIENCE = 60.0  # seconds: whatever is waited for comes sooner, or the test fai
 Fault = Callable[[], None]  # a function of a module, or a partial of one: it is run inside, before the command
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["dragoman.commands.train", "dragoman.training.loop", "pytest", "hypothesis"])
+# The last ones are what training imports on its way: the optimizer PyTorch's compiler, validation the metrics.
+TRAINING = ["dragoman.commands.train", "dragoman.training.loop", "torch._dynamo", "sacrebleu"]
+FORKS.set_forkserver_preload([*TRAINING, "pytest", "hypothesis"])
 
 
 def inside(arguments: Sequence[str], log: Path, environment: dict[str, str], faults: Sequence[Fault]) -> None:
