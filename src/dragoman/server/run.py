@@ -35,7 +35,7 @@ def serve(config: ServeConfig) -> None:
     """
     server, listener = prepare(config)
     with listener:
-        print(describe(config, server.service.models, address_of(listener)), file=sys.stderr, flush=True)
+        server.greeting = describe(config, server.service.models, address_of(listener))
         server.run([listener])
         server.service.models.close(0.0)
 
@@ -121,13 +121,15 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(config.grace)),
             )
         )
-        self.service = service
+        self.service, self.greeting = service, ""
         self.loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Begin to listen, and say so."""
         self.loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self.greeting:
+            print(self.greeting, file=sys.stderr, flush=True)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

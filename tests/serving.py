@@ -1,0 +1,97 @@
+"""A real server in a thread, and what asks it: for the tests of serving."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from dragoman.config.serve import ServeConfig
+from dragoman.server.app import App
+from dragoman.server.keys import Key
+from dragoman.server.models import Models
+from dragoman.server.run import Server, bind
+from dragoman.server.service import Service
+from dragoman.server.table import DIALECTS, ROUTES
+
+
+class Answer(NamedTuple):
+    """The status of an answer, its headers and its body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Running(NamedTuple):
+    """A server that listens on a port of this machine."""
+
+    port: int
+    service: Service
+    server: Server
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send a request: a dict as JSON, bytes and text as they are; headers by names with _ for -."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if isinstance(body, dict):
+            body, sent = json.dumps(body), {"Content-Type": "application/json", **sent}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def translate(self, q: Any, **fields: Any) -> Answer:
+        """Ask for a translation, as the clients of LibreTranslate do."""
+        return self.ask("POST", "/translate", {"q": q, "source": "en", "target": "ko", **fields})
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        """Open a connection and send some bytes."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.sendall(sent)
+        return connection
+
+    def metric(self, name: str) -> float:
+        """One of the numbers of /metrics."""
+        lines = self.ask("GET", "/metrics").body.decode().splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(name + " ")), 0.0)
+
+
+@contextlib.contextmanager
+def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> Iterator[Running]:
+    """Serve on a free port until the block ends."""
+    listener = bind(config)
+    service = Service(config, models, keys)
+    server = Server(service, App(service, ROUTES, DIALECTS))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield Running(listener.getsockname()[1], service, server)
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
+        torch.set_num_threads(1)
+
+
+def until(condition: Callable[[], Any], seconds: float = 20) -> None:
+    """Wait until something has happened."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"nothing has happened for {seconds} seconds"
+        time.sleep(0.002)
