@@ -27,7 +27,7 @@ class ServeConfig:
     """Describe what is served, where, to whom, and within which limits."""
 
     model: tuple[str, ...] = ()
-    "a model: FOLDER, or en-de=FOLDER if it does not record its languages, or en-de=FOLDER:TAG; give one for each pair"
+    "a model: FOLDER, en-de=FOLDER if it does not record its languages, or en-de=FOLDER:TAG to tag its texts"
     pivot: str | None = None
     "translate pairs without a model of their own through this language, such as en"
     host: str = "127.0.0.1"

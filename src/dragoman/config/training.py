@@ -135,7 +135,7 @@ class RunConfig:
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
     languages: str | None = None
-    "languages of the pairs, such as en-de: the model records them, and dragoman serve needs them"
+    "languages of the pairs, such as en-de: the model records them, for dragoman serve"
     init_from: str = ""
     "model or run folder to start from, with its weights and subwords: fine-tuning"
     out: str = ""
