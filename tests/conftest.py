@@ -231,6 +231,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[str, str]) -
     return out
 
 
+@pytest.fixture(scope="session")
+def models(trained: Path) -> Iterator[Any]:
+    """The models of a server: one that translates English into Korean, a little."""
+    from serving import CONFIG
+
+    from dragoman.server.models import open_models, parse_models
+
+    opened = open_models(CONFIG, parse_models([f"en-ko={trained}"], None))
+    yield opened
+    opened.close(5)
+
+
+@pytest.fixture(scope="session")
+def server(models: Any) -> Iterator[Any]:
+    """A server without keys."""
+    from serving import CONFIG, running
+
+    with running(models, CONFIG) as started:
+        yield started
+
+
 class Ran(NamedTuple):
     """The exit code of a command, and what it printed."""
 

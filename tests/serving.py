@@ -15,7 +15,7 @@ from dragoman.config.serve import ServeConfig
 from dragoman.server.app import App
 from dragoman.server.keys import Key
 from dragoman.server.models import Models
-from dragoman.server.run import Server, bind
+from dragoman.server.run import Server, bind, open_detector
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
 
@@ -72,11 +72,14 @@ class Running(NamedTuple):
         return next((float(line.split()[-1]) for line in lines if line.startswith(name + " ")), 0.0)
 
 
+CONFIG = ServeConfig(port=0, threads=1)
+
+
 @contextlib.contextmanager
 def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> Iterator[Running]:
     """Serve on a free port until the block ends."""
     listener = bind(config)
-    service = Service(config, models, keys)
+    service = Service(config, models, keys, detector=open_detector(models))
     server = Server(service, App(service, ROUTES, DIALECTS))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

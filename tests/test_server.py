@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import Ran
-from serving import Answer, Running, running, until
+from serving import CONFIG, Answer, Running, running, until
 
 from dragoman.config import read_toml, update
 from dragoman.config.languages import parse_pair
@@ -30,28 +30,14 @@ from dragoman.server import app as server_app
 from dragoman.server import protocol
 from dragoman.server.keys import MAX_CALLERS, Key, Rates, add_key, caller_of, digest, find_key, read_keys
 from dragoman.server.languages import find_language, name_of
-from dragoman.server.models import Models, Served, open_models, parse_models
+from dragoman.server.models import Models, Served, parse_models
 from dragoman.server.reading import MAX_BODY, MAX_DEPTH
 from dragoman.server.table import ROUTES
 from dragoman.text.languages import read_languages
 from dragoman.training.average import average
 
-CONFIG = ServeConfig(port=0, threads=1)
 SECRET = "correct horse battery staple"
 KEYS = [Key("weblate", digest("another")), Key("tests", digest(SECRET))]
-
-
-@pytest.fixture(scope="module")
-def models(trained: Path) -> Iterator[Models]:
-    opened = open_models(CONFIG, parse_models([f"en-ko={trained}"], None))
-    yield opened
-    opened.close(5)
-
-
-@pytest.fixture(scope="module")
-def server(models: Models) -> Iterator[Running]:
-    with running(models, CONFIG) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
-__all__ = ["SUFFIXES", "Document", "Skipped", "read_document", "read_text"]
+__all__ = ["SUFFIXES", "Document", "Form", "Skipped", "read_document", "read_text"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
@@ -25,10 +25,11 @@ WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": par
 SUFFIXES = (*PARSERS, *WITH_KEYS)
 
 
+Form = Literal["text", "html"]
 OF_TEXT = {"text": plain_passages, "html": html_passages}
 
 
-def read_text(text: str, form: Literal["text", "html"]) -> Document:
+def read_text(text: str, form: Form) -> Document:
     """Return the document that a string holds: lines of text, or HTML, a whole page or a part of one."""
     return Document(text, Encoding(), OF_TEXT[form](text))
 

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.datastructures import Headers
 
+from dragoman.documents import Form
 from dragoman.server.languages import name_of
 from dragoman.server.reading import Fields, Refusal, Upload
 from dragoman.server.routes import Call, Dialect, Route, bearer
 from dragoman.server.service import Service
-from dragoman.server.texts import Form, Task, translate_texts
+from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
 
 Texts = Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)]
 
@@ -91,45 +92,60 @@ def as_list(q: str | list[str]) -> list[str]:
     return [q] if isinstance(q, str) else q
 
 
-def find_pair(service: Service, source: str, target: str) -> tuple[str, str]:
-    """Return the languages that two codes mean. Raise Refusal where they are not served, or not together."""
-    models = service.models
-    found = [models.find_language(code) for code in (source, target)]
-    for code, language in zip((source, target), found, strict=True):
-        if language is None:
-            raise Refusal(400, f"{code} is not supported")
-    into, out_of = str(found[1]), str(found[0])
-    if into != out_of and not models.path(out_of, into):
-        raise Refusal(
-            400,
-            f"{name_of(into)} ({into}) is not available as a target language from {name_of(out_of)} ({out_of})",
-        )
-    return out_of, into
+class DetectRequest(Struct):
+    """A text whose language is asked for."""
+
+    q: Texts
 
 
-def check_size(service: Service, request: TranslateRequest) -> None:
-    """Raise Refusal for more texts or alternatives than the server gives."""
-    if len(as_list(request.q)) > service.config.texts:
-        count = len(as_list(request.q))
-        raise Refusal(400, f"Invalid request: request ({count}) exceeds text limit ({service.config.texts})")
-    if request.alternatives >= service.config.max_beam:
-        most = service.config.max_beam - 1
-        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {most}")
+def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
+    """Return how many characters a request has."""
+    return sum(map(len, as_list(request.q)))
+
+
+def find_target(service: Service, code: str) -> str:
+    """Return the language that a code means. Raise Refusal where it is not served."""
+    if (language := service.models.find_language(code)) is None:
+        raise Refusal(400, f"{code} is not supported")
+    return language
+
+
+def check_pair(service: Service, source: str, target: str) -> None:
+    """Raise Refusal where a language cannot be translated into another one."""
+    if source != target and not service.models.path(source, target):
+        into, out_of = f"{name_of(target)} ({target})", f"{name_of(source)} ({source})"
+        raise Refusal(400, f"{into} is not available as a target language from {out_of}")
 
 
 def translate(call: Call) -> TranslateAnswer:
-    """Translate a text, or a list of texts, from one language into another."""
+    """Translate a text, or a list of texts, from one language into another; source "auto" detects it for each text."""
     request: TranslateRequest = call.request
-    check_size(call.service, request)
-    source, target = find_pair(call.service, request.source, request.target)
-    task = Task(source, target, request.format, request.alternatives)
-    found = translate_texts(call, as_list(request.q), task)
-    texts, others = [one.text for one in found], [list(one.alternatives) for one in found]
-    single = isinstance(request.q, str)
-    return TranslateAnswer(
-        texts[0] if single else texts,
-        alternatives=UNSET if not request.alternatives else others[0] if single else others,
-    )
+    texts, single = as_list(request.q), isinstance(request.q, str)
+    check_size(call.service, texts, request.alternatives)
+    target, detected = find_target(call.service, request.target), []
+    if request.source.lower() == "auto":
+        detected = [DetectedLanguage(sure, code) for code, sure in detect_sources(call.service, texts, target)]
+        sources = [one.language for one in detected]
+    else:
+        sources = [find_target(call.service, request.source)] * len(texts)
+        check_pair(call.service, sources[0], target)
+    task = Task(target, request.format, request.alternatives)
+    found = translate_texts(call, texts, sources, task)
+    answer = TranslateAnswer(found[0].text if single else [one.text for one in found])
+    if detected:
+        answer.detectedLanguage = detected[0] if single else detected
+    if request.alternatives:
+        others = [list(one.alternatives) for one in found]
+        answer.alternatives = others[0] if single else others
+    return answer
+
+
+def detect(call: Call) -> list[DetectedLanguage]:
+    """Say which language a text is in, among those that are served, the most probable first."""
+    text = "\n".join(as_list(call.request.q))
+    ranked = call.service.need_detector().rank(text)
+    likely = [one for one in ranked if one.confidence] or ranked[:1]
+    return [DetectedLanguage(one.confidence, one.language) for one in likely]
 
 
 def languages(call: Call) -> list[Language]:
@@ -166,7 +182,10 @@ def frontend_settings(call: Call) -> dict[str, Any]:
 
 ROUTES = (
     Route("POST", "/translate", translate, LIBRETRANSLATE, TranslateRequest, TranslateAnswer, characters_of),
+    Route("POST", "/detect", detect, LIBRETRANSLATE, DetectRequest, list[DetectedLanguage], characters_of_detection),
     Route("GET", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),
+    # What libretranslatepy 2.1.1 sends, which other packages ask for.
+    Route("POST", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),
     Route("GET", "/health", health, LIBRETRANSLATE, answer=Health, access="anyone"),
     Route("GET", "/frontend/settings", frontend_settings, LIBRETRANSLATE, answer=dict[str, Any], access="anyone"),
 )

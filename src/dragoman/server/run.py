@@ -1,6 +1,7 @@
 """Start the server, and stop it without losing a request."""
 
 import asyncio
+import importlib.util
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import torch
 import uvicorn
@@ -22,6 +24,9 @@ from dragoman.server.models import Models, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
+
+if TYPE_CHECKING:
+    from dragoman.server.detection import Detector
 
 NOTICE = 2.0  # seconds between SIGTERM and the end of listening, in which others learn not to send requests here
 MAX_HEAD = 16 << 10  # bytes
@@ -55,8 +60,17 @@ def prepare(config: ServeConfig) -> tuple["Server", socket.socket]:
         listener.close()
         raise
     torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
-    service = Service(config, models, keys)
+    service = Service(config, models, keys, detector=open_detector(models))
     return Server(service, App(service, ROUTES, DIALECTS)), listener
+
+
+def open_detector(models: Models) -> "Detector | None":
+    """Return a detector for the languages of the models; None where its package is not installed."""
+    if importlib.util.find_spec("py3langid") is None:
+        return None
+    from dragoman.server.detection import Detector
+
+    return Detector(models.languages)
 
 
 def bind(config: ServeConfig) -> socket.socket:

@@ -1,61 +1,84 @@
-"""Translate texts as people send them: with line breaks, blank lines, markup, in any number."""
+"""Translate texts as people send them: with line breaks, blank lines, markup, in any number and any language."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from dragoman.config.search import Split
-from dragoman.documents import Document, read_text
+from dragoman.documents import Document, Form, read_text
+from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call
+from dragoman.server.service import Service
+from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
-
-Form = Literal["text", "html"]
 
 
 @dataclass(frozen=True)
 class Task:
     """What a request wants of all of its texts."""
 
-    source: str
     target: str
     form: Form = "text"
     alternatives: int = 0
     beam: int | None = None  # None: that of the server
     split: Split = "sentences"
+    tag: str = ""  # '' for that of the model
+    prefix: str = ""
+    safeguards: Safeguards = field(default_factory=Safeguards)
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A text, translated, and other translations of it, none of them twice."""
+    """A text, translated: its document, the translation of each of its passages, the whole, and other translations.
 
+    No translation is there twice.
+    """
+
+    document: Document
+    found: tuple[Translation, ...]
     text: str
     alternatives: tuple[str, ...] = ()
 
 
-def translate_texts(call: Call, texts: Sequence[str], task: Task) -> list[Translated]:
-    """Return the translation of each text. What has no letter stays as it is; so does all into its own language.
+def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], task: Task) -> list[Translated]:
+    """Return the translation of each text, whose language is given. Those of one language are translated together.
 
-    Raise Late and Gone as the ticket of the request says.
+    What has no letter stays as it is; so does all that is in the target language. Raise Late and Gone as the ticket of
+    the request says, and Refusal for a glossary with two models.
     """
-    if task.source == task.target:
-        return [Translated(text) for text in texts]
     documents = [read_text(text, task.form) for text in texts]
-    every = [text for document in documents for text in document.texts]
-    found = iter(translate_lines(call, every, task))
-    return [put_together(document, [next(found) for _ in document.texts], task) for document in documents]
+    results = [Translated(document, (), text) for document, text in zip(documents, texts, strict=True)]
+    for source in dict.fromkeys(sources):
+        if source == task.target:
+            continue
+        own = [index for index, language in enumerate(sources) if language == source]
+        lines = [line for index in own for line in documents[index].texts]
+        # A translation begins with its prefix, so only its first line does.
+        prefixes = [task.prefix * (line == 0) for index in own for line in range(len(documents[index].texts))]
+        found = iter(translate_lines(call, lines, prefixes, source, task))
+        for index in own:
+            passages = tuple(next(found) for _ in documents[index].texts)
+            results[index] = put_together(documents[index], passages, task)
+    return results
 
 
-def translate_lines(call: Call, lines: Sequence[str], task: Task) -> list[Translation]:
+def translate_lines(
+    call: Call, lines: Sequence[str], prefixes: Sequence[str], source: str, task: Task
+) -> list[Translation]:
     """Return the translations of texts of one line, by one model or by two, one after the other."""
-    config = call.service.config
-    beam = max(task.beam or config.beam, task.alternatives + 1)
-    path = call.service.models.path(task.source, task.target)
+    beam = max(task.beam or call.service.config.beam, task.alternatives + 1)
+    path = call.service.models.path(source, task.target)
+    if len(path) > 1 and task.safeguards.glossary:
+        pivot = path[0].pair.target
+        raise Refusal(400, f"{source} is translated through {pivot}, so a glossary from {source} is not possible")
     found: list[Translation] = []
     for served in path:
-        n_best = task.alternatives + 1 if served is path[-1] else 1
-        search = replace(served.translator.search, beam=beam, n_best=n_best, split=task.split)
-        translator = served.translator_for(call.ticket, search, served.translator.safeguards)
-        found = translator.translate(lines, served.source.tag)
+        last = served is path[-1]
+        search = replace(
+            served.translator.search, beam=beam, n_best=task.alternatives + 1 if last else 1, split=task.split
+        )
+        safeguards = task.safeguards if last else served.translator.safeguards
+        translator = served.translator_for(call.ticket, search, safeguards)
+        found = translator.translate(lines, task.tag or served.source.tag, prefixes if last else "")
         lines = [one.text for one in found]
     return found
 
@@ -70,4 +93,24 @@ def put_together(document: Document, found: Sequence[Translation], task: Task) -
     best, *others = dict.fromkeys(
         document.fill_text([own[min(rank, len(own) - 1)].text for own in ranked]) for rank in range(count)
     )
-    return Translated(best, tuple(others[: task.alternatives]))
+    return Translated(document, tuple(found), best, tuple(others[: task.alternatives]))
+
+
+def detect_sources(service: Service, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
+    """Return the language of each text, among those that can be translated into the target, and the target itself.
+
+    With each, how sure it is, from 0 to 100.
+    """
+    models = service.models
+    among = {target, *(source for source in models.sources if models.path(source, target))}
+    detector = service.need_detector()
+    return [(best.language, best.confidence) for best in (detector.rank(text, among)[0] for text in texts)]
+
+
+def check_size(service: Service, texts: Sequence[str], alternatives: int) -> None:
+    """Raise Refusal for more texts or alternatives than the server gives."""
+    if len(texts) > service.config.texts:
+        raise Refusal(400, f"Invalid request: request ({len(texts)}) exceeds text limit ({service.config.texts})")
+    if alternatives >= service.config.max_beam:
+        most = service.config.max_beam - 1
+        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {most}")

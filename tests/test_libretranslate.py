@@ -1,0 +1,227 @@
+"""What the clients of LibreTranslate send and get, with real clients."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import libretranslatepy
+import pytest
+from conftest import toy_pairs
+from deep_translator import LibreTranslator
+from serving import CONFIG, Running, running
+from translate import Translator as TranslateClient
+
+from dragoman.server.detection import Detector
+from dragoman.server.models import Models
+
+TEXT = "The dog sees 4 red cats."
+
+
+@pytest.fixture(scope="module")
+def alone(models: Models) -> str:
+    """How the model translates TEXT without a server."""
+    return next(iter(models.by_pair.values())).translator.translate(TEXT).text
+
+
+def multipart(**fields: str) -> tuple[bytes, str]:
+    """A form as browsers send it."""
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
+    return ("".join(parts) + "--x--\r\n").encode(), "multipart/form-data; boundary=x"
+
+
+def test_all_forms_of_a_body_get_the_same_answer(server: Running, alone: str):
+    fields = {"q": TEXT, "source": "en", "target": "ko"}
+    form, kind = multipart(**fields)
+    answers = [
+        server.ask("POST", "/translate", fields),
+        server.ask("POST", "/translate", urlencode(fields), Content_Type="application/x-www-form-urlencoded"),
+        server.ask("POST", "/translate", form, Content_Type=kind),
+        server.ask("POST", f"/translate?{urlencode(fields)}"),
+        server.ask("POST", "/translate", {**fields, "api_key": "", "apiKey": "x", "secret": "y", "target": "KO"}),
+    ]
+    assert [answer.json for answer in answers] == 5 * [{"translatedText": alone}]
+
+
+def test_the_clients_of_others_are_answered(server: Running, alone: str):
+    client = libretranslatepy.LibreTranslateAPI(server.url + "/", "no key")
+    assert client.translate(TEXT, "en", "ko") == alone
+    assert {language["code"] for language in client.languages()} == {"en", "ko"}
+    assert client.detect("개가 빨간 고양이 4마리를 봐요.")[0]["language"] == "ko"
+    with pytest.raises(Exception, match="400"):
+        client.translate(TEXT, "en", "zz")
+    assert (
+        TranslateClient(
+            provider="libre", from_lang="en", to_lang="ko", secret_access_key="", base_url=server.url + "/"
+        ).translate(TEXT)
+        == alone
+    )
+    deep = LibreTranslator(source="en", target="ko", api_key="no key", custom_url=server.url + "/")
+    assert deep.translate(TEXT) == alone
+
+
+def test_a_list_is_answered_by_a_list_of_the_same_length(server: Running, alone: str):
+    texts = [TEXT, "", " ", "7", TEXT + "\n\n" + TEXT, TEXT]
+    answer = server.translate(texts).json["translatedText"]
+    assert answer == [alone, "", " ", "7", alone + "\n\n" + alone, alone]
+    form = urlencode([("q", TEXT), ("q", "8"), ("source", "en"), ("target", "ko")])
+    answer = server.ask("POST", "/translate", form, Content_Type="application/x-www-form-urlencoded")
+    assert answer.json == {"translatedText": [alone, "8"]}
+    assert server.ask("POST", "/translate", {"q": ["a|b"], "source": "en", "target": "ko"}).json != answer.json
+
+
+def test_lines_and_blank_lines_stay(server: Running, alone: str):
+    text = f"\n  {TEXT}  \r\n\r\n-- 42 --\n\t{TEXT}"
+    assert server.translate(text).json["translatedText"] == f"\n  {alone}  \r\n\r\n-- 42 --\n\t{alone}"
+
+
+def test_markup_stays_and_text_in_it_is_escaped(server: Running, alone: str):
+    text = f"<p title='7'>{TEXT}</p><!-- a --><script>var dog = 1 < 2</script><code>dog</code> &lt;b&gt;"
+    answer = server.translate(text, format="html").json["translatedText"]
+    assert answer.startswith(f"<p title='7'>{alone}</p><!-- a --><script>var dog = 1 < 2</script><code>dog</code>")
+    assert "<b>" not in answer
+    assert server.translate("<b>" + TEXT + "</b>", format="text").json["translatedText"].count("<b>") == 1
+    assert server.translate("<meta charset=utf-16>" + TEXT, format="html").json["translatedText"].endswith(alone)
+
+
+def test_alternatives_are_others_than_the_translation_and_each_other(server: Running, alone: str):
+    answer = server.translate(TEXT, alternatives=3).json
+    assert answer["translatedText"] == alone
+    assert 1 <= len(answer["alternatives"]) <= 3
+    assert len({alone, *answer["alternatives"]}) == len(answer["alternatives"]) + 1
+    several = server.translate([TEXT, "7"], alternatives=3).json["alternatives"]
+    assert several == [answer["alternatives"], []]
+    most = CONFIG.max_beam - 1
+    assert server.translate(TEXT, alternatives=most).status == 200
+    assert server.translate(TEXT, alternatives=most + 1).json["error"].endswith(f"<= {most}")
+
+
+def test_the_language_of_each_text_is_detected(server: Running, alone: str):
+    korean = "개가 빨간 고양이 4마리를 봐요."
+    one = server.translate(TEXT, source="auto").json
+    assert one["translatedText"] == alone
+    assert one["detectedLanguage"]["language"] == "en"
+    assert 50 < one["detectedLanguage"]["confidence"] <= 100
+    both = server.translate([korean, TEXT, "42"], source="auto").json
+    assert both["translatedText"] == [korean, alone, "42"]
+    assert [found["language"] for found in both["detectedLanguage"]] == ["ko", "en", "en"]
+    assert both["detectedLanguage"][2]["confidence"] == 0
+    assert server.ask("POST", "/detect", {"q": "🙂"}).json == [{"confidence": 0.0, "language": "en"}]
+
+
+def test_varieties_are_detected_as_what_is_served():
+    detector = Detector(["pt-BR", "zh-Hant", "zh-Hans", "en", "xx"])
+    assert detector.rank("A senhora não está em casa hoje.")[0].language == "pt-BR"
+    assert detector.rank("今天天氣很好，我們去公園走走。")[0].language.startswith("zh")
+    assert detector.rank("A senhora não está em casa hoje.", {"en"})[0].language == "en"
+    assert detector.rank("A senhora não está em casa hoje.", {"xx"}) == [("xx", 0.0)]
+
+
+def test_a_server_without_detection_asks_for_the_language(models: Models):
+    with running(models, CONFIG) as server:
+        server.service.detector = None
+        assert server.translate(TEXT, source="auto").json["error"] == (
+            "this server detects no languages: name the source language"
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"q": ""}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"source": ""}, "Invalid request: missing source parameter"),
+        ({"target": ""}, "Invalid request: missing target parameter"),
+        ({"target": "zz"}, "zz is not supported"),
+        ({"source": "ko", "target": "en"}, "English (en) is not available as a target language from Korean (ko)"),
+        ({"alternatives": "x"}, "Invalid request: alternatives: expected int, got str"),
+        ({"q": ["a"] * (CONFIG.texts + 1)}, f"exceeds text limit ({CONFIG.texts})"),
+    ],
+)
+def test_errors_say_what_is_wrong(server: Running, changes: dict[str, Any], message: str):
+    answer = server.translate(**{"q": "x", **changes})
+    assert answer.status == 400
+    assert message in answer.json["error"]
+
+
+def test_texts_of_the_same_language_stay(server: Running):
+    assert server.translate(TEXT, target="en").json == {"translatedText": TEXT}
+    assert server.translate("개", source="ko").json == {"translatedText": "개"}
+
+
+def test_the_server_describes_itself(server: Running):
+    assert server.ask("GET", "/languages", b"api_key=x", Content_Type="application/x-www-form-urlencoded").json == [
+        {"code": "en", "name": "English", "targets": ["en", "ko"]},
+        {"code": "ko", "name": "Korean", "targets": ["ko"]},
+    ]
+    settings = server.ask("GET", "/frontend/settings").json
+    assert settings["language"]["target"] == {"code": "ko", "name": "Korean"}
+    assert settings["supportedFilesFormat"] == []
+    assert server.ask("GET", "/health").json == {"status": "ok"}
+
+
+# --- Our own API, below /api/v1
+
+
+def own(server: Running, **fields: Any) -> Any:
+    answer = server.ask("POST", "/api/v1/translate", {"source": "en", "target": "ko", **fields})
+    assert answer.status == 200, answer
+    return answer.json["translations"]
+
+
+def test_segments_are_spans_of_both_texts(server: Running, alone: str):
+    (second, _), (third, _) = toy_pairs(2)
+    text = f"  {TEXT} {second}\n\n7\n{third}"
+    (found,) = own(server, texts=[text])
+    sources = [text[slice(*one["source"])] for one in found["segments"]]
+    targets = [found["text"][slice(*one["target"])] for one in found["segments"]]
+    assert sources == [TEXT, second, third]
+    assert targets == [own(server, texts=[one])[0]["text"] for one in sources]
+    assert targets[0] == alone
+    assert found["score"] < 0
+
+
+def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
+    (plain,), (bound,), (begun,) = (
+        own(server, texts=[TEXT]),
+        own(server, texts=[TEXT], glossary=["dog\t강아지"]),
+        own(server, texts=[TEXT + "\n" + TEXT], prefix="말"),
+    )
+    assert plain["text"] == alone
+    assert ("강아지" in bound["text"] and bound["terms_met"] == ["dog"]) or "no dog" in bound["flags"]
+    first, second = begun["text"].split("\n")
+    assert first.startswith("말")
+    assert second == alone
+    assert own(server, texts=[TEXT])[0]["text"] == alone  # nothing of one request stays for the next
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"texts": []}, "length >= 1"),
+        ({"glossary": ["dog"]}, "no tab"),
+        ({"tag": "news"}, "unknown tag"),
+        ({"beam": 1000}, "at most 8"),
+        ({"forbid": [" "]}, "must not be blank"),
+        ({"source": "ko", "target": "en"}, "cannot be translated"),
+    ],
+)
+def test_wrong_requests_are_explained(server: Running, changes: dict[str, Any], message: str):
+    answer = server.ask("POST", "/api/v1/translate", {"texts": ["x"], "source": "en", "target": "ko", **changes})
+    assert answer.status == 400
+    assert message in answer.json["error"]["message"]
+
+
+def test_what_is_served_is_listed(server: Running):
+    answer = server.ask("GET", "/api/v1/models").json
+    assert answer["pairs"] == [
+        {
+            "source": "en",
+            "target": "ko",
+            "source_name": "English",
+            "target_name": "Korean",
+            "through": [],
+            "glossary": True,
+            "tags": [],
+        }
+    ]
+    detected = server.ask("POST", "/api/v1/detect", {"texts": [TEXT, "개가 봐요"]}).json["texts"]
+    assert [ranked[0]["language"] for ranked in detected] == ["en", "ko"]
