@@ -2,6 +2,7 @@
 
 import ipaddress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from dragoman.config.fields import (
@@ -70,6 +71,8 @@ class ServeConfig:
     "origin of web pages that may use the server, such as https://example.org or chrome-extension://*"
     proxy: tuple[str, ...] = ()
     "address of a reverse proxy whose X-Forwarded-For is believed"
+    state: str | None = None
+    "folder for the glossaries and documents of DeepL's clients, which several servers may share"
     grace: Duration = 30.0
     "seconds that accepted requests may take after SIGTERM"
 
@@ -89,6 +92,11 @@ class ServeConfig:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host != "localhost"
+
+    @property
+    def state_folder(self) -> Path | None:
+        """Return the folder for what outlives a request."""
+        return Path(self.state) if self.state else None
 
     def check_access(self) -> None:
         """Raise UsageError where others could use the server and nothing says that they may."""

@@ -1,10 +1,9 @@
 """Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, XLIFF, JSON, CSV."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
 
 from dragoman.documents.csv import parse_csv
-from dragoman.documents.document import Document, Skipped
+from dragoman.documents.document import Document, Passage, Skipped
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.json import parse_json
@@ -15,7 +14,7 @@ from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
-__all__ = ["SUFFIXES", "Document", "Form", "Skipped", "read_document", "read_text"]
+__all__ = ["FORMS", "SUFFIXES", "Document", "Parse", "Skipped", "read_document", "read_text"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
@@ -25,13 +24,13 @@ WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": par
 SUFFIXES = (*PARSERS, *WITH_KEYS)
 
 
-Form = Literal["text", "html"]
-OF_TEXT = {"text": plain_passages, "html": html_passages}
+Parse = Callable[[str], Iterable[Passage]]
+FORMS: dict[str, Parse] = {"text": plain_passages, "html": html_passages}
 
 
-def read_text(text: str, form: Form) -> Document:
-    """Return the document that a string holds: lines of text, or HTML, a whole page or a part of one."""
-    return Document(text, Encoding(), OF_TEXT[form](text))
+def read_text(text: str, parse: Parse) -> Document:
+    """Return the document that a string holds, in a form such as those of FORMS: a whole page or a part of one."""
+    return Document(text, Encoding(), parse(text))
 
 
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:

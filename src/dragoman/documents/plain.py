@@ -7,6 +7,7 @@ from dragoman.documents.document import Content, Document, Passage, has_letter
 from dragoman.documents.encoding import decode
 
 LINE = re.compile(r"[^\n]+")
+PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]*\S[^\n]*)*")
 
 
 def parse_plain(data: bytes) -> Document:
@@ -22,6 +23,15 @@ def plain_passages(original: str) -> Iterator[Passage]:
         if has_letter(text):
             start = line.start() + len(line[0]) - len(line[0].lstrip())
             yield Passage(start, start + len(text), (text,), render)
+
+
+def paragraph_passages(original: str) -> Iterator[Passage]:
+    """Yield a passage for each paragraph, whose lines become one: blank lines are between paragraphs."""
+    for paragraph in PARAGRAPH.finditer(original):
+        text = " ".join(paragraph[0].split())
+        if has_letter(text):
+            start = paragraph.start() + len(paragraph[0]) - len(paragraph[0].lstrip())
+            yield Passage(start, start + len(paragraph[0].strip()), (text,), render)
 
 
 def render(translations: Sequence[str]) -> Content:

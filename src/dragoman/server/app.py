@@ -121,6 +121,8 @@ class App:
             f"{exchange.scope['scheme']}://{own_host}",
             received.file,
         )
+        if route.files:
+            return encode(route, await asyncio.to_thread(route.handler, call))
         if not route.cost:
             return encode(route, route.handler(call))
         exchange.characters = route.cost(request, received.file)
@@ -216,6 +218,7 @@ class App:
                 await asyncio.wait({work})  # until the step is over: its thread is not free before
             response = encode(call.route, work.result())
             outcome = "ok"
+            self.service.translated += exchange.characters
             return response
         except Gone:
             if self.service.stopping:

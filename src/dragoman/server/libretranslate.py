@@ -1,11 +1,11 @@
 """Speak to the clients of LibreTranslate, at the root of the server."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.datastructures import Headers
 
-from dragoman.documents import Form
+from dragoman.documents import FORMS
 from dragoman.server.languages import name_of
 from dragoman.server.reading import Fields, Refusal, Upload
 from dragoman.server.routes import Call, Dialect, Route, bearer
@@ -21,7 +21,7 @@ class TranslateRequest(Struct):
     q: Texts
     source: str
     target: str
-    format: Form = "text"
+    format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
 
 
@@ -129,7 +129,7 @@ def translate(call: Call) -> TranslateAnswer:
     else:
         sources = [find_target(call.service, request.source)] * len(texts)
         check_pair(call.service, sources[0], target)
-    task = Task(target, request.format, request.alternatives)
+    task = Task(target, FORMS[request.format], request.alternatives)
     found = translate_texts(call, texts, sources, task)
     answer = TranslateAnswer(found[0].text if single else [one.text for one in found])
     if detected:

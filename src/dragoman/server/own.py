@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from dragoman.documents import Form
+from dragoman.documents import FORMS
 from dragoman.documents.document import as_line
 from dragoman.errors import UsageError
 from dragoman.server.languages import name_of
@@ -27,7 +27,7 @@ class TranslateRequest(Struct):
     texts: Annotated[list[str], Meta(min_length=1)]
     target: str
     source: str = "auto"
-    format: Form = "text"
+    format: Literal["text", "html"] = "text"
     tag: str = ""
     prefix: str = ""
     alternatives: Annotated[int, Meta(ge=0)] = 0
@@ -127,7 +127,7 @@ def translate(call: Call) -> TranslateAnswer:
         sources, sure = [source] * len(request.texts), None
     task = Task(
         target,
-        request.format,
+        FORMS[request.format],
         request.alternatives,
         request.beam,
         request.split,

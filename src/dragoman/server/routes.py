@@ -70,6 +70,8 @@ class Route:
     status: int = 200
     takes_file: bool = False
     max_body: int = MAX_BODY
+    files: bool = False
+    "whether the handler reads or writes files, so that it needs a thread although it translates nothing"
     bulk: bool = False
     "whether other requests go first"
     errors: Mapping[int, str] = field(default_factory=dict)

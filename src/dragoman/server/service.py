@@ -26,6 +26,7 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     rates: Rates = field(default_factory=Rates)
     detector: "Detector | None" = None  # None: its package is not installed
+    translated: int = 0  # characters, since the start
     stopping: bool = False
 
     def need_detector(self) -> "Detector":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.config.search import Split
-from dragoman.documents import Document, Form, read_text
+from dragoman.documents import FORMS, Document, Parse, read_text
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call
 from dragoman.server.service import Service
@@ -17,7 +17,7 @@ class Task:
     """What a request wants of all of its texts."""
 
     target: str
-    form: Form = "text"
+    parse: Parse = FORMS["text"]
     alternatives: int = 0
     beam: int | None = None  # None: that of the server
     split: Split = "sentences"
@@ -45,7 +45,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
     What has no letter stays as it is; so does all that is in the target language. Raise Late and Gone as the ticket of
     the request says, and Refusal for a glossary with two models.
     """
-    documents = [read_text(text, task.form) for text in texts]
+    documents = [read_text(text, task.parse) for text in texts]
     results = [Translated(document, (), text) for document, text in zip(documents, texts, strict=True)]
     for source in dict.fromkeys(sources):
         if source == task.target:

@@ -1,0 +1,135 @@
+"""Speak to the clients of DeepL: how they authenticate, languages, usage."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from starlette.datastructures import Headers
+
+from dragoman.server.languages import find_language, name_of
+from dragoman.server.reading import Fields, Refusal
+from dragoman.server.routes import Call, Dialect, Route
+from dragoman.server.service import Service
+
+# Their clients refuse these languages as targets without a region.
+REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
+UNLIMITED = 10**12  # characters: what a server without a quota says
+
+
+class LanguagesRequest(Struct):
+    """Which languages are asked for."""
+
+    type: Literal["source", "target"] = "source"
+
+
+class Language(Struct, omit_defaults=True):
+    """A language that can be translated from or into."""
+
+    language: str
+    name: str
+    supports_formality: bool | UnsetType = UNSET
+
+
+class Usage(Struct):
+    """How many characters were translated since the server was started."""
+
+    character_count: int
+    character_limit: int
+
+
+def read_key(headers: Headers, fields: Fields) -> str:
+    """Return the key in the header `Authorization: DeepL-Auth-Key KEY`; '' without it."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "deepl-auth-key" else ""
+
+
+def error(refusal: Refusal) -> dict[str, Any]:
+    """Return the body of an error."""
+    return {"message": refusal.message}
+
+
+DEEPL = Dialect(
+    prefix="/v2/",
+    error=error,
+    read_key=read_key,
+    no_key=(403, "Authorization failed: send the header Authorization: DeepL-Auth-Key KEY"),
+    wrong_key=(403, "Authorization failed"),
+    missing="Parameter '{}' not specified",
+    trace="X-Trace-ID",
+)
+
+
+DEEPL_V3 = replace(DEEPL, prefix="/v3/")
+
+
+def find(service: Service, field: str, code: str, served: list[str]) -> str:
+    """Return the language that a code in a field means. Raise Refusal where it is not served."""
+    if (language := find_language(code, served)) is None:
+        raise Refusal(400, f"Value for '{field}' not supported.")
+    return language
+
+
+def languages(call: Call) -> list[Language]:
+    """List the languages that can be translated from, or into."""
+    models = call.service.models
+    if call.request.type == "source":
+        return [Language(code.partition("-")[0].upper(), name_of(code)) for code in models.sources]
+    return [
+        Language(code, name_of(region_case(code)), False)
+        for target in models.all_targets
+        for code in REGIONS.get(target, (target.upper(),))
+    ]
+
+
+def region_case(code: str) -> str:
+    """Return a code of theirs, such as 'EN-GB', as others write it: 'en-GB'."""
+    language, _, rest = code.partition("-")
+    return f"{language.lower()}-{rest.title() if len(rest) == 4 else rest}" if rest else language.lower()
+
+
+def usage(call: Call) -> Usage:
+    """Say how many characters were translated since the start; there is no limit."""
+    return Usage(call.service.translated, UNLIMITED)
+
+
+class ResourceRequest(Struct):
+    """For what languages are asked for."""
+
+    resource: str = "translate_text"
+
+
+class Feature(Struct):
+    """Whether a feature is stable."""
+
+    status: str = "stable"
+
+
+class ResourceLanguage(Struct):
+    """A language, and what can be done with it."""
+
+    lang: str
+    name: str
+    usable_as_source: bool
+    usable_as_target: bool
+    features: dict[str, Feature]
+    status: str = "stable"
+
+
+def resource_languages(call: Call) -> list[ResourceLanguage]:
+    """List the languages of texts and documents, with what can be done with each."""
+    if call.request.resource not in ("translate_text", "translate_document", "glossary"):
+        return []
+    models = call.service.models
+    return [
+        ResourceLanguage(
+            code, name_of(code), code in models.sources, code in models.all_targets, {"glossary": Feature()}
+        )
+        for code in models.languages
+    ]
+
+
+ROUTES = (
+    Route("GET", "/v3/languages", resource_languages, DEEPL_V3, ResourceRequest, list[ResourceLanguage]),
+    Route("GET", "/v2/languages", languages, DEEPL, LanguagesRequest, list[Language]),
+    Route("GET", "/v2/usage", usage, DEEPL, answer=Usage),
+)

@@ -1,0 +1,146 @@
+"""Translate texts for the clients of DeepL."""
+
+from functools import partial
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from dragoman.documents import FORMS, Parse
+from dragoman.documents.html import xml_passages
+from dragoman.documents.plain import paragraph_passages
+from dragoman.server.deepl import DEEPL, find
+from dragoman.server.glossaries import open_glossary
+from dragoman.server.reading import Refusal, Upload
+from dragoman.server.routes import Call, Route
+from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
+from dragoman.text.glossary import Glossary
+from dragoman.translation.safeguards import Safeguards
+
+GREEDY = "latency_optimized"
+
+
+class TranslateRequest(Struct):
+    """What is to be translated, and how. What has no meaning here is accepted and does nothing."""
+
+    text: str | list[str]
+    target_lang: str
+    source_lang: str | None = None
+    split_sentences: Literal["0", "1", "nonewlines"] | bool | UnsetType = UNSET
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = "default"
+    tag_handling: Literal["xml", "html", ""] = ""
+    tag_handling_version: Literal["v1", "v2"] = "v1"
+    ignore_tags: str | list[str] = ""
+    splitting_tags: str | list[str] = ""
+    non_splitting_tags: str | list[str] = ""
+    model_type: Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | UnsetType = UNSET
+    glossary_id: str = ""
+    glossary_ids: str | list[str] = ""
+    context: str = ""
+    style_id: str | None = None
+    custom_instructions: str | list[str] | None = None
+    translation_memory_id: str | None = None
+
+
+class TranslatedText(Struct):
+    """A translation."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int
+    model_type_used: str | UnsetType = UNSET
+    tag_handling_version: str | UnsetType = UNSET
+
+
+class TranslateAnswer(Struct):
+    """The translations, one for each text, in order."""
+
+    translations: list[TranslatedText]
+
+
+def as_list(texts: str | list[str]) -> list[str]:
+    """Return the texts of a request."""
+    return [texts] if isinstance(texts, str) else texts
+
+
+def names(given: str | list[str]) -> list[str]:
+    """Return the names of elements: a list, or a string with commas between them."""
+    return [name.strip() for one in as_list(given) for name in one.split(",") if name.strip()]
+
+
+def characters_of(request: TranslateRequest, file: Upload | None) -> int:
+    """Return how many characters a request translates."""
+    return sum(map(len, as_list(request.text)))
+
+
+def refuse_unsupported(request: TranslateRequest) -> None:
+    """Raise Refusal for what would change the meaning of a translation, and is not done here."""
+    for name in ("style_id", "custom_instructions", "translation_memory_id"):
+        if getattr(request, name):
+            raise Refusal(400, f"Parameter '{name}' is not supported by this server.")
+    if request.formality in ("more", "less"):
+        raise Refusal(400, "Parameter 'formality' is not supported for this target language.")
+
+
+def sources_of(call: Call, texts: list[str], given: str | None, target: str) -> list[str]:
+    """Return the language of each text: the one that is given, else the one that is detected. Raise Refusal."""
+    models = call.service.models
+    if not given:
+        return [language for language, _ in detect_sources(call.service, texts, target)]
+    source = find(call.service, "source_lang", given, models.languages)
+    if source != target and not models.path(source, target):
+        raise Refusal(400, f"Value for 'target_lang' not supported: {source} cannot be translated into {target}.")
+    return [source] * len(texts)
+
+
+def parse_of(request: TranslateRequest) -> Parse:
+    """Return how the texts of a request are read: as lines, paragraphs, HTML or XML."""
+    if request.tag_handling == "html":
+        return FORMS["html"]
+    lines = request.split_sentences != "nonewlines"
+    if request.tag_handling == "xml":
+        splitting = set(names(request.splitting_tags)) - set(names(request.non_splitting_tags))
+        return partial(xml_passages, splitting=splitting, ignored=names(request.ignore_tags), lines=lines)
+    return FORMS["text"] if lines else paragraph_passages
+
+
+def glossary_of(call: Call, request: TranslateRequest, source: str, target: str) -> Glossary | None:
+    """Return the terms that a request names; None for none. Raise Refusal where they make no sense."""
+    identities = names(request.glossary_ids) or names(request.glossary_id)
+    if not identities:
+        return None
+    if request.glossary_id and request.glossary_ids:
+        raise Refusal(400, "Parameters 'glossary_id' and 'glossary_ids' exclude each other.")
+    if not request.source_lang:
+        raise Refusal(400, "A glossary needs the parameter 'source_lang'.")
+    return open_glossary(call, identities, source, target)
+
+
+def translate(call: Call) -> TranslateAnswer:
+    """Translate texts."""
+    request: TranslateRequest = call.request
+    texts = as_list(request.text)
+    if not texts:
+        raise Refusal(400, "Parameter 'text' not specified")
+    check_size(call.service, texts, 0)
+    refuse_unsupported(request)
+    target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
+    sources = sources_of(call, texts, request.source_lang, target)
+    task = Task(
+        target,
+        parse_of(request),
+        beam=1 if request.model_type == GREEDY else None,
+        split="none" if request.split_sentences in ("0", False) else "sentences",
+        safeguards=Safeguards(glossary=glossary_of(call, request, sources[0], target)),
+    )
+    found = translate_texts(call, texts, sources, task)
+    used = UNSET if request.model_type is UNSET else GREEDY if request.model_type == GREEDY else "quality_optimized"
+    version = request.tag_handling_version if request.tag_handling else UNSET
+    return TranslateAnswer(
+        [
+            TranslatedText(source.partition("-")[0].upper(), one.text, len(text), used, version)
+            for text, source, one in zip(texts, sources, found, strict=True)
+        ]
+    )
+
+
+ROUTES = (Route("POST", "/v2/translate", translate, DEEPL, TranslateRequest, TranslateAnswer, characters_of),)

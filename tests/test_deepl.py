@@ -1,0 +1,252 @@
+"""What the clients of DeepL send and get, with the real client."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import deepl
+import msgspec
+import pytest
+from deepl.api_data import MultilingualGlossaryDictionaryEntries
+from serving import CONFIG, Answer, Running, running
+
+from dragoman.documents import read_text
+from dragoman.documents.html import xml_passages
+from dragoman.documents.plain import paragraph_passages
+from dragoman.server.keys import Key, digest
+from dragoman.server.models import Models
+from dragoman.server.table import ROUTES
+
+TEXT = "The dog sees 4 red cats."
+KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
+
+
+@pytest.fixture(scope="module")
+def server(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with keys and a folder."""
+    deepl.http_client.max_network_retries = 0
+    with running(models, replace(CONFIG, state=str(tmp_path_factory.mktemp("state"))), KEYS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> deepl.DeepLClient:
+    return deepl.DeepLClient("first", server_url=server.url)
+
+
+@pytest.fixture(scope="module")
+def alone(models: Models) -> str:
+    """How the model translates TEXT without a server."""
+    return next(iter(models.by_pair.values())).translator.translate(TEXT).text
+
+
+def ask(server: Running, method: str, path: str, body: Any = None, key: str = "first", **headers: str) -> Answer:
+    return server.ask(method, path, body, Authorization=f"DeepL-Auth-Key {key}", **headers)
+
+
+def translate(server: Running, **fields: Any) -> Any:
+    answer = ask(server, "POST", "/v2/translate", {"text": [TEXT], "source_lang": "EN", "target_lang": "KO", **fields})
+    assert answer.status == 200, answer
+    assert len(answer.headers["x-trace-id"]) == 32
+    return answer.json["translations"]
+
+
+def test_the_client_translates_texts(client: deepl.DeepLClient, alone: str):
+    one = client.translate_text(TEXT, target_lang="KO")
+    assert (one.text, one.detected_source_lang, one.billed_characters) == (alone, "EN", len(TEXT))
+    several = client.translate_text([TEXT, "7", ""], source_lang="en", target_lang="ko", formality="prefer_more")
+    assert [found.text for found in several] == [alone, "7", ""]
+    for split in ("0", "1", "nonewlines"):
+        assert client.translate_text(TEXT, target_lang="KO", split_sentences=split).text == alone
+    with pytest.raises(deepl.DeepLException, match="target_lang"):
+        client.translate_text(TEXT, target_lang="ZZ")
+    with pytest.raises(deepl.DeepLException, match="formality"):
+        client.translate_text(TEXT, target_lang="KO", formality="more")
+
+
+def test_the_client_lists_languages_and_its_use(client: deepl.DeepLClient, server: Running):
+    assert [(one.code, one.name) for one in client.get_source_languages()] == [("EN", "English")]
+    assert [(one.code, one.supports_formality) for one in client.get_target_languages()] == [("KO", False)]
+    before = client.get_usage().character.count
+    client.translate_text("Eight ch", target_lang="KO")
+    assert client.get_usage().character.count == before + 8
+    assert not client.get_usage().any_limit_reached
+    assert ask(server, "GET", "/v3/languages?resource=translate_text").json[1]["usable_as_target"]
+    assert [one.source_lang for one in client.get_glossary_languages()] == ["en"]
+
+
+def test_markup_stays(client: deepl.DeepLClient, server: Running, alone: str):
+    html = client.translate_text(f"<p>{TEXT}</p>", target_lang="KO", tag_handling="html").text
+    assert html == f"<p>{alone}</p>"
+    xml = client.translate_text(
+        f"<s>{TEXT}</s><K>dog</K>\n<code>dog</code>", target_lang="KO", tag_handling="xml", ignore_tags=["code", "K"],
+        splitting_tags=["s"],
+    ).text  # fmt: skip
+    assert xml == f"<s>{alone}</s><K>dog</K>\n<code>dog</code>"
+    (one,) = translate(server, text=['The dog <x id="7"></x> sees &amp; 4 cats.'], tag_handling="xml", ignore_tags="x")
+    assert one["text"].count('<x id="7"></x>') == 1
+    assert one["tag_handling_version"] == "v1"
+
+
+def test_xml_and_paragraphs_are_read_as_asked():
+    def parse(**settings: Any) -> Any:
+        return lambda text: xml_passages(text, **settings)
+
+    assert read_text("<a>one<s>two</s>three</a>", parse(splitting=["s"])).texts == ["one", "two", "three"]
+    assert read_text("<a>one<S>two</S>three</a>", parse(splitting=["s"])).texts == ["one<S>two</S>three"]  # a case
+    assert read_text("one\ntwo", parse()).texts == ["one", "two"]
+    assert read_text("one\ntwo", parse(lines=False)).texts == ["one two"]
+    assert read_text("<br/>one<p>two", parse()).texts == ["one<p>two"]  # no HTML: nothing is known of p
+    document = read_text("one\ntwo\n\n  three\n", paragraph_passages)
+    assert document.texts == ["one two", "three"]
+    assert document.fill_text(["EINS", "DREI"]) == "EINS\n\n  DREI\n"
+
+
+def test_forms_of_the_other_client_are_read(server: Running, alone: str):
+    fields = [
+        ("text", TEXT),
+        ("text", "7"),
+        ("target_lang", "KO"),
+        ("preserve_formatting", "1"),
+        ("split_sentences", "1"),
+    ]
+    answer = ask(
+        server, "POST", "/v2/translate", urlencode(fields), Content_Type="application/x-www-form-urlencoded"
+    ).json["translations"]
+    assert [one["text"] for one in answer] == [alone, "7"]
+    php = urlencode([("text[]", TEXT), ("target_lang", "ko")])
+    answer = ask(server, "POST", "/v2/translate", php, Content_Type="application/x-www-form-urlencoded")
+    assert answer.json["translations"][0]["text"] == alone
+    body = ask(server, "GET", "/v2/languages", b"type=target", Content_Type="application/x-www-form-urlencoded").json
+    assert (
+        body
+        == ask(server, "GET", "/v2/languages?type=target").json
+        == [{"language": "KO", "name": "Korean", "supports_formality": False}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": []}, "Parameter 'text' not specified"),
+        ({"target_lang": ""}, "Value for 'target_lang' not supported."),
+        ({"source_lang": "KO", "target_lang": "EN"}, "ko cannot be translated into en"),
+        ({"style_id": "x"}, "'style_id' is not supported"),
+        ({"custom_instructions": ["be brief"]}, "'custom_instructions' is not supported"),
+        ({"glossary_id": 32 * "0"}, "nothing with this name"),
+        ({"glossary_id": "../../etc/passwd"}, "nothing with this name"),
+        ({"glossary_id": "a", "source_lang": None}, "needs the parameter 'source_lang'"),
+        ({"glossary_id": "a", "glossary_ids": ["b"]}, "exclude each other"),
+        ({"tag_handling": "markdown"}, "tag_handling"),
+    ],
+)
+def test_errors_have_messages(server: Running, changes: dict[str, Any], message: str):
+    body = {"text": ["x"], "source_lang": "EN", "target_lang": "KO", **changes}
+    answer = ask(server, "POST", "/v2/translate", body)
+    assert answer.status in (400, 404)
+    assert message in answer.json["message"]
+
+
+def test_a_key_is_needed(server: Running):
+    with pytest.raises(deepl.AuthorizationException):
+        deepl.Translator("wrong", server_url=server.url).get_usage()
+    assert server.ask("POST", "/v2/translate", {"text": ["x"], "target_lang": "KO"}).status == 403
+    assert server.ask("GET", "/v2/nowhere").json == {"message": "there is nothing at this path"}
+
+
+def test_faster_models_are_greedy_search(server: Running):
+    (fast,) = translate(server, model_type="latency_optimized")
+    (good,) = translate(server, model_type="quality_optimized")
+    assert (fast["model_type_used"], good["model_type_used"]) == ("latency_optimized", "quality_optimized")
+    assert "model_type_used" not in translate(server)[0]
+    greedy = next(iter(server.service.models.by_pair.values())).translator.translate(TEXT, beam=1).text
+    assert fast["text"] == greedy
+
+
+def test_glossaries_of_both_generations_are_kept_and_used(client: deepl.DeepLClient, server: Running, alone: str):
+    first = client.create_glossary("animals", "EN", "KO", {"dog": "강아지", "cat": "야옹이"})
+    assert (first.name, first.entry_count, first.ready) == ("animals", 2, True)
+    assert client.get_glossary_entries(first) == {"dog": "강아지", "cat": "야옹이"}
+    assert [one.glossary_id for one in client.list_glossaries()] == [first.glossary_id]
+    bound = client.translate_text(TEXT, source_lang="EN", target_lang="KO", glossary=first).text
+    assert bound != alone
+    assert "강아지" in bound
+    assert client.translate_text(TEXT, source_lang="EN", target_lang="KO").text == alone
+
+    second = client.create_multilingual_glossary(
+        "more",
+        [
+            MultilingualGlossaryDictionaryEntries("EN", "KO", {"horse": "망아지"}),
+            MultilingualGlossaryDictionaryEntries("KO", "EN", {"말": "horse"}),
+        ],
+    )
+    assert [one.entry_count for one in second.dictionaries] == [1, 1]
+    assert len(client.list_multilingual_glossaries()) == 2
+    assert len(client.list_glossaries()) == 1  # the other one has two dictionaries
+    client.update_multilingual_glossary_dictionary(
+        second, MultilingualGlossaryDictionaryEntries("EN", "KO", {"dog": "멍멍이"})
+    )
+    found = client.get_multilingual_glossary_entries(second, "EN", "KO").dictionaries[0].entries
+    assert found == "horse\t망아지\ndog\t멍멍이"
+    client.replace_multilingual_glossary_dictionary(
+        second, MultilingualGlossaryDictionaryEntries("EN", "KO", {"dog": "멍멍이"})
+    )
+    assert client.get_multilingual_glossary_entries(second, "EN", "KO").dictionaries[0].entries == "dog\t멍멍이"
+    client.update_multilingual_glossary_name(second, "fewer")
+    client.delete_multilingual_glossary_dictionary(second, source_lang="KO", target_lang="EN")
+    assert client.get_multilingual_glossary(second.glossary_id).name == "fewer"
+    both = {"glossary_ids": [second.glossary_id, first.glossary_id]}  # the first one counts most
+    assert "멍멍이" in translate(server, **both)[0]["text"]
+
+    stranger = deepl.DeepLClient("second", server_url=server.url)
+    assert stranger.list_multilingual_glossaries() == []
+    for unreachable in (stranger.get_glossary, stranger.delete_glossary):
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            unreachable(first.glossary_id)
+    client.delete_glossary(first)
+    client.delete_multilingual_glossary(second)
+    assert client.list_multilingual_glossaries() == []
+    assert list(Path(server.service.config.state or "", "glossaries").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "form", "status"),
+    [
+        ("dog\t개\n\ncat\t고양이", "tsv", 201),
+        ('"dog, big","개"', "csv", 201),
+        ("dog", "tsv", 400),
+        ("dog\t개\tx", "tsv", 400),
+        ("dog\t", "tsv", 400),
+        ("dog\t개\ndog\t강아지", "tsv", 400),
+        ("", "tsv", 400),
+        ("d" * 300 + "\t개", "tsv", 400),
+        ('"dog,개', "csv", 400),
+    ],
+)
+def test_entries_are_checked(server: Running, entries: str, form: str, status: int):
+    body = {"name": "x", "source_lang": "en", "target_lang": "ko", "entries": entries, "entries_format": form}
+    answer = ask(server, "POST", "/v2/glossaries", body)
+    assert answer.status == status
+    if status == 201:
+        assert ask(server, "DELETE", f"/v2/glossaries/{answer.json['glossary_id']}").status == 204
+
+
+def test_a_server_without_a_folder_keeps_nothing_and_says_so(models: Models):
+    with running(models, CONFIG) as server:
+        assert server.ask("GET", "/v2/glossaries").json == {"glossaries": []}
+        body = {"name": "x", "source_lang": "en", "target_lang": "ko", "entries": "a\tb"}
+        answer = server.ask("POST", "/v2/glossaries", body)
+        assert answer.status == 403
+        assert "--state" in answer.json["message"]
+
+
+def test_answers_hold_to_the_types_of_their_routes(server: Running):
+    """Of every route with an answer that needs no body."""
+    asked = 0
+    for route in ROUTES:
+        if route.answer and route.method == "GET" and "{" not in route.path and route.path.startswith(("/v2", "/v3")):
+            msgspec.convert(ask(server, "GET", route.path).json, route.answer)
+            asked += 1
+    assert asked >= 6
