@@ -250,3 +250,52 @@ def test_answers_hold_to_the_types_of_their_routes(server: Running):
             msgspec.convert(ask(server, "GET", route.path).json, route.answer)
             asked += 1
     assert asked >= 6
+
+
+def test_documents_are_uploaded_asked_for_and_fetched_once(client: deepl.DeepLClient, server: Running, alone: str):
+    handle = client.translate_document_upload(f"{TEXT}\n\n7\n".encode(), target_lang="KO", filename="../../a b.txt")
+    status = client.translate_document_wait_until_done(handle)
+    assert (status.done, status.billed_characters) == (True, len(TEXT))
+    fetched = ask(server, "POST", f"/v2/document/{handle.document_id}/result", {"document_key": handle.document_key})
+    assert fetched.body.decode() == f"{alone}\n\n7\n"
+    assert fetched.headers["content-disposition"] == "attachment; filename*=UTF-8''a_b.txt"
+    with pytest.raises(deepl.DeepLException, match="nothing with this name"):
+        client.translate_document_get_status(handle)
+    assert list(Path(server.service.config.state or "", "documents").iterdir()) == []
+
+
+def test_documents_of_others_are_not_shown(client: deepl.DeepLClient, server: Running, tmp_path: Path):
+    page = tmp_path / "page.html"
+    page.write_text(f"<p>{TEXT}</p>")
+    with page.open("rb") as file:
+        handle = client.translate_document_upload(file, source_lang="EN", target_lang="KO")
+    path, body = f"/v2/document/{handle.document_id}/result", {"document_key": handle.document_key}
+    assert ask(server, "POST", path, body, key="second").status == 404
+    assert ask(server, "POST", path, {"document_key": "é"}).status == 404
+    assert server.ask("GET", f"/download_file/{handle.document_id}.page.html").status == 404
+    assert ask(server, "POST", path, body).body.startswith(b"<p>")
+    for name, message in (("a.docx", "format not supported"), ("a.txt", "empty file")):
+        with pytest.raises(deepl.DeepLException, match=message):
+            client.translate_document_upload(b" ", target_lang="KO", filename=name)
+
+
+def test_files_of_libretranslate_are_fetched_by_their_address(server: Running, alone: str):
+    body = "\r\n".join(
+        [
+            *("--x", 'Content-Disposition: form-data; name="file"; filename="/etc/my page.html"', "", f"<p>{TEXT}</p>"),
+            *("--x", 'Content-Disposition: form-data; name="source"', "", "auto"),
+            *("--x", 'Content-Disposition: form-data; name="target"', "", "ko"),
+            *("--x", 'Content-Disposition: form-data; name="api_key"', "", "first", "--x--", ""),
+        ]
+    ).encode()
+    answer = server.ask("POST", "/translate_file", body, Content_Type="multipart/form-data; boundary=x")
+    url = answer.json["translatedFileUrl"]
+    assert url.startswith(server.url + "/download_file/")
+    assert url.endswith(".my_page_ko.html")
+    fetched = server.ask("GET", url.removeprefix(server.url))
+    assert fetched.body.decode() == f"<p>{alone}</p>"
+    assert fetched.headers["content-disposition"].startswith("attachment")
+    for path in ("/download_file/x", "/download_file/..%2f..%2fetc%2fpasswd", f"/download_file/{32 * '0'}.txt"):
+        assert server.ask("GET", path).status == 404
+    settings = server.ask("GET", "/frontend/settings").json
+    assert ".html" in settings["supportedFilesFormat"]

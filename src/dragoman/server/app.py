@@ -115,7 +115,7 @@ class App:
             self.service,
             route,
             request,
-            Ticket(self.service.config.deadline, bulk=route.bulk),
+            Ticket(math.inf if route.bulk else self.service.config.deadline, bulk=route.bulk),
             exchange.path,
             exchange.caller,
             f"{exchange.scope['scheme']}://{own_host}",
@@ -186,7 +186,8 @@ class App:
     def _check_amount(self, exchange: Exchange, rate: int) -> None:
         """Raise Refusal where a request asks for too much: at once, in a minute, or of a server that is busy."""
         service, characters = self.service, exchange.characters
-        if characters > service.config.characters:
+        takes_file = exchange.route is not None and exchange.route.takes_file
+        if characters > service.config.characters and not takes_file:
             raise Refusal(413, f"{characters:,} characters are more than {service.config.characters:,} in a request")
         if self.busy >= service.config.requests:
             raise Refusal(503, "the server is busy", {"Retry-After": "1"})

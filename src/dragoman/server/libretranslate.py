@@ -1,13 +1,16 @@
 """Speak to the clients of LibreTranslate, at the root of the server."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.datastructures import Headers
+from starlette.responses import Response
 
-from dragoman.documents import FORMS
+from dragoman.documents import FORMS, SUFFIXES
+from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
-from dragoman.server.reading import Fields, Refusal, Upload
+from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
 from dragoman.server.routes import Call, Dialect, Route, bearer
 from dragoman.server.service import Service
 from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
@@ -171,8 +174,8 @@ def frontend_settings(call: Call) -> dict[str, Any]:
         "apiKeys": bool(service.keys),
         "keyRequired": bool(service.keys),
         "suggestions": False,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
+        "filesTranslation": bool(service.config.state),
+        "supportedFilesFormat": list(SUFFIXES) if service.config.state else [],
         "language": {
             "source": {"code": pair.source, "name": name_of(pair.source)},
             "target": {"code": pair.target, "name": name_of(pair.target)},
@@ -180,7 +183,60 @@ def frontend_settings(call: Call) -> dict[str, Any]:
     }
 
 
+class FileRequest(Struct):
+    """Which languages a file is in and is to be in; the file is a part of the form."""
+
+    source: str
+    target: str
+
+
+class FileAnswer(Struct):
+    """Where the translated file can be fetched."""
+
+    translatedFileUrl: str
+
+
+def translate_file(call: Call) -> FileAnswer:
+    """Translate a document, and keep the result for an hour."""
+    if not call.service.config.state:
+        raise Refusal(403, "Files translation are disabled on this server.")
+    document, _ = open_document(call.file)
+    assert call.file
+    target, source = find_target(call.service, call.request.target), None
+    if call.request.source.lower() != "auto":
+        source = find_target(call.service, call.request.source)
+        check_pair(call.service, source, target)
+    content = translate_document(call, document, source, Task(target))
+    results, name = results_of(call), safe_name(call.file.name, f"_{target}")
+    identity = results.new(call.caller)
+    results.put(identity, call.caller, content, {"name": name, "public": True})
+    return FileAnswer(f"{call.base_url}/download_file/{identity}.{quote(name)}")
+
+
+def download_file(call: Call) -> Response:
+    """Return a translated file."""
+    identity, _, _ = call.path["name"].partition(".")
+    results = results_of(call)
+    record = results.store.read(identity, None)
+    if not record.get("public"):  # a document of another API, which needs its key
+        raise Refusal(404, "there is nothing with this name among the documents")
+    return attachment(results.path(identity).read_bytes(), record["name"])
+
+
 ROUTES = (
+    Route(
+        "POST",
+        "/translate_file",
+        translate_file,
+        LIBRETRANSLATE,
+        FileRequest,
+        FileAnswer,
+        size_of,
+        takes_file=True,
+        max_body=MAX_DOCUMENT,
+        bulk=True,
+    ),
+    Route("GET", "/download_file/{name}", download_file, LIBRETRANSLATE, access="anyone", files=True),
     Route("POST", "/translate", translate, LIBRETRANSLATE, TranslateRequest, TranslateAnswer, characters_of),
     Route("POST", "/detect", detect, LIBRETRANSLATE, DetectRequest, list[DetectedLanguage], characters_of_detection),
     Route("GET", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),

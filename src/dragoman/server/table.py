@@ -1,11 +1,12 @@
 """Put the table of routes together: a row for everything that is served."""
 
-from dragoman.server import deepl, deepl_texts, glossaries, health, libretranslate, own
+from dragoman.server import deepl, deepl_documents, deepl_texts, glossaries, health, libretranslate, own
 from dragoman.server.routes import OWN, Dialect, Route
 
 ROUTES: tuple[Route, ...] = (
     *libretranslate.ROUTES,
     *deepl_texts.ROUTES,
+    *deepl_documents.ROUTES,
     *deepl.ROUTES,
     *glossaries.ROUTES,
     *own.ROUTES,

@@ -1,0 +1,101 @@
+"""Translate documents for the clients of DeepL: upload, ask, fetch."""
+
+from dataclasses import replace
+
+from msgspec import UNSET, Struct, UnsetType
+from starlette.responses import Response
+
+from dragoman.server.deepl import DEEPL, find
+from dragoman.server.deepl_texts import names, sources_of
+from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
+from dragoman.server.glossaries import open_glossary
+from dragoman.server.reading import MAX_DOCUMENT, Refusal
+from dragoman.server.routes import Call, Route
+from dragoman.server.texts import Task
+from dragoman.translation.safeguards import Safeguards
+
+
+class UploadRequest(Struct):
+    """A document, which is a file of the form, and what is to be done with it."""
+
+    target_lang: str
+    source_lang: str = ""
+    filename: str = ""
+    output_format: str = ""
+    formality: str = "default"
+    glossary_id: str = ""
+    glossary_ids: str | list[str] = ""
+
+
+class Handle(Struct):
+    """What a client needs to ask for its document."""
+
+    document_id: str
+    document_key: str
+
+
+class KeyRequest(Struct):
+    """The key of a document."""
+
+    document_key: str
+
+
+class DocumentStatus(Struct):
+    """How far a document is: queued, translating, done, error."""
+
+    document_id: str
+    status: str
+    seconds_remaining: int | UnsetType = UNSET
+    billed_characters: int | UnsetType = UNSET
+    error_message: str | UnsetType = UNSET
+
+
+def upload(call: Call) -> Handle:
+    """Begin to translate a document."""
+    request: UploadRequest = call.request
+    document, suffix = open_document(call.file, request.filename)
+    if request.output_format and f".{request.output_format.lower()}" != suffix:
+        raise Refusal(400, "Parameter 'output_format' is not supported: a document keeps its format.")
+    if request.formality in ("more", "less"):
+        raise Refusal(400, "Parameter 'formality' is not supported for this target language.")
+    target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
+    source = sources_of(call, [""], request.source_lang, target)[0] if request.source_lang else None
+    identities = names(request.glossary_ids) or names(request.glossary_id)
+    if identities and not source:
+        raise Refusal(400, "A glossary needs the parameter 'source_lang'.")
+    glossary = open_glossary(call, identities, source, target) if source else None
+    name = safe_name(request.filename or (call.file.name if call.file else ""))
+    return Handle(*begin(call, document, name, source, Task(target, safeguards=Safeguards(glossary=glossary))))
+
+
+def status(call: Call) -> DocumentStatus:
+    """Say how far a document is."""
+    record = find_result(call, call.path["id"], call.request.document_key)
+    answer = DocumentStatus(call.path["id"], record["status"])
+    if answer.status == "done":
+        answer.billed_characters = record["characters"]
+    elif answer.status == "error":
+        answer.error_message = record["message"]
+    else:
+        answer.seconds_remaining = max(1, round(call.service.models.wait()))
+    return answer
+
+
+def result(call: Call) -> Response:
+    """Return a translated document, once."""
+    record = find_result(call, call.path["id"], call.request.document_key)
+    if record["status"] != "done":
+        raise Refusal(503, "the document is not translated yet" if record["status"] != "error" else record["message"])
+    return attachment(results_of(call).take(call.path["id"], call.caller), record["name"])
+
+
+TABLE = (
+    Route("POST", "/v2/document/{id}", status, DEEPL, KeyRequest, DocumentStatus),
+    Route("POST", "/v2/document/{id}/result", result, DEEPL, KeyRequest),
+)
+ROUTES = (
+    Route(
+        "POST", "/v2/document", upload, DEEPL, UploadRequest, Handle, size_of, takes_file=True, max_body=MAX_DOCUMENT
+    ),
+    *(replace(route, files=True) for route in TABLE),
+)

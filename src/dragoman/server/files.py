@@ -1,0 +1,163 @@
+"""Translate documents: what the APIs for files share. Results lie below --state for an hour."""
+
+import contextlib
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDone
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from dragoman.decoding.rows import Gone, Ticket
+from dragoman.documents import SUFFIXES, Document, read_document
+from dragoman.errors import DragomanError
+from dragoman.files import replace_file
+from dragoman.server.reading import Refusal, Upload
+from dragoman.server.routes import Call
+from dragoman.server.store import Store
+from dragoman.server.texts import Task, detect_sources, translate_lines
+
+KEPT = 3600.0  # seconds that a result may be fetched
+PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
+UNSAFE = re.compile(r"[^\w.-]+")
+MAX_NAME = 100
+WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
+
+
+def size_of(request: Any, file: Upload | None) -> int:
+    """Return how many characters a request is charged for: the bytes of its file."""
+    return len(file.content) if file else 0
+
+
+def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
+    """Return the document in a file and its suffix, by its name or another one that was given. Raise Refusal."""
+    if file is None:
+        raise Refusal(400, "Invalid request: missing file parameter")
+    suffix = PurePosixPath(name or file.name).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise Refusal(400, f"Invalid request: file format not supported: it must be one of {', '.join(SUFFIXES)}")
+    if not file.content.strip():
+        raise Refusal(400, "Invalid request: empty file")
+    document = read_document(file.content, suffix)
+    if not document.readable:
+        raise Refusal(400, f"Invalid request: {document.skipped[0].reason}")
+    return document, suffix
+
+
+def translate_document(call: Call, document: Document, source: str | None, task: Task) -> bytes:
+    """Return a document in the target language; source: None to detect it. Raise Refusal and what a search raises."""
+    if not document.texts:
+        return document.fill([])
+    language = source or detect_sources(call.service, ["\n".join(document.texts)], task.target)[0][0]
+    if language == task.target:
+        return document.fill(document.texts)
+    found = translate_lines(call, document.texts, [""] * len(document.texts), language, task)
+    return document.fill([one.text for one in found])
+
+
+def safe_name(name: str, ending: str = "") -> str:
+    """Return the name of a file without folders and odd characters, and with an ending in front of its suffix."""
+    path = PurePosixPath(UNSAFE.sub("_", PurePosixPath(name.replace("\\", "/")).name).lstrip(".") or "document")
+    return f"{path.stem[:MAX_NAME]}{ending}{path.suffix[:MAX_NAME]}"
+
+
+def attachment(content: bytes, name: str) -> Response:
+    """Return a file as an answer that browsers save and do not show."""
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return Response(content, headers=headers, media_type="application/octet-stream")
+
+
+class Results:
+    """Translated documents and documents that are being translated."""
+
+    def __init__(self, folder: Path | None):
+        """Take the folder of all that outlives requests; None: there is none."""
+        self.store = Store(folder, "documents")
+
+    def new(self, owner: str) -> str:
+        """Return the name of a new result. Those that are older than an hour are deleted. Raise Refusal."""
+        name = self.store.new_name(owner)
+        assert self.store.folder
+        for file in self.store.folder.iterdir():
+            try:
+                if time.time() - file.stat().st_mtime > KEPT:
+                    file.unlink(missing_ok=True)
+            except OSError:  # another server was faster
+                continue
+        return name
+
+    def path(self, name: str) -> Path:
+        """Return the file of a result."""
+        assert self.store.folder
+        return self.store.folder / f"{name}.result"
+
+    def put(self, name: str, owner: str, content: bytes, record: dict[str, Any]) -> None:
+        """Write a result."""
+        replace_file(self.path(name), content)
+        self.store.write(name, owner, {**record, "status": "done"})
+
+    def take(self, name: str, owner: str) -> bytes:
+        """Return a result, which is deleted: it can be fetched once."""
+        content = self.path(name).read_bytes()
+        self.path(name).unlink(missing_ok=True)
+        self.store.delete(name, owner)
+        return content
+
+
+def results_of(call: Call) -> Results:
+    """Return where the results of a server are."""
+    return Results(call.service.config.state_folder)
+
+
+def begin(call: Call, document: Document, name: str, source: str | None, task: Task) -> tuple[str, str]:
+    """Begin to translate a document; return the name of its result, and the key that whoever asks for it needs."""
+    results, key = results_of(call), secrets.token_hex(32)
+    identity = results.new(call.caller)
+    record = {
+        "name": name,
+        "key": hashlib.sha256(key.encode()).hexdigest(),
+        "characters": sum(map(len, document.texts)),
+    }
+    results.store.write(identity, call.caller, {**record, "status": "queued"})
+    own = replace(call, ticket=Ticket(bulk=True))  # it goes on when the request is answered
+    work = WORKERS.submit(finish, own, results, identity, record, document, source, task)
+    with contextlib.suppress(NotDone):
+        work.result(PROMPT)
+    return identity, key
+
+
+def finish(
+    call: Call,
+    results: Results,
+    identity: str,
+    record: dict[str, Any],
+    document: Document,
+    source: str | None,
+    task: Task,
+) -> None:
+    """Translate a document and write its result, or why there is none."""
+    try:
+        results.store.write(identity, call.caller, {**record, "status": "translating"})
+        results.put(identity, call.caller, translate_document(call, document, source, task), record)
+    except (DragomanError, Refusal) as error:
+        message = "the server was stopped" if isinstance(error, Gone) else str(error)
+        results.store.write(identity, call.caller, {**record, "status": "error", "message": message})
+    except Exception as error:
+        results.store.write(identity, call.caller, {**record, "status": "error", "message": "the server has failed"})
+        raise error
+
+
+def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
+    """Return what is known of a document, for whoever has its key. Raise Refusal."""
+    record = results_of(call).store.read(identity, call.caller)
+    given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    if not hmac.compare_digest(str(record.get("key")), given):
+        raise Refusal(404, "there is no document with this id and key")
+    return record
