@@ -3,14 +3,16 @@
 import csv
 import json
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from dragoman.cli import main
-from dragoman.config import TransformerConfig
+from dragoman.config import SearchConfig, TransformerConfig
 from dragoman.evaluation.metrics import LengthGroup
 from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, comparisons
@@ -19,6 +21,7 @@ from dragoman.lab.experiment import Effort
 from dragoman.lab.report import load
 from dragoman.model import build
 from dragoman.training.checkpoint import lock_folder
+from dragoman.translation.translator import Translator
 
 VARIANTS = [(name, label) for name in COMPARISONS for label in comparisons.COMPARISONS[name].variants]
 WORDS = ["one", "two", "three", "four", "five"], ["eins", "zwei", "drei", "vier", "fünf"]
@@ -112,10 +115,14 @@ def write_pairs(path: Path, count: int, first: int) -> str:
     return str(path)
 
 
+SHORT = SearchConfig(extra_length=5)  # models of two steps never end a sentence
+
+
 @pytest.fixture
 def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(comparisons, "STEPS", 8)
+    monkeypatch.setattr(comparisons, "Translator", SimpleNamespace(load=partial(Translator.load, search=SHORT)))
     comparisons.train_variant.cache_clear()
     files = write_pairs(tmp_path / "train.tsv", 60, 0), write_pairs(tmp_path / "dev.tsv", 4, 500)
     return ["--train", files[0], "--dev", files[1], "--test", write_pairs(tmp_path / "test.tsv", 5, 800)]
@@ -145,7 +152,9 @@ def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys:
     assert " ".join(["dragoman lab compare-smoothing", *flags, "--out lab --quick --seeds 1 2"]) in page
 
     capsys.readouterr()
-    assert main(["evaluate", "-m", "lab/runs/2-steps/smoothing-0-2/best", flags[-1], "--json"]) == 0
+    assert (
+        main(["evaluate", "-m", "lab/runs/2-steps/smoothing-0-2/best", flags[-1], "--json", "--extra-length", "5"]) == 0
+    )
     scores = json.loads(capsys.readouterr().out)
     assert scores["bleu"]["value"] == pytest.approx(float(rows[3]["BLEU"]), abs=0.005)
     assert scores["chrf"]["value"] == pytest.approx(float(rows[3]["chrF2"]), abs=0.005)
@@ -171,13 +180,13 @@ def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
 def test_tags_of_the_test_set_go_into_its_translations(flags: list[str], monkeypatch: pytest.MonkeyPatch):
     tagged = [word for file in flags[1::2] for word in (file, "tag=news")]
     seen: list[Any] = []
-    translate = comparisons.Translator.translate
+    translate = Translator.translate
 
     def watched(self: Any, texts: Any, tags: Any = (), **rest: Any) -> Any:
         seen.append(tags)
         return translate(self, texts, tags, **rest)
 
-    monkeypatch.setattr(comparisons.Translator, "translate", watched)
+    monkeypatch.setattr(Translator, "translate", watched)
     sentences = comparisons.Sentences(tuple(tagged[:2]), tuple(tagged[2:4]), tuple(tagged[4:]), Path("runs"))
     comparisons.train_variant(BASE, 1, 2, sentences)
     assert seen[-1] == ["news"] * 5
