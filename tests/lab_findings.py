@@ -10,6 +10,9 @@ def experiment(name: str) -> Experiment:
     return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
+HARDLY_ANY = 0.01
+
+
 @functools.cache
 def findings(name: str, seed: int = 1) -> Findings:
-    return experiment(name).run(Effort((seed,), 0.02))
+    return experiment(name).run(Effort((seed,), HARDLY_ANY))
