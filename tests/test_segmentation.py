@@ -34,8 +34,34 @@ MARKED = [
     "Wow‼️ |Next ... |End",
 ]
 
+TAGGED = [
+    "<b>One.</b> |Two.",
+    "One.<br> |Two.",
+    "One.<br/>\n|Two.",
+    "One.<br />|Two.<br><br>|Three. <BR>|Four.",
+    "One.</p>|<p>Two.",
+    "<b>One.</b> |<i>Two.</i>",
+    "<b>One.</b>|<i>Two.</i>",
+    "<b>One. |Two.</b>",
+    '<a href="x">"One."</a> |<a href="y">"Two."</a>',
+    "(<i>One.</i>) |Two.",
+    "Dear {name},<br>|see e.g.<br>|this.<br>|Yours,<br>|Ann",
+    "One.<sup>1</sup> |Two.",
+    'One.<sup class="n"><a href="#1">[1]</a></sup> |Two.',
+    'One.<x id="1"/> |Two.',
+    "One.[1] |Two.[^2] |Three.[^three] |Four.",
+    "**One.** |__Two.__ |Three.",
+    "One!😀 |Two.👍🏽|Three.❤️ |Four.",
+    "<b>一。</b>|<i>二。</i>|三。",
+    # None of these ends a sentence.
+    "See <b>Fig. 1.</b> for it, or <i>e.g.</i> Two, <b>etc.</b> <i>and</i> so on.",
+    "Ask <b>Dr.</b> <i>Smith</i>, <b>Inc.</b>, or <b>example.</b>com.",
+    "Open libx.so.* or a.[b](c) or System.<b>Out</b> now.",
+]
+
 FRAGMENTS = [
     "a", "B", "word ", "Mr", ". ", ".", "!", "? ", "…", "。", "」", "と", "“", '" ', ")", " (", "\n", "\n\n", " ", "3",
+    "<br>", "<b>", "</b>", "[1]", "<sup>1</sup>", '<x id="1"/>', "**", "😀", "{x}",
     "é", "e\u0301", "\u200d", "👩\u200d👧", "🇰🇷", "한국", ", ", "、", ";", "\ud800", "\0", "\u2028", "\u00a0",
 ]  # fmt: skip
 texts = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(FRAGMENTS), max_size=60).map("".join))
@@ -45,7 +71,7 @@ def at_most(length: int) -> Callable[[str], bool]:
     return lambda text: len(text) <= length
 
 
-@pytest.mark.parametrize("marked", MARKED)
+@pytest.mark.parametrize("marked", [*MARKED, *TAGGED])
 def test_sentences_end_where_they_end(marked: str):
     assert split_sentences(marked.replace("|", "")) == marked.split("|")
 
@@ -148,7 +174,7 @@ def test_few_characters_are_asked_about(unit: str):
 
 NONSENSE = [
     ".", '."', ".)", "A. ", "\n ", "🇩🇪", "e\u0301", "\u0301", "👩\u200d", ",", " ", "?\u00a0", "。」", "!“", "1.",
-    "Mr. 5",
+    "Mr. 5", "<br", "<br> ", ".</b>", ".</b", ". <a", '. <a b="', ".<sup>", ".[1", ".**", ".😀", ".<a/",
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segments import Segment
 from dragoman.translation.translation import Translation
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator, space_after
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator, space_after, spaced_outputs
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."
@@ -226,6 +226,43 @@ def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, mar
     paragraphs = Translator(*parts, extent=SourceExtent(2, 512))
     assert paragraphs.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
     assert translator.translate([f"{marker}The dog.  ♪"])[0].text == f"{marker}{dog}  ♪"
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<b>{}</b> {}", "<b>{}</b><i>{}</i>", "<b>{} {}</b>", "<p><i>{} <b>{}</b></i></p>", "{}<br>{}", "{}<br/> {}",
+        "{} <br> {}", "<br>{}<br><br>{}<br>", "<li>{}</li> <li>{}", "{}<sup>1</sup> {}", "{}[1] {}", "{}😀 {}",
+        '{}<x id="1"/> {}', "<p>- {}<br>- {}</p>",
+    ],
+)  # fmt: skip
+def test_what_stands_around_sentences_stays_around_them(translator: Translator, markup: str):
+    """Tags, notes and emoji, also those that open in one sentence and close in another."""
+    translator = translator.replace(safeguards=Safeguards(faults=False))
+    dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
+    whole = translator.translate(markup.format("The dog.", "The man."))
+    assert (whole.text, whole.flags, whole.retried) == (markup.format(dog, man), (), False)
+    without = translator.replace(safeguards=NO_SAFEGUARDS)  # the control: tags are words like any others
+    assert "<" not in markup or without.translate(markup.format("The dog.", "The man.")).text != whole.text
+    prefixed = translator.translate(markup.format("The dog.", "The man."), prefixes="개가")
+    assert prefixed.text.startswith(markup[: markup.index("{")] + "개가")
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs", "expected"),
+    [
+        ("<b>One.</b> Two.", ["<b>", "一。", "</b>", "二。"], "<b>一。</b>二。"),
+        ("一。<b>二。</b>", ["One.", "<b>", "Two.", "</b>"], "One. <b>Two.</b>"),
+        ("<b>一。</b>二。", ["<b>", "One.", "</b>", "Two."], "<b>One.</b> Two."),
+    ],
+)
+def test_between_tags_there_is_a_space_where_the_language_writes_one(
+    translator: Translator, source: str, outputs: list[str], expected: str
+):
+    segments = translator.replace(safeguards=Safeguards()).segmenter.cut(
+        source, translator.tokenizer.encode(source), 99
+    )
+    assert "".join(spaced_outputs(segments, outputs)) == expected
 
 
 @pytest.mark.parametrize("text", ["-5 dogs", "2.5 dogs", "3. dogs", "♪dogs", "I ♥ dogs", "(dogs)"])

@@ -14,8 +14,24 @@ from dragoman.text.placeholders.detect import find
 
 # All patterns match greedily, never backtrack, and consume what they have looked at: time is linear for any text.
 CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[ \u00a0\u202f]»(?=[\s\p{P}]|\Z))*+)"""
+OPENING_TAG = r"""<[A-Za-z](?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+>"""
+LINE_BREAK = r"<br(?=[\s/>])[^<>]*+>"
+# What follows a sentence and belongs to it. After these the next one needs no space in front of it ...
+PARTING = rf"""(?:
+    \s*+(?:</[A-Za-z][^<>\s]*+\s*+>|(?P<line>{LINE_BREAK}))[\p{{Pe}}\p{{Pf}}"']*+
+    | (?:\p{{Emoji_Presentation}}|\p{{Extended_Pictographic}}\ufe0f)[\p{{M}}\p{{Cf}}\p{{Sk}}]*+ )"""
+# ... and after these it does: "[1]", "[^a]", "<sup>1", an empty tag, emphasis in Markdown.
+NOTE = r"""(?:
+    \[(?:\^[^\[\]\s]{1,40}+|[a-z]|\d{1,3}+(?:[,–-]\d{1,3}+){0,3}+)\]
+    | (?:<(?:sup|a)(?:\s[^<>]*+)?>)++\[?[\d*†a-z]{1,3}+\]?(?=</)
+    | <(?!br[\s/])[A-Za-z][^<>/]*+(?:/(?!>)[^<>/]*+)*+/>
+    | (?:\*\*|__|~~)[\p{Pe}\p{Pf}"']*+ )"""
 SENTENCE = regex.compile(
-    rf"(?P<mark>(?:[\p{{SB=STerm}}\p{{SB=ATerm}}…‥]|(?<=\p{{Greek}})[;\u037e])++){CLOSERS}(?P<space>\s*+)|\n[^\S\n]*+\n(?P<blank>\s*+)"
+    rf"""(?P<mark>(?:[\p{{SB=STerm}}\p{{SB=ATerm}}…‥]|(?<=\p{{Greek}})[;\u037e])++) {CLOSERS}
+    (?:{NOTE}|(?P<parting>{PARTING}))*+ (?P<space>\s*+)
+    | \n[^\S\n]*+\n(?P<blank>\s*+)
+    | {LINE_BREAK}(?:\s*+{LINE_BREAK})*+\s*+""",
+    regex.VERBOSE | regex.IGNORECASE,
 )
 CLAUSE = regex.compile(
     rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)",
@@ -26,8 +42,8 @@ CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X wou
 STOPS = ".․…‥﹒"  # may stand inside a sentence too
 NEEDS_SPACE = ".․…‥!?"  # ends nothing where a letter follows at once: example.com, what?x=1
 WIDE = "、，；：。！？｡､．—"  # written without a space after it
-LOWER = regex.compile(r"[\p{Ps}\p{Pi}\p{Pd}\"'¿¡]{0,3}\p{Ll}")
-CASELESS = regex.compile(r"[\p{Ps}\p{Pi}\"']{0,3}\p{Lo}")
+LOWER = regex.compile(rf"(?:{OPENING_TAG})*+[\p{{Ps}}\p{{Pi}}\p{{Pd}}\"'¿¡]{{0,3}}\p{{Ll}}")
+CASELESS = regex.compile(rf"(?:{OPENING_TAG})*+[\p{{Ps}}\p{{Pi}}\"']{{0,3}}\p{{Lo}}")
 CONTINUES = regex.compile(r"[\p{SB=SContinue}\p{SB=STerm}\p{SB=ATerm};；…‥]|(?<=[」』])(?:と|って)|(?<=\d．)\d")
 
 # A full stop after one of these ends no sentence: titles and the like, initials and dotted abbreviations ("J.", "z.B.",
@@ -58,7 +74,8 @@ MAX_ABBREVIATION = 12  # characters
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, each with the space after it, so that joined they are the text.
 
-    None ends inside a placeholder, such as a statement of a template or a tag.
+    Each has the tags, notes and emoji that follow its end, and also ends at a line break, the tag <br>. None ends
+    inside a placeholder, such as a statement of a template or a tag.
     """
     placeholders = find(text)
     starts = [placeholder.start for placeholder in placeholders]
@@ -117,9 +134,9 @@ def _split(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[s
 def _ends_sentence(match: regex.Match[str]) -> bool:
     """Return whether a sentence ends at this match of a possible end."""
     text, mark, end = match.string, match["mark"], match.end()
-    if mark is None or match["space"].count("\n") > 1:  # a blank line
+    if mark is None or match["line"] or match["space"].count("\n") > 1:  # a line break or a blank line
         return True
-    if not match["space"]:
+    if not match["space"] and (CONTINUES.match(text, end) or not match["parting"]):
         return mark[-1] not in NEEDS_SPACE and not CONTINUES.match(text, end)
     cased = not CASELESS.match(text, max(0, match.start() - 1))  # no small letter could follow
     if (cased and LOWER.match(text, end)) or (mark[-1] in "…‥" and CASELESS.match(text, end)):

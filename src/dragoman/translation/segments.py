@@ -9,6 +9,7 @@ import regex
 from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.text import placeholders
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
 from dragoman.translation.extent import SourceExtent
@@ -21,7 +22,9 @@ MARKER = regex.compile(
     | [-–—―−•](?=[^\W\d]|[¿¡"“«]) )(?=\S)""",
     regex.VERBOSE,
 )
-NOTE = regex.compile(r"(?<=\s)\p{So}[\p{So}\p{M}\p{Cf}\s]*+\Z")  # what stands behind it: "♪", an emoji
+LINE_END = re.compile(r"<br(?=[\s/>])[^<>]*>\s*\Z", re.IGNORECASE)
+# What stands behind it: "♪", an emoji, the number of a note: "[1]".
+NOTE = regex.compile(r"(?<=[\s.!?…。！？])(?:\p{So}[\p{So}\p{M}\p{Cf}\p{Sk}\s]*+|\[\^?\d{1,3}\]\s*+)\Z")
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,12 @@ class Segment:
     prefix_ids: Ids = field(default_factory=list)
     terms: tuple[TermMatch, ...] = ()  # what the glossary demands
     space: str = ""  # between it and the next segment
+    markup: bool = False  # whether it is nothing but tags, which are not translated
 
     @property
     def has_words(self) -> bool:
-        """Return whether there is anything to translate: not only digits, punctuation or emoji."""
-        return bool(self.prefix) or any(map(str.isalpha, self.text))
+        """Return whether there is anything to translate: not only tags, digits, punctuation or emoji."""
+        return bool(self.prefix) or (not self.markup and any(map(str.isalpha, self.text)))
 
 
 @dataclass(frozen=True)
@@ -49,26 +53,33 @@ class Segmenter:
     tokenizer: Tokenizer
     extent: SourceExtent
     split: Split  # see `SearchConfig.split`
+    keep_tags: bool = True  # whether tags come through a translation as they are
 
     def cut(self, text: str, ids: Ids, max_tokens: int) -> list[Segment]:
         """Return the segments of a text, whose tokens are `ids`; none where it is blank.
 
         A sentence of more than `max_tokens` tokens becomes several segments. A bullet, a number or the dash of a
-        dialogue at the beginning of a segment is a segment of its own. All texts and spaces, joined, are the text, but
-        for runs of white space that no model has learned to read.
+        dialogue at the beginning of a segment is a segment of its own, and so are the tags around one. All texts and
+        spaces, joined, are the text, but for runs of white space that no model has learned to read.
         """
         if not text.strip():
             return []
         groups = self._group_sentences(text, len(ids))
-        if len(groups) == 1 and len(ids) <= max_tokens and len(split_marker(text)) == 1:
+        if len(groups) == 1 and len(ids) <= max_tokens and len(self._split_edges(text)) == 1:
             return [Segment(text, ids)]
         pieces = self._cut_long(groups, max_tokens)
-        parts = attach_blanks(part for piece in pieces for part in split_marker(piece))
+        parts = attach_blanks(part for piece in pieces for part in self._split_edges(piece))
         texts = [part.rstrip() for part in parts]  # no sentence of a training ends in a space
         return [
-            Segment(text, ids, space=part[len(text) :])
+            Segment(text, ids, space=part[len(text) :], markup=self.keep_tags and is_markup(text))
             for part, text, ids in zip(parts, texts, self.tokenizer.encode_sources(texts), strict=True)
         ]
+
+    def _split_edges(self, text: str) -> list[str]:
+        """Return a text in parts: its words, and what stands before and behind them and is not translated."""
+        start, end = placeholders.inside_tags(text) if self.keep_tags else (0, len(text))
+        start += len(text[start:end]) - len(text[start:end].lstrip())
+        return [part for part in (text[:start], *split_marker(text[start:end]), text[end:]) if part]
 
     def _group_sentences(self, text: str, tokens: int) -> list[str]:
         """Return a text of so many tokens in groups of as many sentences as training sources had; see `split`.
@@ -110,10 +121,13 @@ def attach_blanks(pieces: Iterable[str]) -> list[str]:
 
 
 def split_turns(sentences: Iterable[str]) -> list[str]:
-    """Return the sentences joined to the turns of a dialogue: texts that each, after the first, begin with a marker."""
+    """Return the sentences joined to the turns of a dialogue: texts that each, after the first, begin with a marker.
+
+    Lines that the tag <br> ends are not joined either.
+    """
     turns: list[str] = []
     for sentence in sentences:
-        if turns and not MARKER.match(sentence):
+        if turns and not MARKER.match(sentence) and not LINE_END.search(turns[-1]):
             turns[-1] += sentence
         else:
             turns.append(sentence)
@@ -127,6 +141,11 @@ def split_marker(text: str) -> list[str]:
     note = NOTE.search(text, start)
     end = note.start() if note else len(text)
     return [part for part in (text[:start], text[start:end], text[end:]) if part]
+
+
+def is_markup(text: str) -> bool:
+    """Return whether a text is nothing but tags, with or without a number in them: "<sup>1</sup>"."""
+    return text.startswith("<") and not any(map(str.isalpha, placeholders.remove(text)[0]))
 
 
 def narrow(text: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import compress, islice
+from itertools import compress, islice, pairwise
 from pathlib import Path
 from typing import Never, overload
 
@@ -47,6 +47,7 @@ from dragoman.translation.translation import Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 LINE_END = re.compile(r"\r?\n\Z")
+PARTING_TAG = re.compile(r"</|<br\b", re.IGNORECASE)
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
@@ -91,7 +92,7 @@ class Translator:
         self.engine = engine or torch_engine([model], tokenizer)
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
-        self.segmenter = Segmenter(tokenizer, self.extent, search.split)
+        self.segmenter = Segmenter(tokenizer, self.extent, search.split, keep_tags=safeguards.placeholders)
         self.forbidden = forbidden_sequences(safeguards.forbidden_words, tokenizer)
 
     @classmethod
@@ -313,7 +314,10 @@ class Translator:
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
-        search = [self.extent.wordless or self.safeguards.has_words(segment.text) for segment in segments]
+        search = [
+            not segment.markup and (self.extent.wordless or self.safeguards.has_words(segment.text))
+            for segment in segments
+        ]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
             [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
@@ -520,9 +524,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
 
     Scores, flags (each once) and met terms are those of all. `retried`, `alternatives` are left to `join_segments`.
     """
-    outputs = [candidate.text for candidate in candidates]
-    for index, segment in enumerate(segments[:-1]):
-        outputs[index] += space_after(segment, outputs[index])
+    outputs = spaced_outputs(segments, [candidate.text for candidate in candidates])
     return Translation(
         one_line("".join(outputs)),
         sum(candidate.hypothesis.score for candidate in candidates),
@@ -532,6 +534,21 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
     )
+
+
+def spaced_outputs(segments: Sequence[Segment], outputs: Sequence[str]) -> list[str]:
+    """Return the output of each segment with the space after it, between the tags that close one and open the next."""
+    spaced = list(outputs)
+    words: tuple[Segment, str] | None = None  # the last segment that is not markup, until a space follows it
+    for index, (segment, following) in enumerate(pairwise(segments)):
+        if not segment.markup:
+            words = segment, outputs[index]
+        if words is None or (following.markup and PARTING_TAG.match(following.text)):
+            spaced[index] += segment.space
+        else:
+            spaced[index] += space_after(replace(words[0], space=segment.space), words[1])
+            words = None
+    return spaced
 
 
 def space_after(segment: Segment, output: str) -> str:

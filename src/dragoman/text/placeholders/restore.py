@@ -15,7 +15,6 @@ word; a pair of tags gets two gaps, around the translation of all words that it 
 the placeholders are inserted gap by gap, with spaces as they had in the source.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,8 +25,7 @@ from operator import itemgetter
 import regex
 
 from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positional
-
-TAG_NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
+from dragoman.text.placeholders.tags import parse_tag, tag_pairs
 
 # What a placeholder may stand beside, but not inside. Chinese and Japanese are written without spaces.
 LETTERS = r"[[\p{L}\p{N}\p{M}_\u200c\u200d\u00ad]--[\p{Han}\p{Hiragana}]]++"
@@ -56,8 +54,7 @@ class Removed:
     @property
     def tag(self) -> tuple[str, bool] | None:
         """The name of a tag that encloses text, and whether it opens; None for '<br/>' and for other placeholders."""
-        match = TAG_NAME.match(self.text) if self.kind == "tag" else None
-        return (match[2].lower(), not match[1]) if match and not self.text.endswith("/>") else None
+        return parse_tag(self.text) if self.kind == "tag" else None
 
     @property
     def opens_at_word(self) -> bool:
@@ -303,7 +300,7 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
 
     A pair encloses the translations of all words that it enclosed.
     """
-    closing = _tag_pairs(removed)
+    closing = tag_pairs([item.tag for item in removed])
     closed = set(closing.values())
     root = _Placement(-1)
     stack, words_read = [root], 0
@@ -333,27 +330,6 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
             gap = gaps.gap(item.offset, item.goes_with_next_word)
             stack[-1].children.append(_Placement(index, None, gap, gap))
     return root.children
-
-
-def _tag_pairs(removed: Sequence[Removed]) -> dict[int, int]:
-    """Return the index of the closing tag for that of each opening tag, of pairs that are well nested."""
-    pairs: dict[int, int] = {}
-    stack: list[tuple[int, str]] = []
-    open_names: Counter[str] = Counter()
-    for index, item in enumerate(removed):
-        if item.tag is None:
-            continue
-        name, opens = item.tag
-        if opens:
-            stack.append((index, name))
-            open_names[name] += 1
-        elif open_names[name]:
-            other = ""
-            while other != name:
-                opening, other = stack.pop()
-                open_names[other] -= 1
-            pairs[opening] = index
-    return pairs
 
 
 def _disjoint(placements: Sequence[_Placement], first_gap: int, last_gap: int) -> list[_Placement]:

@@ -1,0 +1,72 @@
+"""Pair the tags of a text, and find those around its words."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from dragoman.text.placeholders.detect import find
+
+TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
+
+Tag = tuple[str, bool]  # the name of a tag that encloses text, and whether it opens
+
+
+def parse_tag(text: str) -> Tag | None:
+    """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and for comments."""
+    match = TAG.match(text)
+    return (match[2].lower(), not match[1]) if match and not text.endswith("/>") else None
+
+
+def tag_pairs(tags: Sequence[Tag | None]) -> dict[int, int]:
+    """Return the index of the closing tag for that of each opening tag, of pairs that are well nested."""
+    pairs: dict[int, int] = {}
+    stack: list[tuple[int, str]] = []
+    open_names: Counter[str] = Counter()
+    for index, tag in enumerate(tags):
+        if tag is None:
+            continue
+        name, opens = tag
+        if opens:
+            stack.append((index, name))
+            open_names[name] += 1
+        elif open_names[name]:
+            other = ""
+            while other != name:
+                opening, other = stack.pop()
+                open_names[other] -= 1
+            pairs[opening] = index
+    return pairs
+
+
+def inside_tags(text: str) -> tuple[int, int]:
+    """Return start and end of a text without the tags at its edges that enclose all of it, none of it, or no letters.
+
+    So are tags whose partners are in another text. Around a word inside, tags move with the word; these need not. The
+    whole text where nothing but tags would be left.
+    """
+    found = [placeholder for placeholder in find(text) if placeholder.kind == "tag"]
+    closing = tag_pairs([parse_tag(placeholder.text) for placeholder in found])
+    opening = {last: first for first, last in closing.items()}
+    first, last = 0, len(found) - 1  # the tags that may still be inside
+    start, end = 0, len(text)
+    while first <= last:
+        at_start, at_end = not text[start : found[first].start].strip(), not text[found[last].end : end].strip()
+        if at_start and first not in closing:
+            start, first = found[first].end, first + 1
+        elif at_end and last not in opening:
+            end, last = found[last].start, last - 1
+        elif at_start and at_end and closing.get(first) == last:
+            start, end, first, last = found[first].end, found[last].start, first + 1, last - 1
+        elif at_end and last in opening and not _has_letter(text, found[opening[last]].end, found[last].start):
+            end, last = found[opening[last]].start, opening[last] - 1
+        else:
+            break
+    return (start, end) if text[start:end].strip() else (0, len(text))
+
+
+def _has_letter(text: str, start: int, end: int) -> bool:
+    """Return whether text[start:end] has letters outside its placeholders."""
+    covered = [(placeholder.start, placeholder.end) for placeholder in find(text[start:end])]
+    edges = [0, *(edge for span in covered for edge in span), end - start]
+    parts = [text[start:end][a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    return any(map(str.isalpha, "".join(parts)))
