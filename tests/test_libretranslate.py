@@ -1,5 +1,9 @@
 """What the clients of LibreTranslate send and get, with real clients."""
 
+import base64
+import hashlib
+import json
+import re
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +16,7 @@ from translate import Translator as TranslateClient
 
 from dragoman.server.detection import Detector
 from dragoman.server.models import Models
+from dragoman.server.table import ROUTES
 
 TEXT = "The dog sees 4 red cats."
 
@@ -225,3 +230,50 @@ def test_what_is_served_is_listed(server: Running):
     ]
     detected = server.ask("POST", "/api/v1/detect", {"texts": [TEXT, "개가 봐요"]}).json["texts"]
     assert [ranked[0]["language"] for ranked in detected] == ["en", "ko"]
+
+
+# --- Extensions, and the description of it all
+
+
+def test_extensions_get_what_they_expect(server: Running, alone: str):
+    marked = "The dog {0} sees <b0>4</b0> cats."
+    body = {"source_lang": "auto", "target_lang": "ko", "text_list": [TEXT, "", marked]}
+    first, blank, third = server.ask("POST", "/extensions/immersive", body).json["translations"]
+    assert (first, blank["text"]) == ({"detected_source_lang": "en", "text": alone}, "")
+    assert all(third["text"].count(mark) == 1 for mark in ("{0}", "<b0>", "</b0>"))
+    one = server.ask("POST", "/extensions/kiss", {"text": TEXT, "from": "auto", "to": "ko"}).json
+    assert one == {"text": alone, "src": "en"}
+    several = server.ask("POST", "/extensions/kiss", {"texts": [TEXT, "7"], "from": "en", "to": "ko"}).json
+    assert several == {"translations": [{"text": alone, "src": "en"}, {"text": "7", "src": "en"}]}
+    assert server.ask("POST", "/extensions/kiss", {"from": "en", "to": "ko"}).status == 400
+    answer = server.ask("POST", "/deeplx", {"text": TEXT, "source_lang": "EN", "target_lang": "KO"}).json
+    assert (answer["code"], answer["data"], answer["source_lang"], answer["target_lang"]) == (200, alone, "EN", "KO")
+    assert answer["alternatives"]
+    wrong = server.ask("POST", "/deeplx", {"text": TEXT, "target_lang": "ZZ"})
+    assert (wrong.status, wrong.json) == (400, {"code": 400, "message": "ZZ is not supported"})
+
+
+def test_every_route_is_described(server: Running):
+    description = server.ask("GET", "/openapi.json").json
+    assert {(route.method.lower(), route.path) for route in ROUTES} == {
+        (method, path) for path, methods in description["paths"].items() for method in methods
+    }
+    for methods in description["paths"].values():
+        for one in methods.values():
+            assert one["summary"].endswith(".")
+    request = description["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = description["components"]["schemas"][request["$ref"].rpartition("/")[2]]
+    assert schema["properties"]["source"]["enum"] == ["auto", "en", "ko"]
+    assert set(schema["required"]) == {"q", "source", "target"}
+    references = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
+    assert references <= set(description["components"]["schemas"])
+
+
+def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
+    answer = server.ask("GET", "/docs")
+    page = answer.body.decode()
+    assert all(f"{route.method} {route.path}" in page for route in ROUTES)
+    assert "<script" not in page
+    assert "http" not in page
+    style = hashlib.sha256(page.partition("<style>")[2].partition("</style>")[0].encode()).digest()
+    assert f"style-src 'sha256-{base64.b64encode(style).decode()}'" in answer.headers["content-security-policy"]

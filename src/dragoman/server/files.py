@@ -103,9 +103,16 @@ class Results:
         replace_file(self.path(name), content)
         self.store.write(name, owner, {**record, "status": "done"})
 
+    def read(self, name: str) -> bytes:
+        """Return a result. Raise Refusal where it was fetched, or deleted after an hour."""
+        try:
+            return self.path(name).read_bytes()
+        except FileNotFoundError:
+            raise Refusal(404, "this document is not here any more") from None
+
     def take(self, name: str, owner: str) -> bytes:
-        """Return a result, which is deleted: it can be fetched once."""
-        content = self.path(name).read_bytes()
+        """Return a result, which is deleted: it can be fetched once. Raise Refusal where it is gone."""
+        content = self.read(name)
         self.path(name).unlink(missing_ok=True)
         self.store.delete(name, owner)
         return content

@@ -40,7 +40,7 @@ class TranslateAnswer(Struct):
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | UnsetType = UNSET
-    alternatives: list[str] | list[list[str]] | UnsetType = UNSET
+    alternatives: list[str | list[str]] | UnsetType = UNSET
 
 
 class Language(Struct):
@@ -138,8 +138,7 @@ def translate(call: Call) -> TranslateAnswer:
     if detected:
         answer.detectedLanguage = detected[0] if single else detected
     if request.alternatives:
-        others = [list(one.alternatives) for one in found]
-        answer.alternatives = others[0] if single else others
+        answer.alternatives = list(found[0].alternatives) if single else [list(one.alternatives) for one in found]
     return answer
 
 
@@ -220,7 +219,7 @@ def download_file(call: Call) -> Response:
     record = results.store.read(identity, None)
     if not record.get("public"):  # a document of another API, which needs its key
         raise Refusal(404, "there is nothing with this name among the documents")
-    return attachment(results.path(identity).read_bytes(), record["name"])
+    return attachment(results.read(identity), record["name"])
 
 
 ROUTES = (

@@ -1,0 +1,169 @@
+"""Describe all routes from their table: as OpenAPI 3.1 for programs, as a page for people."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+import dragoman
+from dragoman.server.libretranslate import LIBRETRANSLATE
+from dragoman.server.models import Models
+from dragoman.server.routes import OWN, Call, Route
+
+REF = "#/components/schemas/{name}"
+FORM_TYPES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+NAMED = re.compile(r"\{(\w+)\}")
+STYLE = """
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+:root { color-scheme: light dark }
+h2 { font-size: 1.1rem; border-top: 1px solid; padding-top: .8rem; font-family: ui-monospace, monospace }
+pre { overflow-x: auto; padding: .6rem; border: 1px solid }
+table { border-collapse: collapse } td, th { text-align: left; padding: .1rem 1rem .1rem 0; vertical-align: top }
+"""
+
+
+def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
+    """Return the routes that describe others and themselves."""
+
+    def openapi(call: Call) -> dict[str, Any]:
+        """Describe all routes as OpenAPI 3.1."""
+        return describe(every, call.service.models)
+
+    def docs(call: Call) -> Response:
+        """Describe all routes on a page."""
+        style = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'"
+        page = docs_page(describe(every, call.service.models))
+        return Response(page, headers={"Content-Security-Policy": policy}, media_type="text/html")
+
+    every: tuple[Route, ...] = (
+        *routes,
+        Route("GET", "/openapi.json", openapi, OWN, answer=dict[str, Any], access="anyone"),
+        Route("GET", "/spec", openapi, LIBRETRANSLATE, answer=dict[str, Any], access="anyone"),
+        Route("GET", "/docs", docs, OWN, access="anyone"),
+    )
+    return every[len(routes) :]
+
+
+def describe(routes: Sequence[Route], models: Models) -> dict[str, Any]:
+    """Return the description of all routes, with the languages that are served."""
+    types = [kind for route in routes for kind in (route.request, route.answer) if kind is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    found = iter(schemas)
+    paths: dict[str, Any] = {}
+    for route in routes:
+        request = next(found) if route.request is not None else None
+        answer = next(found) if route.answer is not None else None
+        paths.setdefault(route.path, {})[route.method.lower()] = operation(route, request, answer, components)
+    for name, component in components.items():
+        name_languages(name, component, models)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "dragoman",
+            "version": dragoman.__version__,
+            "description": "Translation with your own models.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "deepl": {"type": "apiKey", "in": "header", "name": "Authorization"},
+            },
+        },
+    }
+
+
+def operation(route: Route, request: Any, answer: Any, components: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of one route. request, answer: the schemas of its types; None where it has none."""
+    content = {"application/json": {"schema": answer}} if answer else {"*/*": {"schema": {}}}
+    done: dict[str, Any] = {"description": "done"}
+    if route.status != 204:
+        done["content"] = content
+    wrong = {
+        "description": "refused; the body says why",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in NAMED.findall(route.path)
+    ]
+    found: dict[str, Any] = {
+        "summary": (route.handler.__doc__ or "").strip(),
+        "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}"),
+        "responses": {str(route.status): done, "4XX": wrong, "503": wrong},
+        "security": []
+        if route.access == "anyone"
+        else [{}, {"deepl" if "DeepL" in route.dialect.no_key[1] else "bearer": []}],
+    }
+    if request and route.method in ("GET", "DELETE"):
+        schema = components[request["$ref"].rpartition("/")[2]]
+        parameters += [
+            {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": property}
+            for name, property in schema["properties"].items()
+        ]
+    elif request and route.takes_file:
+        file = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}, "required": ["file"]}
+        found["requestBody"] = {"required": True, "content": {FORM_TYPES[2]: {"schema": {"allOf": [request, file]}}}}
+    elif request:
+        found["requestBody"] = {"required": True, "content": {kind: {"schema": request} for kind in FORM_TYPES[:1]}}
+    if parameters:
+        found["parameters"] = parameters
+    return found
+
+
+def name_languages(name: str, component: dict[str, Any], models: Models) -> None:
+    """Write the codes of the languages that are served into the fields of a request that name one, in place."""
+    if not name.endswith("Request"):
+        return
+    for field, served in (("source", ["auto", *models.languages]), ("target", models.languages)):
+        if field in component.get("properties", {}):
+            component["properties"][field]["enum"] = served
+
+
+def docs_page(description: dict[str, Any]) -> str:
+    """Return a page that describes all routes, without scripts and without anything from elsewhere."""
+    body = "\n".join(
+        part for path, methods in description["paths"].items() for method, one in methods.items()
+        for part in route_section(method, path, one, description["components"]["schemas"])
+    )  # fmt: skip
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman: API</title><style>{STYLE}</style>'
+        "<h1>The API of this server</h1><p>For programs: <a href='openapi.json'>openapi.json</a> (OpenAPI 3.1).</p>"
+        f"{body}"
+    )
+
+
+def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
+    """Yield the HTML of one route: what it does, and its fields."""
+    yield f"<h2>{escape(method.upper())} {escape(path)}</h2><p>{escape(one['summary'])}</p>"
+    rows = [(each["name"], each["schema"], each["required"]) for each in one.get("parameters", [])]
+    for content in one.get("requestBody", {}).get("content", {}).values():
+        for part in content["schema"].get("allOf", [content["schema"]]):
+            schema = schemas[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+            required = schema.get("required", ())
+            rows += [(name, kind, name in required) for name, kind in schema["properties"].items()]
+    if rows:
+        cells = "".join(
+            f"<tr><td><code>{escape(name)}</code><td>{'required' if needed else ''}<td>{escape(words_of(kind))}"
+            for name, kind, needed in rows
+        )
+        yield f"<table><tr><th>field<th><th>value{cells}</table>"
+
+
+def words_of(schema: dict[str, Any]) -> str:
+    """Return a schema in a few words: 'string', 'string or array', 'one of "text", "html"'."""
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(words_of(one) for one in schema["anyOf"]))
+    if "$ref" in schema:
+        return "object"
+    kind = str(schema.get("type", "any"))
+    return f"{kind} of {words_of(schema['items'])}" if kind == "array" and schema.get("items") else kind
