@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ import pytest
 import torch
 from conftest import TINY, Ran, write_tsv
 from hostile import CODECS, packed
+from processes import Command, wait_for
 
 from dragoman.cli import COMMANDS, main
 from dragoman.config import RunConfig, SearchConfig
@@ -634,16 +634,13 @@ def test_inspection_draws_an_empty_translation_and_refuses_blank_text(dragoman, 
 def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
     """As a user does it: in another process, with the real signal."""
     flags = f"{SMALL} --training.threads 1 --training.save-every 1 --training.batch-tokens 1000"
-    run = process("train", "--train", corpus[0], "--dev", corpus[1], "--out", tmp_path / "run", *flags.split())
-    began = time.monotonic()
-    while not (tmp_path / "run" / "last").exists() and time.monotonic() - began < 60:
-        time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=60)
-    assert run.returncode == 130, err.decode()
-    assert out == b""
-    assert "Traceback" not in err.decode()
-    assert "the same command resumes the run" in err.decode()
+    arguments = ["train", "--train", corpus[0], "--dev", corpus[1], "--out", str(tmp_path / "run"), *flags.split()]
+    command = Command(arguments, tmp_path / "log")
+    wait_for((tmp_path / "run" / "last").exists)
+    command.send(signal.SIGINT)
+    assert command.code() == 130, command.said
+    assert "Traceback" not in command.said
+    assert "the same command resumes the run" in command.said
     verify_files((tmp_path / "run" / "last").resolve())
 
 

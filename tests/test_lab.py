@@ -268,13 +268,14 @@ def test_the_list_comes_at_once():
     """Without torch; in processor time, since the machine may be busy. The best of three."""
     code = "import sys; from dragoman.cli import main; main(['lab']); assert 'torch' not in sys.modules"
     environment = {**os.environ, "PYTHONPATH": SOURCE}
-    spent = []
-    for _ in range(3):
+
+    def spent() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) < 0.6
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert any(spent() < 0.6 for _ in range(3))
 
 
 @made_up

@@ -672,7 +672,7 @@ def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: P
 def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer):
     stop, plain = signals.GracefulStop(), TorchEngine(build(TINY, len(tokenizer)).eval())
     engine = StoppableEngine(plain, stop)
-    sources = [[5 + number % 7] * (1 + number * 37 % 400) for number in range(60)]
+    sources = [[5 + number % 7] * (1 + number * 37 % 200) for number in range(120)]
     found, expected = engine.search(sources, GREEDY), plain.search(sources, GREEDY)
     assert [[one.tokens for one in each] for each in found] == [[one.tokens for one in each] for each in expected]
     searched: list[int] = []
