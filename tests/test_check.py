@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from dragoman.check.rules import DROPS, RULES
 from dragoman.cli import main
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
-from dragoman.demo.phrasebook import phrasebook
+from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.errors import DragomanError
 
 
@@ -123,9 +124,14 @@ def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int)
 # Findings that need a corpus around them.
 
 
+@cache
+def book(target: str, per_template: int = 3) -> Phrasebook:
+    return phrasebook("en", target, per_template=per_template, seed=1)
+
+
 @pytest.mark.parametrize("target", ["ko", "de", "es"])
 def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_path: Path, target: str):
-    pairs = phrasebook("en", target, per_template=3, seed=1).train
+    pairs = book(target).train
     swapped = set(range(7, len(pairs), 50))
     write_tsv(tmp_path / "a.tsv", [(t, s) if i in swapped else (s, t) for i, (s, t) in enumerate(pairs)])
     _, report = check("a.tsv", "--json")
@@ -139,9 +145,9 @@ def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_pat
 
 
 def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
-    book = phrasebook("en", "de", per_template=3, seed=1)
+    train = book("de").train
     other = "Please could you tell me what the weather is going to be like in the mountains this week?"
-    write_tsv(tmp_path / "a.tsv", [*book.train[:99], (book.train[99][0], other), *book.train[100:]])
+    write_tsv(tmp_path / "a.tsv", [*train[:99], (train[99][0], other), *train[100:]])
     assert findings(check("a.tsv", "--json")[1])["one-language"]["locations"] == ["a.tsv:100"]
 
 
@@ -149,14 +155,13 @@ def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
 @pytest.mark.parametrize("target", ["ko", "de", "es"])
 def test_corpora_whose_directions_differ_are_both_named(check, tmp_path: Path, target: str, count: int | None):
     """Whichever of them is wrong. Their rows are not: each corpus is judged by its own direction."""
-    book = phrasebook("en", target, per_template=3, seed=1)
-    half = len(book.train) // 2
-    train, more, dev = book.train[:half], book.train[half:], book.dev[:count]
+    pairs, dev = book(target).train, book(target).dev[:count]
+    train, more = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
     write_tsv(tmp_path / "a.tsv", train)
     write_tsv(tmp_path / "more.tsv", more)
     write_tsv(tmp_path / "dev.tsv", dev)
-    for name, pairs in (("a", train), ("more", more), ("dev", dev)):
-        write_tsv(tmp_path / f"{name}-swapped.tsv", [(t, s) for s, t in pairs])
+    for name, some in (("a", train), ("more", more), ("dev", dev)):
+        write_tsv(tmp_path / f"{name}-swapped.tsv", [(t, s) for s, t in some])
     straight = findings(check("a.tsv", "more.tsv", "--dev", "dev.tsv", "--json")[1])  # the control
     assert not {"direction", "swapped", "one-language", "script"} & straight.keys()
     for words in ("a.tsv --dev dev-swapped.tsv", "a-swapped.tsv --dev dev.tsv", "a.tsv more-swapped.tsv"):
@@ -171,7 +176,7 @@ def test_corpora_whose_directions_differ_are_both_named(check, tmp_path: Path, t
 
 def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):
     """A line is missing on one side, and another one was put in at the end: the counts are equal."""
-    sources, targets = zip(*phrasebook("en", "es", per_template=6, seed=1).train, strict=True)
+    sources, targets = zip(*book("es", 6).train, strict=True)
     at = 600
     shifted = [*targets[:at], *targets[at + 1 :], targets[0]]
     for name, side in (("a.en", sources), ("a.es", shifted), ("b.es", targets)):
@@ -250,7 +255,7 @@ def test_a_tab_counts_as_the_space_that_is_written_for_it(check, tmp_path: Path)
 
 @pytest.mark.parametrize("count", [60, 400])
 def test_two_sides_that_are_the_same_are_copies_and_not_swapped(check, tmp_path: Path, count: int):
-    same = [source for source, _ in phrasebook("en", "es", per_template=3, seed=1).train[:count]]
+    same = [source for source, _ in book("es").train[:count]]
     (tmp_path / "a.en").write_bytes(text(same))
     found = findings(check("a.en", "a.en", "--json")[1])
     assert {"swapped", "one-language", "script"}.isdisjoint(found)
