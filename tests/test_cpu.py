@@ -5,21 +5,33 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT
-from torch import nn
+from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
+from dragoman.decoding.products import (
+    PRODUCTS,
+    Int8Linear,
+    PackedLinear,
+    can_pack,
+    pack_weights,
+    resolve_type,
+    supported_types,
+)
 from dragoman.decoding.search import BLOCK, topk
-from dragoman.decoding.torch_engine import PackedLinear, TorchEngine, can_pack, pack_weights
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
+from dragoman.errors import UsageError
 from dragoman.model import Model, build
 
 WORDS = 300
 KINDS = {"transformer": TINY, "recurrent": TINY_RECURRENT}
+CPU = torch.device("cpu")
 
 
 def fresh(kind: str) -> Model:
@@ -71,6 +83,105 @@ def test_a_linear_map_of_another_kind_is_not_touched():
 
     twin = pack_weights(nn.Sequential(Special(3, 3), nn.Linear(3, 3)))
     assert [type(module) for module in twin] == [Special, PackedLinear]
+
+
+# bfloat16 and int8.
+
+ERRORS = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 5e-2}  # the most of a logit, in largest ones
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "relative", "rotary-across"])
+@pytest.mark.parametrize("name", supported_types())
+@torch.inference_mode()
+def test_a_model_answers_in_each_type_nearly_as_in_float32_step_by_step_or_at_once(kind: str, name: str):
+    torch.manual_seed(1)
+    config = KINDS.get(kind) or replace(TINY, positions=kind)
+    model = build(config, WORDS, pad=PAD).eval()
+    packed = pack_weights(model, name)
+    source, target = torch.randint(3, WORDS, (8, 9)), torch.randint(3, WORDS, (8, 5))
+    source[:4, 6:] = PAD
+    expected, found = model(source, target), packed(source, target)
+    state = packed.start(source)
+    steps = torch.cat([packed.step(token, state) for token in target.split(1, 1)], 1)
+    for answer in (found, steps):
+        assert (answer - expected).abs().max() <= ERRORS[name] * expected.abs().max()
+    assert (found - model(source.flip(0), target)).abs().max() > 2 * ERRORS[name] * expected.abs().max()  # the control
+
+
+@pytest.mark.parametrize("name", supported_types())
+@torch.inference_mode()
+def test_a_row_is_multiplied_in_a_crowd_as_alone(name: str):
+    torch.manual_seed(1)
+    linear, x = nn.Linear(96, 130), torch.randn(40, 96) * torch.logspace(-3, 3, 40)[:, None]
+    product = PRODUCTS[name](linear)
+    together = product(x)
+    for rows in (2, 3, 31):
+        assert torch.equal(product(x[:rows]), together[:rows])
+    assert torch.allclose(product(x[:1]), together[:1], rtol=1e-5, atol=1e-6)
+    relative = (together - linear(x)).norm(dim=1) / linear(x).norm(dim=1)
+    assert relative.max() < ERRORS[name]
+    coarse = (x / (x.abs().max() / 127)).round() * (x.abs().max() / 127)  # the control: one scale for all rows
+    assert ((linear(coarse) - linear(x)).norm(dim=1) / linear(x).norm(dim=1)).max() > ERRORS["int8"]
+
+
+@pytest.mark.skipif("int8" not in supported_types(), reason="this processor has no int8")
+@torch.inference_mode()
+def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
+    linear = nn.Linear(4, 3)
+    linear.weight[1] = 0
+    x = torch.tensor([[0.0] * 4, [1.0, -2.0, 3.0, torch.nan], [1.0, 2.0, 3.0, 4.0]])
+    y = Int8Linear(linear)(x)
+    assert torch.equal(y[0], linear.bias)
+    assert y[1].isnan().all()
+    assert torch.allclose(y[2], linear(x)[2], atol=0.1)
+    assert torch.equal(y[2, 1], linear.bias[1])
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "relative", "rotary-across"])
+@pytest.mark.parametrize("name", supported_types())
+def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):
+    torch.manual_seed(1)
+    config = KINDS.get(kind) or replace(TINY, positions=kind)
+    model = build(config, WORDS, pad=PAD).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(3)
+    engine = TorchEngine(model, compute_type=name)
+    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in range(1, 25)]
+    for beam in (1, 4):
+        search = SearchConfig(beam=beam, extra_length=5)
+        together = [found[0].tokens for found in engine.search(sources, search)]
+        assert [engine.search([ids], search)[0][0].tokens for ids in sources] == together
+        assert [
+            engine.search([[id - 1 for id in ids]], search)[0][0].tokens for ids in sources
+        ] != together  # the control
+
+
+def test_int8_takes_a_quarter_of_the_memory_of_its_matrices():
+    linear = nn.Linear(512, 512)
+    sizes = {
+        name: sum(t.nbytes for t in vars(PRODUCTS[name](linear)).values() if isinstance(t, Tensor)) for name in PRODUCTS
+    }
+    assert sizes["int8"] < 0.26 * linear.weight.nbytes
+    assert sizes["bfloat16"] < 0.51 * linear.weight.nbytes
+    assert sizes["float32"] >= 2 * linear.weight.nbytes  # the control
+
+
+def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):
+    assert resolve_type("auto", CPU) == supported_types()[-1]
+    for capabilities, fastest, refused in (
+        ({}, "float32", "bfloat16"),
+        ({"avx512_bf16": True}, "bfloat16", "int8"),
+        ({"avx512_vnni": True}, "int8", "bfloat16"),
+    ):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=capabilities: has, raising=False)
+        assert resolve_type("auto", CPU) == fastest
+        with pytest.raises(UsageError, match=f"'{refused}': this processor has no instructions for it, only for float"):
+            resolve_type(refused, CPU)
+    assert resolve_type("auto", torch.device("cuda")) == "float32"
+    with pytest.raises(UsageError, match="'int8' is for CPUs"):
+        resolve_type("int8", torch.device("cuda"))
+    with pytest.raises(UsageError, match="needs a model with weights in float32"):
+        pack_weights(fresh("transformer").double(), "int8")
 
 
 @pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])

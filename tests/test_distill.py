@@ -164,7 +164,6 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
         ("--train {train} --dev {train}", 2, "--teacher is missing"),
         ("--teacher {model} --dev {train}", 2, "--train is missing"),
         ("--teacher missing --train {train} --dev {train}", 1, "missing: no such model folder"),
-        ("--teacher {model} --train {train} --dev {train} --compute-type int8", 2, "int8 needs --engine"),
         ("--teacher {model} --train {train} --dev {train} --preset huge", 2, "no preset 'huge'"),
         ("--teacher {model} --train {train} --dev {train} --originals -1", 2, "originals must be a weight"),
         ("--teacher {model} --train {train} --dev missing", 1, "missing: no such file"),

@@ -455,7 +455,6 @@ def test_text_that_changes_during_the_translation_is_not_joined(
         ("--text {mono} --out a.tsv --shard 1/2 --ray", 2, "choose --shard or --ray"),
         ("--text {mono} --out a.tsv --block 0", 2, "block must be from 1"),
         ("--text {mono} --out a.tsv --n-best 2", 2, "no flag --n-best"),
-        ("--text {mono} --out a.tsv --compute-type int8", 2, "int8 needs --engine ctranslate2"),
         ("--text {mono} --out a.tsv --tag :", 2, "a tag is 1 to 40 letters"),
         ("--text {pairs} --out a.tsv", 2, "looks like a file of pairs"),
         ("--text missing --out a.tsv", 1, "missing: no such file"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.config import SearchConfig
+from dragoman.config import ComputeType, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
@@ -24,7 +24,7 @@ SEARCHES = {
     "beam 4": SearchConfig(beam=4),
     "beam 4, patience 1": SearchConfig(beam=4, patience=1.0),
 }
-COMPUTE = ("float32", "int8")
+COMPUTE: tuple[ComputeType, ...] = ("float32", "int8")
 BATCHES = (1024, 2048, 4096, 8192)  # source tokens
 OURS, UNGUARDED, IDS, RAW = "dragoman", "without safeguards", "ids to ids", "CTranslate2"
 COLUMNS = [OURS, UNGUARDED, IDS, RAW, *(f"{name} / raw" for name in (OURS, UNGUARDED, IDS)), "retried", "same"]

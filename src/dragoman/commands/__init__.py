@@ -117,12 +117,6 @@ def check_seed(search: SearchConfig) -> None:
         raise UsageError("--seed is for sampling: choose a --temperature, such as 1")
 
 
-def check_compute(engine: str, compute_type: str) -> None:
-    """Raise UsageError for a data type other than float32 with the native engine: only CTranslate2 computes in it."""
-    if compute_type != "float32" and engine == "native":
-        raise UsageError(f"--compute-type {compute_type} needs --engine ctranslate2")
-
-
 @dataclass(frozen=True)
 class SynthesisOptions:
     """Describe how many texts are translated: in blocks, shared among processes, with which engine."""
@@ -135,8 +129,8 @@ class SynthesisOptions:
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: Literal["native", "ctranslate2"] = "native"
     "what translates: our own search, or CTranslate2, which is faster on CPUs"
-    compute_type: str = "float32"
-    "data type that CTranslate2 computes in; int8 is the fastest on most processors"
+    compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
+    "data type of matmuls on a CPU; int8 is the fastest on most processors"
 
     def check(self, search: SearchConfig) -> "Shard":
         """Return the shard of this process. Raise UsageError for flags that make no sense for synthesis."""
@@ -144,7 +138,6 @@ class SynthesisOptions:
 
         shard = parse_shard(self.shard, self.ray)
         check_synthesis(self.block, search)
-        check_compute(self.engine, self.compute_type)
         return shard
 
 

@@ -8,12 +8,13 @@ from dragoman.config.model import (
     SharedMatrices,
     TransformerConfig,
 )
-from dragoman.config.search import SearchConfig
+from dragoman.config.search import ComputeType, SearchConfig
 from dragoman.config.toml import as_dict, model_config, read_toml, to_toml, update
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
 __all__ = [
     "AttentionConfig",
+    "ComputeType",
     "Device",
     "FeedForwardConfig",
     "ModelConfig",

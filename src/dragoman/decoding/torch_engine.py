@@ -2,20 +2,19 @@
 constraints into a search.
 """
 
-import copy
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dragoman.config import SearchConfig
+from dragoman.config import ComputeType, SearchConfig
 from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor
+from dragoman.decoding.products import pack_weights, resolve_type
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
@@ -34,7 +33,6 @@ from dragoman.model import Model, Seq2Seq
 
 SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
 MIN_BEAMS_WITH_TERMS = 5
-PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 
 
 class TorchEngine:
@@ -42,21 +40,25 @@ class TorchEngine:
 
     forces_terms = True
 
-    def __init__(self, *models: Model, boundaries: Sequence[tuple[int, int]] = ()):
+    def __init__(
+        self, *models: Model, boundaries: Sequence[tuple[int, int]] = (), compute_type: ComputeType = "float32"
+    ):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 
         The probabilities of several are averaged. boundaries (V, 2): what each token begins and ends with, OPEN, STEM
-        or WORD, as `token_boundaries` returns it; () where no terms are searched for.
+        or WORD, as `token_boundaries` returns it; () where no terms are searched for. compute_type: what the models
+        multiply in. Raise UsageError where the device cannot.
         """
-        fast = [pack_weights(model) for model in models]
-        self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.boundaries, self.device = boundaries, next(models[0].parameters()).device
+        self.compute_type = resolve_type(compute_type, self.device)
+        fast = [pack_weights(model, self.compute_type) for model in models]
+        self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
 
     def __repr__(self) -> str:
-        return f"native engine on {self.device}"
+        return f"native engine on {self.device}{f' in {self.compute_type}' * (self.compute_type != 'float32')}"
 
     def search(
         self,
@@ -158,43 +160,3 @@ def random_draws(sources: Sequence[Ids], seed: int, number: int, length: int) ->
     """Return random numbers (B, length) from 0 to 1 that depend on source, seed and `number` of the sample alone."""
     rows = [np.random.default_rng([seed, number, *ids]).random(length) for ids in sources]
     return torch.from_numpy(np.stack(rows)).to(torch.get_default_dtype())
-
-
-class PackedLinear(nn.Module):
-    """An nn.Linear with two more copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
-
-    def __init__(self, linear: nn.Linear):
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
-        with torch.no_grad():
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_ROWS)
-            self.transposed = linear.weight.detach().T.contiguous()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        if x.dim() == 2 and len(x) == 1:  # one row is bound by memory, and reads this order fastest
-            return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-
-
-def pack_weights(model: Model) -> Model:
-    """Return a model with the same weights and packed matrices; the same model where it cannot be packed.
-
-    The packed matrices are copies of the weights as they are now: pack again after changing them.
-    """
-    if not isinstance(model, nn.Module) or not can_pack(model):
-        return model
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
-    packed = copy.deepcopy(model, shared)
-    for module in list(packed.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Linear:
-                setattr(module, name, PackedLinear(child))
-    return packed
-
-
-def can_pack(model: nn.Module) -> bool:
-    """Return whether this PyTorch has oneDNN's operations, and all weights of the model are float32 on the CPU."""
-    ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
-    fitting = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in model.parameters())
-    return ops and fitting and torch.backends.mkldnn.is_available()

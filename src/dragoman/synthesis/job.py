@@ -50,8 +50,8 @@ class Job:
     block: int = 1000
     "texts that are translated and saved together"
     engine: Literal["native", "ctranslate2"] = "native"
-    compute_type: str = "float32"
-    "what CTranslate2 computes in"
+    compute_type: Literal["float32", "bfloat16", "int8"] = "float32"  # no 'auto': machines that share it must agree
+    "what the engine multiplies in on a CPU"
 
     @property
     def blocks_folder(self) -> Path:
@@ -95,7 +95,9 @@ class Job:
             "longest": self.max_tokens,
             "noise": self.noise,
             "block": self.block,
-            "engine": self.engine if self.engine == "native" else f"{self.engine} {self.compute_type}",
+            "engine": "native"
+            if (self.engine, self.compute_type) == ("native", "float32")
+            else f"{self.engine} {self.compute_type}",
             **as_dict(self.search),
         }
         return json.loads(json.dumps(made_of))

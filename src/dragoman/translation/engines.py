@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import torch
 
-from dragoman.config import Device, SearchConfig
+from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import check_argument
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine
@@ -45,9 +45,9 @@ def read_models(
     return models, tokenizer
 
 
-def torch_engine(models: Sequence[Model], tokenizer: Tokenizer) -> TorchEngine:
+def torch_engine(models: Sequence[Model], tokenizer: Tokenizer, compute_type: ComputeType = "float32") -> TorchEngine:
     """Return our own engine for a model or an ensemble, which computes where their weights are; see `TorchEngine`."""
-    return TorchEngine(*models, boundaries=token_boundaries(tokenizer))
+    return TorchEngine(*models, boundaries=token_boundaries(tokenizer), compute_type=compute_type)
 
 
 def open_engine(
@@ -57,26 +57,25 @@ def open_engine(
     tokenizer: Tokenizer,
     search: SearchConfig = SearchConfig(),
     *,
-    compute_type: str = "float32",
+    compute_type: ComputeType = "float32",
     threads: int | None = None,
 ) -> Engine:
     """Return the engine of this name.
 
     'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
-    its own copy of the model in `folder`, in `compute_type` and with `threads` threads; the model is converted once.
-    None: as many threads as PyTorch has; there is never more than one for each core. Raise UsageError for an ensemble
-    and for settings of `search` that CTranslate2 does not have, for other names, types and numbers, and what
-    `open_ctranslate2` raises.
+    its own copy of the model in `folder`, with `threads` threads; the model is converted once. Both multiply in
+    `compute_type`, where 'auto' is the fastest that the processor has. None: as many threads as PyTorch has; there is
+    never more than one for each core. Raise UsageError for an ensemble and for settings of `search` that CTranslate2
+    does not have, for other names, numbers, and types that are not for this processor, and what `open_ctranslate2`
+    raises.
     """
     if name not in get_args(EngineName):
         raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
     if threads is not None and (type(threads) is not int or threads < 1):
         raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
     if name == "native":
-        if compute_type != "float32":
-            raise UsageError(f"compute_type {compute_type!r} needs the engine ctranslate2")
         use_threads(threads)
-        return torch_engine(models, tokenizer)
+        return torch_engine(models, tokenizer, compute_type)
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")
     from dragoman.interop.ctranslate2.cache import open_ctranslate2

@@ -15,7 +15,7 @@ from typing import Never, overload
 import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
-from dragoman.config import Device, SearchConfig
+from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
@@ -105,17 +105,17 @@ class Translator:
         *,
         device: Device | torch.device = "auto",
         engine: EngineName = "native",
-        compute_type: str = "float32",
+        compute_type: ComputeType = "float32",
         threads: int | None = None,
         **unknown: Never,
     ) -> "Translator":
         """Open a model folder or run folder.
 
         search, safeguards: how to search, and what to check in every translation. ensemble: further models, whose
-        probabilities are averaged with those of the first. device: where the native engine computes. engine:
-        'native', or 'ctranslate2', the fastest on CPUs, which computes in `compute_type`, 'float32' or 'int8'.
-        threads: on the CPU; None: as many as PyTorch uses. PyTorch has one number for the whole process, which the
-        native engine sets.
+        probabilities are averaged with those of the first. device: where the native engine computes. engine: 'native',
+        or 'ctranslate2', the fastest on CPUs. compute_type: what the engine multiplies in on a CPU, 'float32',
+        'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
+        PyTorch uses. PyTorch has one number for the whole process, which the native engine sets.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
         another tokenizer than the first; UsageError for settings that the engine lacks, and for unknown arguments.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.batches import Ids
+from dragoman.decoding.products import supported_types
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
@@ -26,11 +27,13 @@ def open_ctranslate2(
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
-    compute_type: data type of the matmuls, such as float32 or int8; sample: sources with which `verify_copy` compares a
-    new copy with the model. Raise UsageError where this processor cannot compute in that type, DragomanError where the
-    folder is damaged or CTranslate2 cannot represent the model.
+    compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; sample: sources
+    with which `verify_copy` compares a new copy with the model. Raise UsageError where this processor cannot compute in
+    that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
+    if compute_type == "auto":
+        compute_type = next(name for name in reversed(supported_types()) if name in supported)
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
     folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)

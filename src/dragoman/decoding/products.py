@@ -1,0 +1,137 @@
+"""Choose how a model multiplies on a CPU: a twin of it holds its matrices in the type and order that are fastest.
+
+In each type, a row's products are the same whatever rows are beside it, so that a text does not depend on its batch.
+"""
+
+import copy
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import ComputeType
+from dragoman.errors import UsageError
+from dragoman.model import Model
+
+PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
+
+
+class PackedLinear(nn.Module):
+    """An nn.Linear with two more copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+        with torch.no_grad():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_ROWS)
+            self.transposed = linear.weight.detach().T.contiguous()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
+        if x.dim() == 2 and len(x) == 1:  # one row is bound by memory, and reads this order fastest
+            return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+class BFloat16Linear(nn.Module):
+    """An nn.Linear that multiplies in bfloat16; what goes in and comes out is float32. For inference alone."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().bfloat16(), PACKED_ROWS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
+        return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.packed, self.bias, "none", [], "").float()
+
+
+class Int8Linear(nn.Module):
+    """An nn.Linear that multiplies in int8; what goes in and comes out is float32. For inference alone.
+
+    Each row of the matrix, and each row of the input, has the scale that takes its largest number to 127. A sum of
+    products of whole numbers has no rounding, so it does not matter in which order it is computed.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        weight = linear.weight.detach()
+        self.scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(weight.dtype).tiny)
+        self.quantised = (weight / self.scale[:, None]).round().to(torch.int8).T
+        self.bias = linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
+        rows = x.flatten(0, -2)
+        scale = rows.abs().amax(-1, keepdim=True) / 127
+        # A row of zeros becomes 0/0, which is some whole number, and zeros again when it is scaled.
+        products = torch._int_mm((rows / scale).round_().to(torch.int8), self.quantised)
+        y = (products * self.scale).mul_(scale)
+        if self.bias is not None:
+            y += self.bias
+        return y.view(*x.shape[:-1], -1)
+
+
+PRODUCTS: dict[str, type[PackedLinear | BFloat16Linear | Int8Linear]] = {
+    "float32": PackedLinear,
+    "bfloat16": BFloat16Linear,
+    "int8": Int8Linear,
+}
+
+
+def supported_types() -> list[str]:
+    """Return the types that this processor has instructions for, the fastest last."""
+    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    types = ["float32"]
+    if has.get("avx512_bf16") or has.get("amx_bf16"):
+        types.append("bfloat16")
+    if has.get("avx512_vnni") or has.get("amx_int8"):  # without them, sums of int8 overflow
+        types.append("int8")
+    return types
+
+
+def resolve_type(wanted: ComputeType, device: torch.device) -> str:
+    """Return the data type to multiply in: 'auto' is the fastest on a CPU that has instructions for it, else float32.
+
+    Raise UsageError for one that this processor has no instructions for, and, on a GPU, for all but float32.
+    """
+    if wanted not in get_args(ComputeType):
+        raise UsageError(f"compute_type must be {', '.join(get_args(ComputeType))}, not {wanted!r}")
+    if device.type != "cpu":
+        if wanted not in ("auto", "float32"):
+            raise UsageError(f"compute_type {wanted!r} is for CPUs: on a GPU the native engine computes in float32")
+        return "float32"
+    types = supported_types()
+    if wanted == "auto":
+        return types[-1]
+    if wanted not in types:
+        raise UsageError(
+            f"compute_type {wanted!r}: this processor has no instructions for it, only for {' and '.join(types)}"
+        )
+    return wanted
+
+
+def pack_weights(model: Model, compute_type: str = "float32") -> Model:
+    """Return a model with the same weights that multiplies in `compute_type`; the same model where it cannot be packed.
+
+    The packed matrices are copies of the weights as they are now: pack again after changing them. Raise UsageError
+    where it cannot be packed and another type than float32 is asked for.
+    """
+    if not isinstance(model, nn.Module) or not can_pack(model):
+        if compute_type != "float32":
+            raise UsageError(f"compute_type {compute_type!r} needs a model with weights in float32 on the CPU")
+        return model
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    packed = copy.deepcopy(model, shared)
+    for module in list(packed.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Linear:
+                setattr(module, name, PRODUCTS[compute_type](child))
+    return packed
+
+
+def can_pack(model: nn.Module) -> bool:
+    """Return whether this PyTorch has oneDNN's operations, and all weights of the model are float32 on the CPU."""
+    ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
+    fitting = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in model.parameters())
+    return ops and fitting and torch.backends.mkldnn.is_available()
