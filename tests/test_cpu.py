@@ -1,6 +1,7 @@
 """The fast paths of a device: the same answers as the plain operations, and settings that have them."""
 
 import ctypes
+import itertools
 import os
 import resource
 import subprocess
@@ -11,16 +12,20 @@ import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
+from dragoman.decoding import products
 from dragoman.decoding.products import (
+    FEWEST_KEYS,
     PRODUCTS,
     Int8Linear,
     PackedLinear,
     can_pack,
     pack_weights,
     resolve_type,
+    steady_attention,
     supported_types,
 )
 from dragoman.decoding.search import BLOCK, topk
@@ -28,6 +33,7 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
 from dragoman.errors import UsageError
 from dragoman.model import Model, build
+from dragoman.model.attention import fused_attention
 
 WORDS = 300
 KINDS = {"transformer": TINY, "recurrent": TINY_RECURRENT}
@@ -140,20 +146,52 @@ def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
 @pytest.mark.parametrize("kind", [*KINDS, "relative", "rotary-across"])
 @pytest.mark.parametrize("name", supported_types())
 def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):
+    """In bfloat16 and int8, where rounding would make much of little, to the last bit."""
     torch.manual_seed(1)
     config = KINDS.get(kind) or replace(TINY, positions=kind)
     model = build(config, WORDS, pad=PAD).eval()
     with torch.no_grad():
         model.output.weight.mul_(3)
     engine = TorchEngine(model, compute_type=name)
-    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in range(1, 25)]
-    for beam in (1, 4):
-        search = SearchConfig(beam=beam, extra_length=5)
-        together = [found[0].tokens for found in engine.search(sources, search)]
-        assert [engine.search([ids], search)[0][0].tokens for ids in sources] == together
-        assert [
-            engine.search([[id - 1 for id in ids]], search)[0][0].tokens for ids in sources
-        ] != together  # the control
+    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in [*range(1, 25), 40, 70]]
+    for beam in (1, 2, 4):
+        search = SearchConfig(beam=beam, extra_length=5, n_best=beam)
+        together = engine.search(sources, search)
+        alone = [engine.search([ids], search)[0] for ids in sources]
+        assert [found[0].tokens for found in alone] == [found[0].tokens for found in together]
+        if name != "float32" and kind != "recurrent":
+            assert alone == together
+        others = [[id - 1 for id in ids] for ids in sources]
+        assert [engine.search([ids], search)[0] for ids in others] != together  # the control
+
+
+@torch.inference_mode()
+def test_attention_is_steady_whatever_padding_and_rows_there_are():
+    torch.manual_seed(1)
+    differ = 0
+    for queries, keys in itertools.product((1, 2, 3, 4, 20), (1, 7, 16, 17, 40)):
+        query, key, value = torch.randn(1, 2, queries, 16), torch.randn(1, 2, keys, 16), torch.randn(1, 2, keys, 16)
+        found = []
+        for rows, padded in itertools.product((1, 3, 20), (max(keys, FEWEST_KEYS), 41, 64)):
+            x, *seen = (pad(part, (0, 0, 0, padded - keys)) for part in (query, key, value))
+            mask = (torch.arange(padded) < keys)[None, None, None].expand(rows, 1, 1, -1)
+            x, *seen = (part.repeat(rows, 1, 1, 1) for part in (query, *seen))
+            found.append([kernel(x, *seen, mask)[-1] for kernel in (steady_attention, fused_attention)])
+        assert all(torch.equal(found[0][0], steady) for steady, _ in found)
+        differ += not all(torch.equal(found[0][1], fused) for _, fused in found)
+        assert torch.allclose(found[0][0], fused_attention(query, key, value)[0], atol=1e-6)
+    assert differ  # the control
+
+
+@torch.inference_mode()
+def test_attention_over_many_rows_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch):
+    query, key, value = (torch.randn(5, 2, 20, 8) for _ in range(3))
+    for mask in (None, torch.rand(5, 1, 1, 20) > 0.3, torch.randn(2, 20, 20), torch.randn(1, 2, 20, 20)):
+        monkeypatch.setattr(products, "SCORES", 2**22)
+        whole = steady_attention(query, key, value, mask)
+        monkeypatch.setattr(products, "SCORES", 2 * 2 * 20 * 20)  # two rows
+        assert torch.equal(steady_attention(query, key, value, mask), whole)
+        assert not torch.equal(steady_attention(query.flip(0), key, value, mask), whole)  # the control
 
 
 def test_int8_takes_a_quarter_of_the_memory_of_its_matrices():

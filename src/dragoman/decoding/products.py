@@ -1,6 +1,8 @@
 """Choose how a model multiplies on a CPU: a twin of it holds its matrices in the type and order that are fastest.
 
-In each type, a row's products are the same whatever rows are beside it, so that a text does not depend on its batch.
+A text must not depend on its batch. In float32, a batch changes the last digits of a sum, which hardly ever matter.
+Where numbers are rounded to a few bits in between, they do: one in some hundred sentences would become another. So in
+bfloat16 and int8, products and attention are the same to the last bit whatever is beside a row.
 """
 
 import copy
@@ -12,8 +14,12 @@ from torch import Tensor, nn
 from dragoman.config import ComputeType
 from dragoman.errors import UsageError
 from dragoman.model import Model
+from dragoman.model.attention import explicit_attention, fused_attention
+from dragoman.model.capture import attention_layers
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
+FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
+SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
@@ -66,10 +72,29 @@ class Int8Linear(nn.Module):
         scale = rows.abs().amax(-1, keepdim=True) / 127
         # A row of zeros becomes 0/0, which is some whole number, and zeros again when it is scaled.
         products = torch._int_mm((rows / scale).round_().to(torch.int8), self.quantised)
-        y = (products * self.scale).mul_(scale)
-        if self.bias is not None:
-            y += self.bias
+        y = products.float().mul_(self.scale)  # in place: new memory costs more than the arithmetic
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
         return y.view(*x.shape[:-1], -1)
+
+
+def steady_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute what `explicit_attention` does, the same to the last bit whatever padding and rows there are.
+
+    That takes at least FEWEST_KEYS keys, padding included. With fewer keys or queries, matmuls have other kernels,
+    which sum in an order that depends on the number of keys.
+    """
+    rows, heads, queries = query.shape[:3]
+    together = max(SCORES // (heads * queries * key.size(2)), 1)
+    if rows > together:
+        of_rows = mask is not None and mask.dim() == 4 and len(mask) == rows
+        masks = mask.split(together) if mask is not None and of_rows else [mask] * rows
+        parts = zip(query.split(together), key.split(together), value.split(together), masks, strict=False)
+        return torch.cat([steady_attention(*part) for part in parts])
+    if queries < FEWEST_QUERIES:
+        query = query.repeat(1, 1, -(-FEWEST_QUERIES // queries), 1)
+    return explicit_attention(query, key, value, mask, dropout)[:, :, :queries]
 
 
 PRODUCTS: dict[str, type[PackedLinear | BFloat16Linear | Int8Linear]] = {
@@ -127,6 +152,11 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
         for name, child in module.named_children():
             if type(child) is nn.Linear:
                 setattr(module, name, PRODUCTS[compute_type](child))
+    if compute_type != "float32":
+        layers = attention_layers(packed)
+        for layer in [*layers["encoder"], *layers["cross"]]:  # whose keys may be padding
+            if layer.kernel is fused_attention:
+                layer.kernel = steady_attention
     return packed
 
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from dragoman.config import ComputeType, SearchConfig
 from dragoman.data.batches import Ids, batches_by_length, source_batch
-from dragoman.data.tokenizer import BOS, EOS
+from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.products import pack_weights, resolve_type
+from dragoman.decoding.products import FEWEST_KEYS, pack_weights, resolve_type
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
@@ -94,6 +95,8 @@ class TorchEngine:
         nothing. Raise UsageError for terms together with sampling or groups of beams. For `observe`, see `search`.
         """
         source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
+        if self.compute_type != "float32" and source.size(1) < FEWEST_KEYS:
+            source = pad(source, (0, FEWEST_KEYS - source.size(1)), value=PAD)
         processors = self.processors(config, constraints)
         output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors, dropped)
         if constraints[0].terms:

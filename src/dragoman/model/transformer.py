@@ -162,6 +162,7 @@ class DecoderLayer(nn.Module):
         def attend_to_source(y: Tensor) -> Tensor:
             if memory is not None:
                 cache.memory = self.cross_attention.project(memory, source.packing, source.rotate_across)
+                cache.memory.arrange_by_head()
             assert cache.memory is not None
             return self.cross_attention(y, target.packing, cache.memory, source.mask, target.rotate_across)
 
