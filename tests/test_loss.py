@@ -61,12 +61,13 @@ def test_the_gradients_equal_those_of_pytorch(smoothing, with_bias):
     assert all(gap(one, other) > 1e-3 for one, other in zip(ours, others, strict=True))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 4, 7, 100])
+@pytest.mark.parametrize(("rows", "rows_of_piece"), [(1, 1), (2, 1), (4, 3), (7, 2), (100, 100)])
 @BIASES
-def test_the_size_of_a_piece_changes_nothing(monkeypatch, rows, with_bias):
+def test_the_size_of_blocks_and_pieces_changes_nothing(monkeypatch, rows, rows_of_piece, with_bias):
     given = some(tokens=7, with_bias=with_bias)
     whole, other = output_loss(*given, 0.1), some(tokens=7)[0]
-    monkeypatch.setitem(module.LOGITS, "cpu", 5 * rows)
+    monkeypatch.setitem(module.BLOCK, "cpu", 5 * rows)
+    monkeypatch.setitem(module.PIECE, "cpu", 5 * rows_of_piece // torch.get_num_threads())
     pieces = output_loss(*given, 0.1)
     assert gap(pieces, whole) <= 1e-12
     together = zip(gradients(pieces, given), gradients(whole, given), strict=True)
@@ -76,11 +77,11 @@ def test_the_size_of_a_piece_changes_nothing(monkeypatch, rows, with_bias):
 
 def test_no_more_logits_exist_than_allowed(monkeypatch):
     made = []
-    softmax = Tensor.log_softmax
-    monkeypatch.setattr(Tensor, "log_softmax", lambda x, dim: made.append(x.numel()) or softmax(x, dim))
+    inner = module.softmax_loss
+    monkeypatch.setattr(module, "softmax_loss", lambda x, *rest: made.append(x.numel()) or inner(x, *rest))
     given = some(tokens=64)
     output_loss(*given, 0.1)
-    monkeypatch.setitem(module.LOGITS, "cpu", 50)
+    monkeypatch.setitem(module.BLOCK, "cpu", 50)
     output_loss(*given, 0.1)
     assert made[0] == 64 * 5
     assert made[1:] == [50] * 6 + [20]
