@@ -97,11 +97,16 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return scores.softmax(-1)
     allowed = mask if mask.dtype == torch.bool else mask > -math.inf
+    some_key = allowed.any(-1, keepdim=True)
+    if scores.device.type == "cpu" and bool(some_key.all()):  # a GPU is not asked, as it would have to be waited for
+        if mask.dtype == torch.bool:
+            mask = scores.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+        return (scores + mask).softmax(-1)  # unlike a fill, the sum costs nothing in the backward pass
     if mask.dtype != torch.bool:
         scores = scores + mask
     # A row of nothing but -inf has no softmax (0/0 is NaN). Both fills also stop its gradient.
     weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
-    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+    return weights.masked_fill(~some_key, 0.0)
 
 
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor | None:
