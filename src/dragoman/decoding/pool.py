@@ -102,13 +102,13 @@ class Pool:
     def wait(self) -> float:
         """Return about how many seconds a new request would wait: the tokens asked for over the measured rate.
 
-        Those of bulk requests do not count. 0 before the first batch is finished.
+        Those of bulk requests do not count, nor those of requests that are over. 0 before the first batch is finished.
         """
         with self.lock:
             queued = sum(
                 asked.row.tokens
                 for asked in self.asked.values()
-                if not all(search.ticket.bulk for search in asked.searches)
+                if not all(search.ticket.bulk or search.ticket.over for search in asked.searches)
             )
             rate = len(self.threads) * self.finished_tokens / self.spent_seconds if self.spent_seconds else math.inf
             return queued / rate

@@ -6,6 +6,7 @@ from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, Passage, Skipped
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.html import html_passages, parse_html
+from dragoman.documents.inline import Tags
 from dragoman.documents.json import parse_json
 from dragoman.documents.markdown import parse_markdown
 from dragoman.documents.plain import parse_plain, plain_passages
@@ -14,7 +15,7 @@ from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
-__all__ = ["FORMS", "SUFFIXES", "Document", "Parse", "Skipped", "read_document", "read_text"]
+__all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags", "read_document", "read_text"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from html import escape
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
     Fragment,
     Inline,
+    Tags,
     core_range,
     disambiguate,
     flow_text,
@@ -35,6 +35,7 @@ COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!
 START = re.compile(r"<|\{[{%#]")
 EXPRESSION = re.compile(r"\{\{[^{}<>&]*+[<>&][^{}]*+\}\}")  # of a template, with characters that would be escaped
 SPACE = re.compile(r"[ \t\n\r\f]+")
+LINE = re.compile(r"[^\n]+\n?|\n")
 CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 HEAD = 4096  # bytes in which a page declares its encoding
 WESTERN = {"ascii", "us-ascii", "latin1", "latin-1", "iso-8859-1", "iso8859-1"}  # windows-1252 to all browsers
@@ -62,25 +63,6 @@ ENDED_BY = {
 TEXT_ATTRIBUTES = {"alt", "placeholder", "title"}
 
 
-@dataclass(frozen=True)
-class Markup:
-    """Say what the elements of a language of markup mean."""
-
-    blocks: Collection[str]  # those that end a sentence
-    left_alone: Collection[str]  # those whose text is not translated
-    void: Collection[str] = ()  # those that are never closed
-    raw: Collection[str] = ()  # those without tags in them
-    ended_by: Mapping[str, Collection[str]] = field(default_factory=dict)
-    text_attributes: Collection[str] = ()
-    is_xml: bool = False  # names have a case, and elements may close themselves
-    lines: bool = False  # a line break ends a sentence
-
-
-HTML = Markup(BLOCKS, LEFT_ALONE, VOID, RAW, ENDED_BY, TEXT_ATTRIBUTES)
-LINE_BREAK = "\n"  # the name of its token
-LINES = re.compile("\n|[^\n]+")
-
-
 class Token(NamedTuple):
     """A tag, which has a name; a comment or a template statement, whose name is '!'; or text, which has no name."""
 
@@ -89,7 +71,7 @@ class Token(NamedTuple):
     name: str = ""
     closing: bool = False
     attributes: tuple[int, int] = (0, 0)  # their span
-    closes_itself: bool = False
+    empty: bool = False  # a tag that opens nothing
 
 
 class Element(NamedTuple):
@@ -110,7 +92,7 @@ def parse_html(data: bytes) -> Document:
     return Document(original, encoding, html_passages(original))
 
 
-def tokens(original: str, markup: Markup) -> Iterator[Token]:
+def tokens(original: str) -> Iterator[Token]:
     """Yield the tokens of the page, in order and without gaps."""
     at = start = 0  # what is read next, and where the text before it begins
     while begin := START.search(original, at):
@@ -120,13 +102,13 @@ def tokens(original: str, markup: Markup) -> Iterator[Token]:
         if not match:
             at += 1
             continue
-        yield from text_tokens(original, start, at, markup)
+        if start < at:
+            yield Token(start, at)
         start = match.end()
         if tag:
-            name = tag["name"] if markup.is_xml else tag["name"].lower()
-            closing, closes_itself = bool(tag["closing"]), markup.is_xml and original.endswith("/>", at, start)
-            yield Token(at, start, name, closing, tag.span("attributes"), closes_itself)
-            if name in markup.raw and not closing:
+            name, closing = tag["name"].lower(), bool(tag["closing"])
+            yield Token(at, start, name, closing, tag.span("attributes"), name in VOID)
+            if name in RAW and not closing:
                 end = ENDS[name].search(original, start)
                 at = end.start() if end else len(original)
                 if start < at:
@@ -135,35 +117,20 @@ def tokens(original: str, markup: Markup) -> Iterator[Token]:
         else:
             yield Token(at, start, "!")
         at = start
-    yield from text_tokens(original, start, len(original), markup)
+    if start < len(original):
+        yield Token(start, len(original))
 
 
-def text_tokens(original: str, start: int, end: int, markup: Markup) -> Iterator[Token]:
-    """Yield a token for the text between two places, or one for each line and each line break."""
-    if start < end and not markup.lines:
-        yield Token(start, end)
-    elif start < end:
-        for part in LINES.finditer(original, start, end):
-            yield Token(*part.span(), LINE_BREAK if part[0] == LINE_BREAK else "")
+def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> Iterator[Passage]:
+    """Yield a passage for the text of each block of a page and for each attribute that is text.
 
-
-def xml_passages(
-    original: str, *, splitting: Collection[str] = (), ignored: Collection[str] = (), lines: bool = True
-) -> Iterator[Passage]:
-    """Yield a passage for each text of XML, of which only these elements are known.
-
-    splitting: those that end a sentence; ignored: those whose text stays; lines: whether line breaks end a sentence.
+    tags: elements that are handled in another way than HTML says; lines: whether a line break ends a block, too.
     """
-    markup = Markup({*splitting, LINE_BREAK}, set(ignored), {LINE_BREAK}, is_xml=True, lines=lines)
-    return html_passages(original, markup)
-
-
-def html_passages(original: str, markup: Markup = HTML) -> Iterator[Passage]:
-    """Yield a passage for the text of each block of a page and for each attribute that is text."""
+    blocks = BLOCKS - tags.non_splitting | tags.splitting
     path = [Element("", True)]
     opened: Counter[str] = Counter()
     flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
-    for token in tokens(original, markup):
+    for token in tokens(original):
         translated = path[-1].translated and token.name != "!"
         if token.closing:
             while opened[token.name]:
@@ -171,42 +138,61 @@ def html_passages(original: str, markup: Markup = HTML) -> Iterator[Passage]:
                 if path.pop().name == token.name:
                     break
         elif token.name not in ("", "!"):
-            while token.name in markup.ended_by.get(path[-1].name, ()):
+            while token.name in ENDED_BY.get(path[-1].name, ()):
                 opened[path.pop().name] -= 1
             attributes = list(ATTRIBUTES.finditer(original, *token.attributes))
             inside = path[-1].translated
-            translated = token.name not in markup.left_alone and is_translated(attributes, inside)
+            translated = token.name not in tags.ignored and is_translated(token.name, attributes, inside)
             if translated and original[token.end - 1] == ">":
-                yield from text_attributes(attributes, markup)
-            if token.name not in markup.void and not token.closes_itself:
+                yield from text_attributes(attributes)
+            if not token.empty:
                 path.append(Element(token.name, translated))
                 opened[token.name] += 1
             translated = translated and inside
-        if token.name in markup.blocks:
-            yield from block_passages(original, flow, markup)
-            flow = []
+        flow.append((token, translated))
+    for block in split_flow(original, flow, blocks, lines):
+        yield from block_passages(original, block)
+
+
+def split_flow(
+    original: str, flow: Sequence[tuple[Token, bool]], blocks: Set[str], lines: bool
+) -> Iterator[list[tuple[Token, bool]]]:
+    """Yield the tokens between the tags of blocks; lines: whether a line break in a text ends a block, too."""
+    block: list[tuple[Token, bool]] = []
+    for token, translated in flow:
+        if token.name in blocks:
+            yield block
+            block = []
+        elif lines and translated and not token.name:
+            first, *others = LINE.finditer(original, token.start, token.end)
+            block.append((Token(*first.span()), translated))
+            for line in others:
+                yield block
+                block = [(Token(*line.span()), translated)]
         else:
-            flow.append((token, translated))
-    yield from block_passages(original, flow, markup)
+            block.append((token, translated))
+    yield block
 
 
-def is_translated(attributes: Sequence[re.Match[str]], inherited: bool) -> bool:
-    """Return whether the text of an element is translated, by its `translate` attribute or its parent.
+def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: bool) -> bool:
+    """Return whether the text of an element is translated, by its name, its `translate` attribute or its parent.
 
     attributes: matches of ATTRIBUTES; inherited: whether the parent is translated.
     """
+    if name in LEFT_ALONE:
+        return False
     for attribute in attributes:
         if attribute[1].lower() == "translate":
             return {"no": False, "yes": True, "": True}.get((attribute[2] or "").strip("\"'").lower(), inherited)
     return inherited
 
 
-def text_attributes(attributes: Sequence[re.Match[str]], markup: Markup) -> Iterator[Passage]:
+def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
     """Yield a passage for each attribute whose value is text for readers, such as `alt` and `title`."""
     for attribute in attributes:
         value = attribute[2] or ""
         quote = 1 if value[:1] in ('"', "'") else 0
-        if attribute[1].lower() in markup.text_attributes and (not quote or value[1:].endswith(value[0])):
+        if attribute[1].lower() in TEXT_ATTRIBUTES and (not quote or value[1:].endswith(value[0])):
             text = SPACE.sub(" ", resolve_references(value[quote : len(value) - quote])).strip()
             if has_letter(text):
                 span = trim(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
@@ -229,7 +215,7 @@ def attribute_renderer(quote: str) -> Callable[[Sequence[str]], Content]:
     return render
 
 
-def block_passages(original: str, flow: Sequence[tuple[Token, bool]], markup: Markup) -> Iterator[Passage]:
+def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterator[Passage]:
     """Yield one passage for a block, none if it has no text. flow: its tokens, and whether each is translated."""
     fragments: list[Fragment] = []
     spans: list[Span] = []
@@ -239,8 +225,7 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]], markup: Ma
         if not token.name and translated:
             fragments.append(SPACE.sub(" ", resolve_references(shown)))
         elif translated:
-            is_open = not token.closing and not token.closes_itself and token.name not in markup.void
-            opens = token.name if is_open else ""
+            opens = "" if token.closing or token.empty else token.name
             fragments.append(Inline(shown, span, opens, token.name if token.closing else ""))
         else:
             if fragments and isinstance(fragments[-1], Inline) and not fragments[-1].shown:

@@ -146,7 +146,17 @@ def numbered_tag(inline: Inline, number: int) -> str:
     return f'<{inline.opens} id="{number}">' if inline.opens else f'<x id="{number}"/>'
 
 
-# Markup: what pages and XLIFF have in common.
+# Markup: what pages, XML and XLIFF have in common.
+
+
+@dataclass(frozen=True)
+class Tags:
+    """What a request says of elements, by their names."""
+
+    ignored: frozenset[str] = frozenset()  # what is in them stays as it is
+    splitting: frozenset[str] = frozenset()  # they end a sentence
+    non_splitting: frozenset[str] = frozenset()  # they stand inside sentences
+    outline: bool = True  # of XML: whether those in neither list end a sentence where no text stands beside them
 
 
 def render_markup(translation: str, inlines: Sequence[Inline]) -> Content:

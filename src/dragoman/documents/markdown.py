@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode
-from dragoman.documents.html import ATTRIBUTES, LEFT_ALONE, TAG, VOID, is_translated
+from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
 from dragoman.documents.inline import (
     Fragment,
     Inline,
@@ -285,7 +285,7 @@ def untranslated_elements(tokens: Sequence[Token]) -> dict[int, int]:
                 closing[first] = index
         elif not (tag["closing"] or name in VOID):
             attributes = list(ATTRIBUTES.finditer(token.content, *tag.span("attributes")))
-            if name in LEFT_ALONE or not is_translated(attributes, inherited=True):
+            if not is_translated(name, attributes, inherited=True):
                 first, outer, depth = index, name, 1
     return closing
 

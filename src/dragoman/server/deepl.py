@@ -95,7 +95,7 @@ def usage(call: Call) -> Usage:
 class ResourceRequest(Struct):
     """For what languages are asked for."""
 
-    resource: str = "translate_text"
+    resource: str
 
 
 class Feature(Struct):
@@ -115,21 +115,51 @@ class ResourceLanguage(Struct):
     status: str = "stable"
 
 
+class ResourceFeature(Struct, omit_defaults=True):
+    """A feature, and which of the two languages must have it."""
+
+    name: str
+    needs_source_support: bool = False
+    needs_target_support: bool = False
+
+
+class Resource(Struct):
+    """What languages can be asked for, and the features that they may have for it."""
+
+    name: str
+    features: list[ResourceFeature]
+
+
+GLOSSARY, TAGS = (ResourceFeature(name, True, True) for name in ("glossary", "tag_handling"))
+RESOURCES = {"translate_text": [GLOSSARY, TAGS], "translate_document": [GLOSSARY], "glossary": []}
+
+
+def resources(call: Call) -> list[Resource]:
+    """List what languages can be asked for."""
+    return [Resource(name, features) for name, features in RESOURCES.items()]
+
+
 def resource_languages(call: Call) -> list[ResourceLanguage]:
-    """List the languages of texts and documents, with what can be done with each."""
-    if call.request.resource not in ("translate_text", "translate_document", "glossary"):
-        return []
-    models = call.service.models
-    return [
-        ResourceLanguage(
-            code, name_of(code), code in models.sources, code in models.all_targets, {"glossary": Feature()}
-        )
+    """List the languages of a resource, with what can be done with each; regions of a language are targets only."""
+    if (supported := RESOURCES.get(call.request.resource)) is None:
+        raise Refusal(400, f"Value for 'resource' not supported: choose from {', '.join(RESOURCES)}.")
+    models, features = call.service.models, {feature.name: Feature() for feature in supported}
+    whole = [
+        ResourceLanguage(code, name_of(code), code in models.sources, code in models.all_targets, features)
         for code in models.languages
     ]
+    regional = [
+        ResourceLanguage(region_case(code), name_of(region_case(code)), False, True, features)
+        for target in models.all_targets
+        for code in REGIONS.get(target, ())
+    ]
+    return sorted({one.lang: one for one in [*regional, *whole]}.values(), key=lambda one: one.lang)
 
 
 ROUTES = (
+    Route("GET", "/v3/languages/resources", resources, DEEPL_V3, answer=list[Resource]),
     Route("GET", "/v3/languages", resource_languages, DEEPL_V3, ResourceRequest, list[ResourceLanguage]),
     Route("GET", "/v2/languages", languages, DEEPL, LanguagesRequest, list[Language]),
+    Route("POST", "/v2/languages", languages, DEEPL, LanguagesRequest, list[Language]),
     Route("GET", "/v2/usage", usage, DEEPL, answer=Usage),
 )

@@ -6,25 +6,19 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from dragoman.server.deepl import DEEPL, find
-from dragoman.server.deepl_texts import names, sources_of
+from dragoman.server.deepl_texts import Wishes, glossary_of, refuse_unsupported, sources_of
 from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
-from dragoman.server.glossaries import open_glossary
 from dragoman.server.reading import MAX_DOCUMENT, Refusal
 from dragoman.server.routes import Call, Route
 from dragoman.server.texts import Task
 from dragoman.translation.safeguards import Safeguards
 
 
-class UploadRequest(Struct):
+class UploadRequest(Wishes, kw_only=True):
     """A document, which is a file of the form, and what is to be done with it."""
 
-    target_lang: str
-    source_lang: str = ""
     filename: str = ""
     output_format: str = ""
-    formality: str = "default"
-    glossary_id: str = ""
-    glossary_ids: str | list[str] = ""
 
 
 class Handle(Struct):
@@ -56,14 +50,10 @@ def upload(call: Call) -> Handle:
     document, suffix = open_document(call.file, request.filename)
     if request.output_format and f".{request.output_format.lower()}" != suffix:
         raise Refusal(400, "Parameter 'output_format' is not supported: a document keeps its format.")
-    if request.formality in ("more", "less"):
-        raise Refusal(400, "Parameter 'formality' is not supported for this target language.")
+    refuse_unsupported(request)
     target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
     source = sources_of(call, [""], request.source_lang, target)[0] if request.source_lang else None
-    identities = names(request.glossary_ids) or names(request.glossary_id)
-    if identities and not source:
-        raise Refusal(400, "A glossary needs the parameter 'source_lang'.")
-    glossary = open_glossary(call, identities, source, target) if source else None
+    glossary = glossary_of(call, request, source or target, target)
     name = safe_name(request.filename or (call.file.name if call.file else ""))
     return Handle(*begin(call, document, name, source, Task(target, safeguards=Safeguards(glossary=glossary))))
 

@@ -5,9 +5,10 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.documents import FORMS, Parse
-from dragoman.documents.html import xml_passages
-from dragoman.documents.plain import paragraph_passages
+from dragoman.documents import Parse, Tags
+from dragoman.documents.html import html_passages
+from dragoman.documents.plain import paragraph_passages, plain_passages
+from dragoman.documents.xml import xml_passages
 from dragoman.server.deepl import DEEPL, find
 from dragoman.server.glossaries import open_glossary
 from dragoman.server.reading import Refusal, Upload
@@ -19,26 +20,34 @@ from dragoman.translation.safeguards import Safeguards
 GREEDY = "latency_optimized"
 
 
-class TranslateRequest(Struct):
-    """What is to be translated, and how. What has no meaning here is accepted and does nothing."""
+class Wishes(Struct, kw_only=True):
+    """What may be asked for with texts and with documents."""
 
-    text: str | list[str]
     target_lang: str
     source_lang: str | None = None
-    split_sentences: Literal["0", "1", "nonewlines"] | bool | UnsetType = UNSET
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = "default"
+    glossary_id: str = ""
+    glossary_ids: str | list[str] = ""
+    style_id: str | None = None
+    custom_instructions: str | list[str] | None = None
+    translation_memory_id: str | None = None
+
+
+class TranslateRequest(Wishes, kw_only=True):
+    """What is to be translated, and how. The context, and whether to preserve the formatting, change nothing here."""
+
+    text: str | list[str]
+    split_sentences: Literal["0", "1", "nonewlines"] | bool | None = None
+    preserve_formatting: bool = False
+    context: str = ""
     tag_handling: Literal["xml", "html", ""] = ""
     tag_handling_version: Literal["v1", "v2"] = "v1"
     ignore_tags: str | list[str] = ""
     splitting_tags: str | list[str] = ""
     non_splitting_tags: str | list[str] = ""
+    outline_detection: bool = True
     model_type: Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | UnsetType = UNSET
-    glossary_id: str = ""
-    glossary_ids: str | list[str] = ""
-    context: str = ""
-    style_id: str | None = None
-    custom_instructions: str | list[str] | None = None
-    translation_memory_id: str | None = None
+    show_billed_characters: bool = False
 
 
 class TranslatedText(Struct):
@@ -46,7 +55,7 @@ class TranslatedText(Struct):
 
     detected_source_language: str
     text: str
-    billed_characters: int
+    billed_characters: int | UnsetType = UNSET
     model_type_used: str | UnsetType = UNSET
     tag_handling_version: str | UnsetType = UNSET
 
@@ -62,9 +71,14 @@ def as_list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def names(given: str | list[str]) -> list[str]:
-    """Return the names of elements: a list, or a string with commas between them."""
+def as_names(given: str | list[str]) -> list[str]:
+    """Return several names: those of a list, or of a string with commas between them."""
     return [name.strip() for one in as_list(given) for name in one.split(",") if name.strip()]
+
+
+def names(given: str | list[str]) -> frozenset[str]:
+    """Return the names of elements."""
+    return frozenset(as_names(given))
 
 
 def characters_of(request: TranslateRequest, file: Upload | None) -> int:
@@ -72,7 +86,7 @@ def characters_of(request: TranslateRequest, file: Upload | None) -> int:
     return sum(map(len, as_list(request.text)))
 
 
-def refuse_unsupported(request: TranslateRequest) -> None:
+def refuse_unsupported(request: Wishes) -> None:
     """Raise Refusal for what would change the meaning of a translation, and is not done here."""
     for name in ("style_id", "custom_instructions", "translation_memory_id"):
         if getattr(request, name):
@@ -94,18 +108,24 @@ def sources_of(call: Call, texts: list[str], given: str | None, target: str) -> 
 
 def parse_of(request: TranslateRequest) -> Parse:
     """Return how the texts of a request are read: as lines, paragraphs, HTML or XML."""
+    split = request.split_sentences
+    lines = split in ("1", True) or (split is None and request.tag_handling != "html")
+    tags = Tags(
+        names(request.ignore_tags),
+        names(request.splitting_tags),
+        names(request.non_splitting_tags),
+        request.outline_detection,
+    )
     if request.tag_handling == "html":
-        return FORMS["html"]
-    lines = request.split_sentences != "nonewlines"
+        return partial(html_passages, tags=tags, lines=lines)
     if request.tag_handling == "xml":
-        splitting = set(names(request.splitting_tags)) - set(names(request.non_splitting_tags))
-        return partial(xml_passages, splitting=splitting, ignored=names(request.ignore_tags), lines=lines)
-    return FORMS["text"] if lines else paragraph_passages
+        return partial(xml_passages, tags=tags, lines=lines)
+    return plain_passages if lines else paragraph_passages
 
 
-def glossary_of(call: Call, request: TranslateRequest, source: str, target: str) -> Glossary | None:
+def glossary_of(call: Call, request: Wishes, source: str, target: str) -> Glossary | None:
     """Return the terms that a request names; None for none. Raise Refusal where they make no sense."""
-    identities = names(request.glossary_ids) or names(request.glossary_id)
+    identities = as_names(request.glossary_ids) or as_names(request.glossary_id)
     if not identities:
         return None
     if request.glossary_id and request.glossary_ids:
@@ -135,9 +155,10 @@ def translate(call: Call) -> TranslateAnswer:
     found = translate_texts(call, texts, sources, task)
     used = UNSET if request.model_type is UNSET else GREEDY if request.model_type == GREEDY else "quality_optimized"
     version = request.tag_handling_version if request.tag_handling else UNSET
+    billed = request.show_billed_characters
     return TranslateAnswer(
         [
-            TranslatedText(source.partition("-")[0].upper(), one.text, len(text), used, version)
+            TranslatedText(source.partition("-")[0].upper(), one.text, len(text) if billed else UNSET, used, version)
             for text, source, one in zip(texts, sources, found, strict=True)
         ]
     )

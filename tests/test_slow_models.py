@@ -1,0 +1,88 @@
+"""Clients that give up on a slow model and ask again: with the real client of DeepL."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import deepl
+import pytest
+from deepl import http_client
+from serving import CONFIG, running
+
+from dragoman.decoding.pool import Pool
+from dragoman.server.models import Models
+
+TEXT = "The dog sees 4 red cats."
+
+
+@pytest.fixture(scope="module")
+def expected(models: Models) -> str:
+    """TEXT, translated without a server."""
+    return next(iter(models.by_pair.values())).translator.translate(TEXT).text
+
+
+class Slow:
+    """An engine that takes its time, in steps."""
+
+    def __init__(self, engine: Any, seconds: float):
+        self.engine, self.steps = engine, 48
+        self.pause = seconds / self.steps
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.searched: list[Any] = []
+
+    def search(self, *task: Any) -> Any:
+        return self.engine.search(*task)
+
+    def search_batch(self, sources: Any, config: Any, constraints: Any, **more: Any) -> Any:
+        self.searched += [tuple(source) for source in sources]
+        found = self.engine.search(sources, config, constraints)
+        for _ in range(self.steps):
+            time.sleep(self.pause)
+            yield
+        return found
+
+
+def ask_slow_model(models: Models, monkeypatch: pytest.MonkeyPatch, second: float, grace: float) -> tuple[str, int]:
+    """What the client gets of a model that needs 12 seconds, and how often the text was searched for.
+
+    second: how long a second is. The client waits for 10 of them, and then asks again at once.
+    """
+    monkeypatch.setattr(http_client, "min_connection_timeout", 10 * second)
+    monkeypatch.setattr(http_client._BackoffTimer, "BACKOFF_INITIAL", second)
+    one = next(iter(models.by_pair.values()))
+    slow = Slow(one.translator.engine, 12 * second)
+    with Pool(slow, grace=grace) as pool:  # type: ignore[arg-type]
+        own = Models([replace(one, pool=pool)])
+        with running(own, replace(CONFIG, max_wait=4 * second)) as server:
+            assert server.translate("7 dogs.", target="ko").status == 200  # from here on it knows how slow it is
+            before = len(slow.searched)
+            client = deepl.DeepLClient("any", server_url=server.url)
+            try:
+                text = client.translate_text(TEXT, source_lang="EN", target_lang="KO").text
+            except deepl.ConnectionException:
+                text = ""
+            return text, len(slow.searched) - before
+
+
+def test_a_slow_model_answers_the_second_attempt(models: Models, expected: str, monkeypatch: Any):
+    assert ask_slow_model(models, monkeypatch, 0.1, 0.5) == (expected, 1)
+
+
+def pause_and_count(timer: Any) -> None:
+    """Wait a little before the next attempt."""
+    time.sleep(0.3)
+    timer._num_retries += 1
+
+
+def test_without_grace_it_answers_no_attempt(models: Models, monkeypatch: pytest.MonkeyPatch):
+    """The control: each attempt begins the same search again, and none of them ends."""
+    monkeypatch.setattr(http_client, "max_network_retries", 1)
+    # Else an attempt may come before the search of the one before it has ended its last step.
+    monkeypatch.setattr(http_client._BackoffTimer, "sleep_until_deadline", pause_and_count)
+    text, searches = ask_slow_model(models, monkeypatch, 0.1, 0.0)
+    assert (text, searches) == ("", 2)
+
+
+@pytest.mark.slow
+def test_a_slow_model_answers_the_second_attempt_in_real_time(models: Models, expected: str, monkeypatch: Any):
+    assert ask_slow_model(models, monkeypatch, 1.0, 0.5) == (expected, 1)
