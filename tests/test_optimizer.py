@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import get_args, get_type_hints
 
 import pytest
@@ -74,13 +75,17 @@ def test_after_the_warmup_each_goes_its_own_way(schedule: str, shares: dict[int,
         assert rate(schedule, step) == pytest.approx(HIGHEST * share, rel=1e-9, abs=1e-15)
 
 
-@given(st.sampled_from(SCHEDULES), st.integers(WARMUP, 3 * STEPS))
-def test_after_the_warmup_no_rate_rises_again_or_falls_below_zero(schedule: str, step: int):
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_no_rate_falls_below_zero_or_rises_above_the_one_that_was_set(schedule: str):
     """Nor where a finished run is given more steps."""
-    now, then = rate(schedule, step), rate(schedule, step + 1)
-    assert 0 <= then <= now <= HIGHEST
-    if schedule in ("inverse-sqrt", "cosine", "linear"):
-        assert (then < now) == (step < STEPS or schedule == "inverse-sqrt")
+    assert all(0 <= rate(schedule, step) <= HIGHEST for step in range(1, 3 * STEPS))
+
+
+@pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear"])
+def test_after_the_warmup_the_rates_that_decay_fall_with_each_step(schedule: str):
+    rates = [rate(schedule, step) for step in range(WARMUP, 3 * STEPS)]
+    fell = [then < now for now, then in pairwise(rates)]
+    assert fell == [step < STEPS or schedule == "inverse-sqrt" for step in range(WARMUP, 3 * STEPS - 1)]
 
 
 def test_the_schedules_that_end_are_those_whose_rate_depends_on_the_end():

@@ -144,7 +144,7 @@ class Inspection:
     def maps(self, kind: AttentionKind) -> Tensor:
         """Return all weights (L, H, queries, keys) of a kind; L is 0 where the model has no such attention.
 
-        Raise UsageError for a kind that there is not.
+        Raise UsageError for an unknown kind.
         """
         check_choice("kind", kind, KINDS)
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]

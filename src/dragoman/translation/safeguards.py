@@ -188,10 +188,11 @@ def replace_worse(candidates: list[Candidate], second: list[Candidate] | None) -
 def merge_hypotheses(
     first: Sequence[Hypothesis], second: Sequence[Hypothesis], unmet: Callable[[Hypothesis], int], n: int
 ) -> list[Hypothesis]:
-    """Return the n best hypotheses of two searches with the fewest demands unmet, best first.
+    """Return the hypotheses of two searches that leave the fewest demands unmet, at most n, best first.
 
-    unmet: how many demands a hypothesis leaves unmet. The best one of the first search stays the best where the second
-    one found none that meets more.
+    All others are dropped, so there may be fewer than n; one that both searches found is there once. unmet: how many
+    demands a hypothesis leaves unmet. The best one of the first search stays the best where the second one found none
+    that meets more.
     """
     every = {tuple(one.tokens): one for one in (*second, *first)}.values()
     counts = [unmet(one) for one in every]

@@ -428,7 +428,7 @@ class Translator:
     def _merge(
         self, segment: Segment, first: Sequence[Hypothesis], second: Sequence[Hypothesis], n: int
     ) -> list[Hypothesis]:
-        """Return the n best hypotheses for a segment of those of two searches, see `merge_hypotheses`."""
+        """Return the best of the hypotheses of two searches for a segment, at most n: see `merge_hypotheses`."""
         return merge_hypotheses(first, second, lambda one: self._unmet(segment, one), n)
 
     def _place_terms(
