@@ -56,11 +56,18 @@ def attention(
 @pytest.fixture
 def drafts(placer: TermPlacer) -> Draft:
     def make(
-        output: str, links: dict[str, str], prefix: str = "", weight: float = 1.0, glossary: Glossary = GLOSSARY
+        output: str,
+        links: dict[str, str],
+        prefix: str = "",
+        weight: float = 1.0,
+        glossary: Glossary = GLOSSARY,
+        loss: float = 1.0,
     ) -> list[str]:
         encode = placer.tokenizer.encode
         segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(glossary.find(SOURCE)))
-        found = placer._drafts(segment, encode(output), attention(placer.tokenizer, SOURCE, output, links, weight))
+        losses = dict.fromkeys(placer._missing(segment, encode(output)), torch.full([len(encode(output))], loss))
+        weights = attention(placer.tokenizer, SOURCE, output, links, weight)
+        found = placer._drafts(segment, encode(output), weights, losses)
         return [placer.tokenizer.decode(tokens) for tokens in found]
 
     return make
@@ -99,7 +106,34 @@ def test_a_term_that_a_search_said_must_stand_where_its_source_is_read(
     maps = [attention(placer.tokenizer, SOURCE, *one) for one in zip(texts, links, strict=True)]
     monkeypatch.setattr(placement, "alignment_weights", lambda *_: maps)
     outputs = [placer.tokenizer.encode(text) for text in texts]
-    assert placer.stand([segment] * 3, outputs) == [False, True, True]
+    for loss, expected in ((1.1, [False, True, True]), (0.9, [False, False, True])):
+        losses = [dict.fromkeys(segment.terms, torch.full([len(tokens)], loss)) for tokens in outputs]
+        monkeypatch.setattr(placer, "_losses", lambda *_, found=losses: found)
+        assert placer.stand([segment] * 3, outputs) == expected
+
+
+def test_a_word_that_is_as_probable_without_the_source_of_a_term_stays(drafts: Draft):
+    """Attention alone is often wrong."""
+    assert drafts("El rey vio la casa.", {"rey": "king"}, loss=0.9) == []
+    assert drafts("El rey vio la casa.", {"rey": "king"}, loss=1.1) == ["El monarca vio la casa."]
+
+
+@pytest.mark.parametrize(("word", "replaced"), [("rey", True), ("5", False), ("5rey", False), ("r5y", False)])
+def test_numbers_and_parts_of_words_are_never_replaced(drafts: Draft, word: str, replaced: bool):
+    assert drafts(f"El {word} vio.", {word: "king"}) == ["El monarca vio."] * replaced
+
+
+def test_what_a_word_loses_is_measured_without_the_source_of_the_term(placer: TermPlacer):
+    encode = placer.tokenizer.encode
+    segment, output = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))), encode("El rey vio la casa.")
+    (losses,) = placer._losses([segment], [output], [segment.terms])
+    complete, *without = score(
+        placer.model, [encode(text) for text in (SOURCE, "The saw the house", "The king saw the")], [output] * 3
+    )
+    for loss, other in zip(losses.values(), without, strict=True):
+        expected = torch.tensor(complete.log_p) - torch.tensor(other.log_p)
+        torch.testing.assert_close(loss, expected[:-1])
+    assert not torch.allclose(*losses.values())  # the control
 
 
 def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(drafts: Draft):
@@ -122,6 +156,7 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
     output = "El rey vio la casa."
     links = attention(placer.tokenizer, SOURCE, output, LINKS)
     monkeypatch.setattr(placement, "alignment_weights", lambda *_: [links, links * 0])
+    monkeypatch.setattr(placement, "MIN_LOSS", -9.0)  # nothing depends on anything in a model without training
     encode = placer.tokenizer.encode
     segment = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE)))
     placed, nothing = placer.place([segment] * 2, [Hypothesis(encode(output), 0.0)] * 2, 0.0)
@@ -161,6 +196,7 @@ def test_a_term_takes_the_place_of_a_forbidden_word(
             return [[Hypothesis(spanish.encode(text), -1.0)]]
 
     monkeypatch.setattr(placement, "alignment_weights", links)
+    monkeypatch.setattr(placement, "MIN_LOSS", -9.0)
     glossary, engine = Glossary([Entry("king", ("monarca",))]), Engine()
     safeguards = Safeguards(faults=False, glossary=glossary, forbidden=("rey",))
     model = build(TINY, len(spanish)).eval()

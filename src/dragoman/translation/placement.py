@@ -1,11 +1,12 @@
 """Put terms of a glossary in the place of the words that a translation has for them.
 
 Attention over the source tells which words these are, and what stands around them stays. So a term comes where its
-source word is translated, and the source word is not said twice.
+source word is translated, and the source word is not said twice. Attention alone is often wrong, so a word counts only
+if it becomes much less probable without the source words of the term.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_bound
 
 MIN_ATTENTION = 0.2  # of the word that attends most to the source words of a term
 BESIDE = 0.3  # the same, of words beside it that are replaced as well
+MIN_LOSS = 1.0  # nats that the most affected token of the replaced word loses without the source words of the term
 MAX_LOSS = 1.0  # nats for each token around the terms, of a translation that has to say them
 
 Span = tuple[int, int]  # start and end of tokens, as for a slice
@@ -43,18 +45,20 @@ class TermPlacer:
     ) -> list[Hypothesis | None]:
         """Return each hypothesis with the missing terms of its segment in place, in their most probable forms.
 
-        alpha: of the length penalty in the scores. A term has no place where no word attends to its source; None where
-        no missing term has one.
+        alpha: of the length penalty in the scores. A term has no place where no word attends to its source, or where
+        the word that does is as probable without it; None where no missing term has one.
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
         longest = max_positions(self.model) - 1
         rows = [row for row, one in enumerate(hypotheses) if max(len(one.tokens), len(sources[row])) <= longest]
         outputs = [hypotheses[row].tokens for row in rows]
         maps = alignment_weights(self.model, [sources[row] for row in rows], outputs, self.head)
+        terms = [self._missing(segments[row], tokens) for row, tokens in zip(rows, outputs, strict=True)]
+        losses = self._losses([segments[row] for row in rows], outputs, terms)
         drafts = [
             (row, draft)
-            for row, attention in zip(rows, maps, strict=True)
-            for draft in self._drafts(segments[row], hypotheses[row].tokens, attention)
+            for row, attention, loss in zip(rows, maps, losses, strict=True)
+            for draft in self._drafts(segments[row], hypotheses[row].tokens, attention, loss)
             if len(draft) <= longest
         ]
         scored: dict[int, list[Hypothesis]] = defaultdict(list)
@@ -64,22 +68,51 @@ class TermPlacer:
             scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
         return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
 
-    def _drafts(self, segment: Segment, tokens: Ids, attention: Tensor) -> Iterator[Ids]:
+    def _losses(
+        self, segments: Sequence[Segment], outputs: Sequence[Ids], terms: Sequence[Sequence[TermMatch]]
+    ) -> list[dict[TermMatch, Tensor]]:
+        """Return, for each segment and each of its terms, what each token (T,) loses without the term, in nats.
+
+        The term is deleted from the source. There is nothing for a term whose place in the source is unknown. outputs:
+        the translations; terms: those of each segment to look at.
+        """
+        sources = [segment.tag_ids + segment.ids for segment in segments]
+        cases = [
+            (row, term, [id for n, id in enumerate(sources[row]) if n not in columns])
+            for row, segment in enumerate(segments)
+            for term in terms[row]
+            if (columns := set(self._columns(segment, term)))
+        ]
+        complete = score(self.model, sources, outputs)
+        without = score(self.model, [source for _, _, source in cases], [outputs[row] for row, _, _ in cases])
+        losses: list[dict[TermMatch, Tensor]] = [{} for _ in segments]
+        for (row, term, _), likelihood in zip(cases, without, strict=True):
+            losses[row][term] = torch.tensor(complete[row].log_p[:-1]) - torch.tensor(likelihood.log_p[:-1])
+        return losses
+
+    def _missing(self, segment: Segment, tokens: Ids) -> list[TermMatch]:
+        """Return the terms whose targets a translation does not have as often as the source of the segment has them."""
+        missed = {term.targets for term in check_terms(segment.terms, self.tokenizer.decode(tokens)).missed}
+        return [term for term in segment.terms if term.targets in missed]
+
+    def _drafts(
+        self, segment: Segment, tokens: Ids, attention: Tensor, losses: Mapping[TermMatch, Tensor]
+    ) -> Iterator[Ids]:
         """Yield the tokens of a translation with the missing terms that have a place there, once for each form.
 
         Yield nothing where a missing term has no place of its own, or where none has to be put in.
-        attention (T+1, S+1): of the steps of the translation on the source with its tag.
+        attention (T+1, S+1): of the steps of the translation on the source with its tag; losses: see `_losses`.
         """
         replaced: dict[Span, TermMatch] = {}
-        missed = {term.targets for term in check_terms(segment.terms, self.tokenizer.decode(tokens)).missed}
-        for term in segment.terms:
-            if term.targets in missed:
-                source = self._columns(segment, term)
-                place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-                if place is None or place in replaced or place[0] < len(segment.prefix_ids):
-                    continue
-                if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
-                    replaced[place] = term
+        for term, loss in losses.items():
+            source = self._columns(segment, term)
+            place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
+            if place is None or place in replaced or place[0] < len(segment.prefix_ids):
+                continue
+            if not depends(loss, place) or not self._is_word(tokens, place):
+                continue
+            if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
+                replaced[place] = term
         forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
         for number in range(max(map(len, forms.values()), default=0)):
             draft = list(tokens)
@@ -95,22 +128,25 @@ class TermPlacer:
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
         maps = alignment_weights(self.model, sources, outputs, self.head)
+        losses = self._losses(segments, outputs, [segment.terms for segment in segments])
         return [
-            all(self._stands(segment, term, tokens, attention) for term in segment.terms if term.end)
-            for segment, tokens, attention in zip(segments, outputs, maps, strict=True)
+            all(self._stands(segment, term, tokens, attention, loss) for term, loss in own.items() if term.end)
+            for segment, tokens, attention, own in zip(segments, outputs, maps, losses, strict=True)
         ]
 
-    def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor) -> bool:
+    def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor, loss: Tensor) -> bool:
         """Return whether a term stands where the model reads its source, or not at all; see `stand`."""
         weights = attention[:, self._columns(segment, term)].sum(1)
         (sequences,) = token_sequences([term], self.tokenizer)
         there = [
-            float(weights[start : start + len(sequence)].max())
+            (start, start + len(sequence))
             for sequence in sequences
             for start in range(len(tokens) - len(sequence) + 1)
             if tuple(tokens[start : start + len(sequence)]) == sequence
         ]
-        return not there or max(there) >= MIN_ATTENTION
+        return not there or any(
+            float(weights[slice(*span)].max()) >= MIN_ATTENTION and depends(loss, span) for span in there
+        )
 
     def _columns(self, segment: Segment, term: TermMatch) -> list[int]:
         """Return which tokens of the source of a segment, its tag included, belong to a term."""
@@ -146,6 +182,13 @@ class TermPlacer:
             end += 1
         return start, end
 
+    def _is_word(self, tokens: Ids, place: Span) -> bool:
+        """Return whether a span is a whole word, or several, without digits: not "만큼" in "50만큼"."""
+        start, end = place
+        text = self.tokenizer.decode(tokens[start:end])
+        begins = start == 0 or OPEN in (self.boundaries[tokens[start - 1]][1], self.boundaries[tokens[start]][0])
+        return begins and any(map(str.isalpha, text)) and not any(map(str.isdigit, text))
+
     def _is_continued(self, tokens: Ids, index: int) -> bool:
         """Return whether the token at `index` continues the word of the token before it."""
         before, begin = self.boundaries[tokens[index - 1]][1], self.boundaries[tokens[index]][0]
@@ -161,6 +204,11 @@ class TermPlacer:
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
         spaced = self.tokenizer.pieces[tokens[place[0]]].startswith(" ")
         return [list(target_tokens(target, self.tokenizer)[not spaced]) for target in fitting]
+
+
+def depends(loss: Tensor, span: Span) -> bool:
+    """Return whether the tokens of a span are less probable without the source words of a term; loss (T,): in nats."""
+    return float(loss[slice(*span)].max()) >= MIN_LOSS
 
 
 def far_less_probable(
