@@ -1,5 +1,7 @@
 """What the clients of DeepL send and get, with the real client."""
 
+import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from serving import CONFIG, Answer, Running, running
 
+from dragoman.decoding.pool import Pool
 from dragoman.documents import read_text
 from dragoman.documents.plain import paragraph_passages
 from dragoman.server.keys import Key, digest
@@ -291,3 +294,47 @@ def test_files_of_libretranslate_are_fetched_by_their_address(server: Running, a
         assert server.ask("GET", path).status == 404
     settings = server.ask("GET", "/frontend/settings").json
     assert ".html" in settings["supportedFilesFormat"]
+
+
+class Slow:
+    """An engine that needs a given time for each search, in steps, and counts its searches."""
+
+    def __init__(self, engine: Any, seconds: float):
+        self.engine, self.seconds, self.searches = engine, seconds, 0
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, *task: Any) -> Any:
+        return self.engine.search(*task)
+
+    def search_batch(self, *task: Any, **more: Any) -> Any:
+        self.searches += 1
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            time.sleep(0.001)
+            yield
+        return (yield from self.engine.search_batch(*task, **more))
+
+
+@pytest.mark.parametrize("grace", [0.5, 0.0])
+def test_what_a_client_asks_for_again_is_not_searched_for_again(
+    models: Models, monkeypatch: pytest.MonkeyPatch, grace: float
+):
+    """All times are a twentieth of theirs: a search needs 12 seconds, the client gives up after 10 and asks again.
+
+    The control: without grace, the search begins anew each time.
+    """
+    monkeypatch.setattr(deepl.http_client, "min_connection_timeout", 0.5)
+    monkeypatch.setattr(deepl.http_client._BackoffTimer, "BACKOFF_INITIAL", 0.05)
+    monkeypatch.setattr(deepl.http_client, "max_network_retries", 5)
+    one = next(iter(models.by_pair.values()))
+    slow = Slow(one.translator.engine, 0.6)
+    with Pool(slow, grace=grace) as pool, running(Models([replace(one, pool=pool)]), CONFIG) as server:
+        client = deepl.Translator("no key", server_url=server.url)
+        found = None
+        with contextlib.suppress(deepl.ConnectionException):
+            found = client.translate_text(TEXT, source_lang="EN", target_lang="KO")
+        if grace:
+            assert found
+            assert slow.searches == 1
+        else:
+            assert slow.searches > 1
