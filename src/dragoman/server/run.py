@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 NOTICE = 2.0  # seconds between SIGTERM and the end of listening, in which others learn not to send requests here
 MAX_HEAD = 16 << 10  # bytes
+# Seconds after which a thread lets another one run: the search takes many short steps, between which requests are read.
+# With Python's 5 ms, 8 clients got 31 answers a second instead of 38, and the slowest 5 % took 0.38 s, not 0.26 s.
+SWITCH = 0.0005
 KEEP_ALIVE = 5  # seconds without a request
 
 
@@ -39,6 +42,7 @@ def serve(config: ServeConfig) -> None:
     Raise UsageError for settings that make no sense, and DragomanError where a model is damaged or the port is taken.
     """
     server, listener = prepare(config)
+    sys.setswitchinterval(SWITCH)
     with listener:
         server.greeting = describe(config, server.service.models, address_of(listener))
         server.run([listener])
