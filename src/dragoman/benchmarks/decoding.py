@@ -16,10 +16,11 @@ import torch
 
 from dragoman.benchmarks.peers.decoders import Decode, open_decoder
 from dragoman.benchmarks.peers.pytorch import MarianMT
-from dragoman.config import SearchConfig
+from dragoman.config import ComputeType, SearchConfig
 from dragoman.config.presets import SMALL
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.decoding.products import supported_types
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
@@ -27,6 +28,7 @@ from dragoman.model.transformer import Transformer
 
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, EOS included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
+OWN_TYPES: tuple[ComputeType, ...] = ("bfloat16", "int8")  # besides float32
 CTRANSLATE2 = {"float32": "CTranslate2", "int8": "CTranslate2 int8"}
 PROGRAMS = {"marian": "Marian", "joeynmt": "JoeyNMT"}
 RATIOS = {"HF": HUGGING_FACE, "CTranslate2": CTRANSLATE2["float32"]} | {name: name for name in PROGRAMS.values()}
@@ -115,6 +117,11 @@ def open_decoders(
     What the decoders keep open, processes and folders, is closed with `stack`.
     """
     yield OURS, our_decoder(model)
+    for own_type in OWN_TYPES:
+        if own_type in supported_types():
+            yield f"{OURS} {own_type}", our_decoder(model, own_type)
+        else:
+            notes.append(f"{OURS} {own_type} is left out: this processor has no instructions for it.")
     try:
         yield HUGGING_FACE, hugging_face_decoder(model)
     except ImportError:
@@ -133,9 +140,9 @@ def open_decoders(
             notes.append(f"{name} is left out: {error}.")
 
 
-def our_decoder(model: Transformer) -> Decode:
+def our_decoder(model: Transformer, compute_type: ComputeType = "float32") -> Decode:
     """Return a decoder that uses our own search, from sources and a beam to outputs of at most one token more."""
-    engine = TorchEngine(model)
+    engine = TorchEngine(model, compute_type=compute_type)
 
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         config = SearchConfig(beam=beam, extra_length=1)
