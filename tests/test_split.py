@@ -111,6 +111,17 @@ def test_without_numbers_a_tenth_is_held_out(dragoman, tmp_path: Path, count: in
     assert f"a tenth of {count} pairs" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "few.tsv: no sentence pairs"), ("a\tb\nc\td\n", "2 pairs: too few to split"), ("a\tb\n" * 4, "")],
+)
+def test_a_corpus_too_small_to_split_is_said_to_be_so(dragoman, tmp_path: Path, text: str, message: str):
+    (tmp_path / "few.tsv").write_text(text)
+    ran = dragoman("split", tmp_path / "few.tsv", "--out", "new")
+    assert message in ran.err
+    assert "more than half" not in ran.err
+
+
 def test_of_a_large_corpus_a_thousand_pairs_are_held_out():
     assert [default_size(count) for count in (1, 99, 2987, 10_000, 10**8)] == [1, 9, 298, 1000, 1000]
 

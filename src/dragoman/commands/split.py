@@ -63,6 +63,10 @@ def main(arguments: list[str]) -> None:
     pairs, documents, notes = read_documents(specs, blank_ends=options.by == "document")
     for note in notes:
         print(note, file=sys.stderr)
+    if not pairs:
+        raise UsageError(f"{' and '.join(file for spec in specs for file in spec.files)}: no sentence pairs")
+    if len(pairs) < 2 * sum(size != 0 for size in sizes.values()):
+        raise UsageError(f"{plural(len(pairs), 'pair')}: too few to split")
     default = default_size(len(pairs))
     dev, test = (default if size is None else size for size in sizes.values())
     if 2 * (held_out := dev + test) > len(pairs):
