@@ -346,6 +346,17 @@ def test_the_texts_are_those_that_a_reader_sees(suffix: str):
     assert not read_document(fixture(suffix), suffix).skipped
 
 
+def test_a_cue_without_its_times_is_named():
+    """The control is the number of a cue, and a number in its text."""
+    good = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:03,000 --> 00:00:04,000\n5\napples\n"
+    assert not read_document(good.encode(), ".srt").skipped
+    bad = "1\n00:00:01,000 -> 00:00:02,000\nOne.\n\n" + good + "\n3\nnot a time\nTwo.\n"
+    assert read_document(bad.encode(), ".srt").skipped == [
+        (2, "not a time: '00:00:01,000 -> 00:00:02,000'; left as it is"),
+        (15, "not a time: 'not a time'; read as text"),
+    ]
+
+
 @pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json", ".csv"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import groupby, pairwise
 
-from dragoman.documents.document import Content, Document, Passage
+from dragoman.documents.document import Content, Document, Passage, Skipped
 from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
     Fragment,
@@ -51,7 +51,19 @@ def parse_subtitles(data: bytes, vtt: bool) -> Document:
     """Return the document of a WebVTT file, or with vtt=False of a SubRip file: see `parse_vtt` and `parse_srt`."""
     original, encoding = decode(data)
     lines = [match for match in LINE.finditer(original) if match[0]]
-    return Document(original, encoding, [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)])
+    found = [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)]
+    return Document(original, encoding, found, [] if vtt else list(without_times(lines)))
+
+
+def without_times(lines: Sequence[re.Match[str]]) -> Iterator[Skipped]:
+    """Yield the lines of SubRip that should be the times of a cue, after its number, and are not."""
+    left = True  # until the first cue; what follows one is read as its text
+    for number, (before, line, following) in enumerate(zip([None, *lines], lines, lines[1:], strict=False), start=1):
+        left = left and not TIMES.match(line[1])
+        begins = before is None or not before[1].strip()
+        text = following[1].strip()
+        if begins and text and NUMBER.fullmatch(line[1]) and not TIMES.match(text):
+            yield Skipped(number + 1, f"not a time: {text[:40]!r}; {'left as it is' if left else 'read as text'}")
 
 
 def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[str]]]:
