@@ -506,6 +506,26 @@ def test_reverse_swaps_the_columns_and_text_in_the_wrong_script_gets_a_word(
     assert {text for _, text in found["back"]} <= {source for source, _ in pairs[:12]}
 
 
+@pytest.mark.parametrize("name", ["translate", "evaluate", "score", "align"])
+def test_sources_in_the_wrong_script_get_a_word_from_every_command(
+    trained: Path, tmp_path: Path, pairs: list[Pair], capfd: pytest.CaptureFixture[str], name: str
+):
+    """Once in a run. Texts that have some letters of the right script do not."""
+    sources = {
+        "wrong": [f"{target}\t{source}\n" for source, target in pairs[:12]],
+        "right": [f"{source}\t{target}\n" for source, target in pairs[:12]],
+        "mixed": [f"dog {target}\t{source}\n" for source, target in pairs[:12]],
+        "none": ["12\t12\n"],
+    }
+    flags = ["--beam", "1"] * (name in ("translate", "evaluate"))
+    for kind, lines in sources.items():
+        file = tmp_path / f"{kind}.tsv"
+        file.write_text("".join(lines), encoding="utf-8")
+        assert main([name, "-m", str(trained), *(["-i"] * (name == "translate")), str(file), *flags]) == 0
+        said = capfd.readouterr().err.count("written in Hangul script, but the model reads Latin")
+        assert said == (kind == "wrong")
+
+
 # Noise.
 
 WORDS = " ".join(f"w{number}" for number in range(400))

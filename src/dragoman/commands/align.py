@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
     model, tokenizer = read_model(folder)
     head = choose_head(options, folder, model, tokenizer, corpora)
     split, compute = subwords if options.subwords else words, partial(alignment_weights, model, head=head)
-    for pair, weights in compute_by_pair(corpora, model, tokenizer, compute, "not aligned"):
+    for pair, weights in compute_by_pair(corpora, folder, model, tokenizer, compute, "not aligned"):
         if weights is None:
             print()
         else:

@@ -1,9 +1,8 @@
 """Make sentence pairs from text in the target language: `dragoman backtranslate`."""
 
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
@@ -17,13 +16,9 @@ from dragoman.commands import (
     parse,
     set_threads,
 )
+from dragoman.commands.direction import direction_warning, model_scripts
 from dragoman.config import Device, TrainingConfig
 from dragoman.errors import UsageError
-
-if TYPE_CHECKING:
-    from dragoman.synthesis.job import Job
-
-SAMPLE = 1000  # lines whose letters are looked at
 
 
 @dataclass(frozen=True)
@@ -111,30 +106,9 @@ def main(arguments: list[str]) -> None:
         compute_type=options.synthesis.compute_type,
     )
     progress, device = TextProgress(quiet=options.quiet), device_of(settings.device)
-    if warning := direction_warning(job):
+    texts = (text for _, text in job.texts())
+    if warning := direction_warning(" and ".join(job.files), texts, *model_scripts(job.model)):
         progress.log(warning)
     record = synthesise_on_ray(job, progress) if options.synthesis.ray else synthesise(job, shard, device, progress)
     if record:
         print(" ".join(result.words()))
-
-
-def direction_warning(job: "Job") -> str:
-    """Return a sentence where the texts are in none of the scripts that the model reads; '' else.
-
-    Where training did not record what the model reads, it is one where they are in the scripts that it writes, unless
-    that is Latin, in which most languages are written.
-    """
-    from dragoman.inspection.summary import name_scripts
-    from dragoman.text.scripts import read_scripts, usual_scripts
-    from dragoman.translation.extent import SourceExtent
-
-    extent = SourceExtent.load(job.model)
-    reads, writes = extent.scripts if extent else (), read_scripts(job.model)
-    own = tuple(usual_scripts(text for _, text in islice(job.texts(), SAMPLE)))
-    if not own or (set(own) & set(reads) if reads else own != writes or own == ("LATIN",)):
-        return ""
-    knows = f"reads {name_scripts(reads)}" if reads else f"writes {name_scripts(writes)}"
-    return (
-        f"{' and '.join(job.files)}: written in {name_scripts(own)} script, but the model {knows}: use a model that "
-        "translates from the language of the text"
-    )

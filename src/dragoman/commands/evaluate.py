@@ -61,6 +61,7 @@ def main(arguments: list[str]) -> None:
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
     set_threads(options.threads)
+    from dragoman.commands.direction import direction_warning
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
@@ -78,6 +79,8 @@ def main(arguments: list[str]) -> None:
         )
 
     translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
+    if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
+        print(warning, file=sys.stderr)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = read_translations(options.against_file, len(sources)) if options.against_file else None
     translations = [translation.text for translation in translator.translate(sources, corpus.tags)]

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from dragoman.commands.direction import direction_warning, model_scripts
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import LeftOut, Row, stream_rows
 from dragoman.data.spec import CorpusSpec
@@ -26,6 +28,7 @@ class EncodedPair(NamedTuple):
 
 def compute_by_pair(
     corpora: Sequence[CorpusSpec],
+    folder: Path,
     model: Model,
     tokenizer: Tokenizer,
     compute: Callable[[list[Ids], list[Ids]], Sequence[Result]],
@@ -34,14 +37,20 @@ def compute_by_pair(
     """Yield each pair with what `compute(sources, targets)` returns for it; None where a side is too long.
 
     compute: from ids of a block of pairs, the tags in front of sources, to one result for each. Pairs that are too long
-    are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out. Raise
+    are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out, and sources
+    in a script that the model does not read. folder: that of the model. Raise
     DragomanError for an unknown tag and for a corpus that cannot be read.
     """
     max_length = max_positions(model)
     for corpus in corpora:
         left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
         rows = stream_rows(corpus, left_out)
+        warning = None
         while block := list(islice(rows, BLOCK)):
+            if warning is None:  # of the first block, once
+                scripts = model_scripts(folder)
+                if warning := direction_warning(corpus.name, (row.source for row in block), *scripts):
+                    print(warning, file=sys.stderr)
             sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
             targets = tokenizer.encode_all([row.target for row in block])
             pairs = [EncodedPair(*pair) for pair in zip(block, sources, targets, strict=True)]

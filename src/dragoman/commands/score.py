@@ -48,12 +48,13 @@ def main(arguments: list[str]) -> None:
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import perplexity, score
-    from dragoman.model_folder import read_model
+    from dragoman.model_folder import find_model, read_model
 
-    corpora = parse_corpora(options.pairs)
-    model, tokenizer = read_model(Path(options.model))
+    corpora, folder = parse_corpora(options.pairs), find_model(Path(options.model))
+    model, tokenizer = read_model(folder)
     total, tokens, pairs = 0.0, 0, 0
-    for (row, _, _), likelihood in compute_by_pair(corpora, model, tokenizer, partial(score, model), "no score"):
+    results = compute_by_pair(corpora, folder, model, tokenizer, partial(score, model), "no score")
+    for (row, _, _), likelihood in results:
         if likelihood and row.source.strip() and row.target.strip():
             total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
         print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
