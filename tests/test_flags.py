@@ -56,7 +56,7 @@ FLAGS = {
 """,
     "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --beam --max-beam --deadline "
     + "--max-wait --requests --cache --texts --characters --rate --api-keys --open --host-name --allow-origin --proxy "
-    + "--state --grace --new-key",
+    + "--state --suggestions --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -161,6 +163,27 @@ def test_the_server_describes_itself(server: Running):
     assert settings["language"]["target"] == {"code": "ko", "name": "Korean"}
     assert settings["supportedFilesFormat"] == []
     assert server.ask("GET", "/health").json == {"status": "ok"}
+
+
+def test_corrections_become_a_corpus(models: Models, server: Running, tmp_path: Path):
+    assert server.ask("POST", "/suggest", {"q": "a", "s": "b", "source": "en", "target": "ko"}).status == 403
+    with running(models, replace(CONFIG, suggestions=str(tmp_path / "new"))) as other:
+        for q, s, source in (
+            (TEXT, "개\t가", "auto"),
+            ("one dog\r\ntwo cats", "개\n고양이", "en"),
+            ("one\ntwo", "하나", "en"),
+        ):
+            answer = other.ask("POST", "/suggest", {"q": q, "s": s, "source": source, "target": "ko"})
+            assert answer.json == {"success": True}
+        assert other.ask("POST", "/suggest", {"q": "a", "s": "b", "source": "en", "target": "en"}).status == 400
+        assert (
+            other.ask("POST", "/suggest", {"q": "a", "source": "en", "target": "ko"})
+            .json["error"]
+            .endswith("missing s parameter")
+        )
+    lines = (tmp_path / "new" / "en-ko.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = [tuple(line.split("\t")) for line in lines]
+    assert pairs == [(TEXT, "개 가"), ("one dog", "개"), ("two cats", "고양이"), ("one two", "하나")]
 
 
 # --- Our own API, below /api/v1

@@ -73,6 +73,8 @@ class ServeConfig:
     "address of a reverse proxy whose X-Forwarded-For is believed"
     state: str | None = None
     "folder for the glossaries and documents of DeepL's clients, which several servers may share"
+    suggestions: str | None = None
+    "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, which dragoman train reads"
     grace: Duration = 30.0
     "seconds that accepted requests may take after SIGTERM"
 

@@ -1,5 +1,6 @@
 """Speak to the clients of LibreTranslate, at the root of the server."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dragoman.documents import FORMS, SUFFIXES
+from dragoman.files import open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
@@ -172,7 +174,7 @@ def frontend_settings(call: Call) -> dict[str, Any]:
         "frontendTimeout": 500,
         "apiKeys": bool(service.keys),
         "keyRequired": bool(service.keys),
-        "suggestions": False,
+        "suggestions": bool(service.config.suggestions),
         "filesTranslation": bool(service.config.state),
         "supportedFilesFormat": list(SUFFIXES) if service.config.state else [],
         "language": {
@@ -180,6 +182,51 @@ def frontend_settings(call: Call) -> dict[str, Any]:
             "target": {"code": pair.target, "name": name_of(pair.target)},
         },
     }
+
+
+class SuggestRequest(Struct):
+    """A text, and how it should be translated."""
+
+    q: Annotated[str, Meta(min_length=1)]
+    s: Annotated[str, Meta(min_length=1)]
+    source: str
+    target: str
+
+
+class SuggestAnswer(Struct):
+    """Whether a suggestion was kept."""
+
+    success: bool
+
+
+def characters_of_suggestion(request: SuggestRequest, file: Upload | None) -> int:
+    """Return how many characters a suggestion has."""
+    return len(request.q) + len(request.s)
+
+
+def suggest(call: Call) -> SuggestAnswer:
+    """Keep a better translation of a text, for a training: line by line where both have as many lines."""
+    request: SuggestRequest = call.request
+    if not call.service.config.suggestions:
+        raise Refusal(403, "Suggestions are disabled on this server.")
+    target = find_target(call.service, request.target)
+    if request.source.lower() == "auto":
+        source = detect_sources(call.service, [request.q], target)[0][0]
+    else:
+        source = find_target(call.service, request.source)
+    check_pair(call.service, source, target)
+    if source == target:
+        raise Refusal(400, "Invalid request: source and target are the same language")
+    texts, others = request.q.splitlines(), request.s.splitlines()
+    pairs = list(zip(texts, others, strict=True)) if len(texts) == len(others) else [(request.q, request.s)]
+    lines = [
+        f"{' '.join(one.split())}\t{' '.join(other.split())}\n" for one, other in pairs if one.strip() and other.strip()
+    ]
+    folder = Path(call.service.config.suggestions)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_append(folder / f"{source}-{target}.tsv") as file:
+        file.write("".join(lines))
+    return SuggestAnswer(True)
 
 
 class FileRequest(Struct):
@@ -235,6 +282,7 @@ ROUTES = (
         max_body=MAX_DOCUMENT,
         bulk=True,
     ),
+    Route("POST", "/suggest", suggest, LIBRETRANSLATE, SuggestRequest, SuggestAnswer, characters_of_suggestion),
     Route("GET", "/download_file/{name}", download_file, LIBRETRANSLATE, access="anyone", files=True),
     Route("POST", "/translate", translate, LIBRETRANSLATE, TranslateRequest, TranslateAnswer, characters_of),
     Route("POST", "/detect", detect, LIBRETRANSLATE, DetectRequest, list[DetectedLanguage], characters_of_detection),
