@@ -1,8 +1,11 @@
 """What the clients of DeepL send and get, with the real client."""
 
 import contextlib
+import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ import deepl
 import msgspec
 import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
-from serving import CONFIG, Answer, Running, running
+from serving import CONFIG, Answer, Running, running, until
 
 from dragoman.decoding.pool import Pool
+from dragoman.decoding.rows import Gone
 from dragoman.documents import read_text
 from dragoman.documents.plain import paragraph_passages
+from dragoman.server import files
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
 from dragoman.server.table import ROUTES
@@ -272,6 +277,69 @@ def test_documents_of_others_are_not_shown(client: deepl.DeepLClient, server: Ru
     for name, message in (("a.docx", "format not supported"), ("a.txt", "empty file")):
         with pytest.raises(deepl.DeepLException, match=message):
             client.translate_document_upload(b" ", target_lang="KO", filename=name)
+
+
+def test_a_document_of_a_server_that_was_stopped_is_an_error_and_not_waited_for(
+    client: deepl.DeepLClient, server: Running, monkeypatch: pytest.MonkeyPatch
+):
+    go, translated = threading.Event(), files.translate_document
+
+    def wait(*task: Any) -> bytes:
+        go.wait(20)
+        return translated(*task)
+
+    monkeypatch.setattr(files, "PROMPT", 0.0)
+    monkeypatch.setattr(files, "translate_document", wait)
+    handle = client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
+    path, body = f"/v2/document/{handle.document_id}", {"document_key": handle.document_key}
+    until(lambda: ask(server, "POST", path, body).json["status"] == "translating")
+    assert ask(server, "POST", f"{path}/result", body).status == 503
+    monkeypatch.setattr(files, "MAX_WAITING", 1)
+    with pytest.raises(deepl.TooManyRequestsException):
+        client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
+    files.OWN.clear()  # as another process sees it
+    assert ask(server, "POST", path, body).json["status"] == "translating"  # for the first one has a lock
+    results = Path(server.service.config.state or "", "documents")
+    go.set()
+    until(lambda: client.translate_document_get_status(handle).done)
+    with ThreadPoolExecutor(4) as threads:  # one of them gets it
+        found = list(threads.map(lambda _: ask(server, "POST", f"{path}/result", body).status, range(4)))
+    assert sorted(found) == [200, 404, 404, 404]
+    assert list(results.iterdir()) == []
+
+    def stop(*_: Any) -> None:
+        raise Gone("stopped")
+
+    monkeypatch.setattr(files, "translate_document", stop)
+    monkeypatch.setattr(files, "MAX_WAITING", 32)
+    handle = client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
+    until(lambda: not files.OWN)
+    (record,) = results.glob("*.json")
+    for written in ({}, {"status": "translating"}):  # the second: there was no time to write what happened
+        record.write_text(json.dumps(json.loads(record.read_text()) | written))
+        status = client.translate_document_get_status(handle)
+        assert (status.ok, status.error_message) == (False, files.STOPPED)
+    record.unlink()
+    monkeypatch.setattr(files, "MAX_CHARACTERS", 3)
+    with pytest.raises(deepl.DeepLException, match="in a document"):
+        client.translate_document_upload(TEXT, target_lang="KO", filename="a.txt")
+
+
+def test_what_the_contract_says_beyond_the_client(server: Running, alone: str):
+    assert "billed_characters" not in translate(server)[0]
+    assert translate(server, show_billed_characters=True)[0]["billed_characters"] == len(TEXT)
+    assert ask(server, "POST", "/v2/languages", {"type": "target"}).json[0]["language"] == "KO"
+    assert ask(server, "GET", "/v3/languages?resource=voice").status == 400
+    assert {one["name"] for one in ask(server, "GET", "/v3/languages/resources").json} == {
+        "translate_text", "translate_document", "glossary",
+    }  # fmt: skip
+    page = f"<p>{TEXT}</p><p>{TEXT}</p>"
+    assert translate(server, text=[page], tag_handling="xml")[0]["text"] == f"<p>{alone}</p><p>{alone}</p>"
+    parts = {"target_lang": "KO", "style_id": "x"}
+    body = "".join(f'--X\r\nContent-Disposition: form-data; name="{a}"\r\n\r\n{b}\r\n' for a, b in parts.items())
+    body += '--X\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nx\r\n--X--\r\n'
+    refused = ask(server, "POST", "/v2/document", body, Content_Type="multipart/form-data; boundary=X")
+    assert (refused.status, "'style_id'" in refused.json["message"]) == (400, True)
 
 
 def test_files_of_libretranslate_are_fetched_by_their_address(server: Running, alone: str):

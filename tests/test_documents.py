@@ -22,7 +22,6 @@ from markdown_it import MarkdownIt
 
 from dragoman.documents import SUFFIXES, read_document
 from dragoman.documents.csv import read_rows
-from dragoman.documents.html import HTML as HTML_MARKUP
 from dragoman.documents.html import tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
@@ -539,14 +538,14 @@ class Places(HTMLParser):
 
 def test_tags_are_found_where_the_parser_of_the_library_finds_them():
     for page in [HTML, *(path.read_text(encoding="utf-8", errors="replace") for path in real_files(".html", 10))]:
-        ours = [token for token in tokens(page, HTML_MARKUP) if token.name not in ("", "!") and not token.closing]
+        ours = [token for token in tokens(page) if token.name not in ("", "!") and not token.closing]
         assert [(token.name, token.start, token.end - token.start) for token in ours] == Places(page).found
 
 
 @given(broken)
 def test_tokens_are_all_of_the_page(data: bytes):
     page = data.decode("utf-8", "replace")
-    spans = [(token.start, token.end) for token in tokens(page, HTML_MARKUP)]
+    spans = [(token.start, token.end) for token in tokens(page)]
     assert "".join(page[start:end] for start, end in spans) == page
     assert all(end == start for (_, end), (start, _) in pairwise(spans))
 

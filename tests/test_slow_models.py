@@ -64,25 +64,6 @@ def ask_slow_model(models: Models, monkeypatch: pytest.MonkeyPatch, second: floa
             return text, len(slow.searched) - before
 
 
-def test_a_slow_model_answers_the_second_attempt(models: Models, expected: str, monkeypatch: Any):
-    assert ask_slow_model(models, monkeypatch, 0.1, 0.5) == (expected, 1)
-
-
-def pause_and_count(timer: Any) -> None:
-    """Wait a little before the next attempt."""
-    time.sleep(0.3)
-    timer._num_retries += 1
-
-
-def test_without_grace_it_answers_no_attempt(models: Models, monkeypatch: pytest.MonkeyPatch):
-    """The control: each attempt begins the same search again, and none of them ends."""
-    monkeypatch.setattr(http_client, "max_network_retries", 1)
-    # Else an attempt may come before the search of the one before it has ended its last step.
-    monkeypatch.setattr(http_client._BackoffTimer, "sleep_until_deadline", pause_and_count)
-    text, searches = ask_slow_model(models, monkeypatch, 0.1, 0.0)
-    assert (text, searches) == ("", 2)
-
-
 @pytest.mark.slow
 def test_a_slow_model_answers_the_second_attempt_in_real_time(models: Models, expected: str, monkeypatch: Any):
     assert ask_slow_model(models, monkeypatch, 1.0, 0.5) == (expected, 1)

@@ -74,8 +74,10 @@ def status(call: Call) -> DocumentStatus:
 def result(call: Call) -> Response:
     """Return a translated document, once."""
     record = find_result(call, call.path["id"], call.request.document_key)
+    if record["status"] == "error":
+        raise Refusal(400, record["message"])
     if record["status"] != "done":
-        raise Refusal(503, "the document is not translated yet" if record["status"] != "error" else record["message"])
+        raise Refusal(503, "the document is not translated yet", {"Retry-After": "1"})
     return attachment(results_of(call).take(call.path["id"], call.caller), record["name"])
 
 

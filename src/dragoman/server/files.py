@@ -18,7 +18,8 @@ from starlette.responses import Response
 from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.errors import DragomanError
-from dragoman.files import replace_file
+from dragoman.files import lock_file, replace_file
+from dragoman.server.app import report
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call
 from dragoman.server.store import Store
@@ -26,9 +27,14 @@ from dragoman.server.texts import Task, detect_sources, translate_lines
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
+UNFINISHED = ("queued", "translating")
+FAILED, STOPPED = "the server has failed", "the server was stopped: send the document again"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
+MAX_CHARACTERS = 1_000_000  # of the texts of a document
+MAX_WAITING = 32  # documents in memory; more are refused
 WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
+OWN: set[str] = set()  # the documents that this process is to translate
 
 
 def size_of(request: Any, file: Upload | None) -> int:
@@ -48,6 +54,8 @@ def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
     document = read_document(file.content, suffix)
     if not document.readable:
         raise Refusal(400, f"Invalid request: {document.skipped[0].reason}")
+    if (count := sum(map(len, document.texts))) > MAX_CHARACTERS:
+        raise Refusal(413, f"{count:,} characters are more than {MAX_CHARACTERS:,} in a document")
     return document, suffix
 
 
@@ -112,10 +120,30 @@ class Results:
 
     def take(self, name: str, owner: str) -> bytes:
         """Return a result, which is deleted: it can be fetched once. Raise Refusal where it is gone."""
-        content = self.read(name)
-        self.path(name).unlink(missing_ok=True)
+        taken = self.path(name).with_suffix(".taken")
+        try:
+            self.path(name).rename(taken)  # which only one of two that ask at once can do
+        except FileNotFoundError:
+            raise Refusal(404, "this document is not here any more") from None
+        content = taken.read_bytes()
+        taken.unlink()
         self.store.delete(name, owner)
         return content
+
+    def lock(self, name: str) -> Path:
+        """Return the file that is locked by the process that is to translate a document."""
+        return self.path(name).with_suffix(".lock")
+
+    def is_waited_for(self, name: str) -> bool:
+        """Return whether there is a process that is to translate a document: it may have been stopped."""
+        if name in OWN:
+            return True
+        try:
+            with lock_file(self.lock(name), wait=False):
+                self.lock(name).unlink()
+            return False
+        except BlockingIOError:
+            return True
 
 
 def results_of(call: Call) -> Results:
@@ -125,6 +153,8 @@ def results_of(call: Call) -> Results:
 
 def begin(call: Call, document: Document, name: str, source: str | None, task: Task) -> tuple[str, str]:
     """Begin to translate a document; return the name of its result, and the key that whoever asks for it needs."""
+    if len(OWN) >= MAX_WAITING:
+        raise Refusal(429, "too many documents are waiting", {"Retry-After": "10"})
     results, key = results_of(call), secrets.token_hex(32)
     identity = results.new(call.caller)
     record = {
@@ -132,9 +162,12 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
         "key": hashlib.sha256(key.encode()).hexdigest(),
         "characters": sum(map(len, document.texts)),
     }
+    OWN.add(identity)
+    lock = contextlib.ExitStack()
+    lock.enter_context(lock_file(results.lock(identity), wait=False))
     results.store.write(identity, call.caller, {**record, "status": "queued"})
     own = replace(call, ticket=Ticket(bulk=True))  # it goes on when the request is answered
-    work = WORKERS.submit(finish, own, results, identity, record, document, source, task)
+    work = WORKERS.submit(finish, own, lock, results, identity, record, document, source, task)
     with contextlib.suppress(NotDone):
         work.result(PROMPT)
     return identity, key
@@ -142,6 +175,7 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
 
 def finish(
     call: Call,
+    lock: contextlib.ExitStack,
     results: Results,
     identity: str,
     record: dict[str, Any],
@@ -149,16 +183,22 @@ def finish(
     source: str | None,
     task: Task,
 ) -> None:
-    """Translate a document and write its result, or why there is none."""
-    try:
-        results.store.write(identity, call.caller, {**record, "status": "translating"})
-        results.put(identity, call.caller, translate_document(call, document, source, task), record)
-    except (DragomanError, Refusal) as error:
-        message = "the server was stopped" if isinstance(error, Gone) else str(error)
-        results.store.write(identity, call.caller, {**record, "status": "error", "message": message})
-    except Exception as error:
-        results.store.write(identity, call.caller, {**record, "status": "error", "message": "the server has failed"})
-        raise error
+    """Translate a document and write its result, or why there is none; then give back the lock."""
+    with lock:
+        try:
+            results.store.write(identity, call.caller, {**record, "status": "translating"})
+            results.put(identity, call.caller, translate_document(call, document, source, task), record)
+        except (DragomanError, Refusal) as error:
+            message = STOPPED if isinstance(error, Gone) else str(error)
+            results.store.write(identity, call.caller, {**record, "status": "error", "message": message})
+        except Exception as error:
+            report(error)
+            results.store.write(
+                identity, call.caller, {**record, "status": "error", "message": "the server has failed"}
+            )
+        finally:
+            OWN.discard(identity)
+            results.lock(identity).unlink(missing_ok=True)
 
 
 def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
@@ -167,4 +207,8 @@ def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
     given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     if not hmac.compare_digest(str(record.get("key")), given):
         raise Refusal(404, "there is no document with this id and key")
+    if record["status"] in UNFINISHED and not results_of(call).is_waited_for(identity):
+        record = results_of(call).store.read(identity, call.caller)  # it may have been finished meanwhile
+        if record["status"] in UNFINISHED:
+            record |= {"status": "error", "message": STOPPED}
     return record
