@@ -99,6 +99,9 @@ BAD = [
     ("train preset.toml", 2, "preset"),
     ("translate -m missing x", 1, "missing: no such model folder"),
     ("translate -m . x", 1, ".: not a model folder"),
+    ("translate -m {train} x", 1, "a file; name the model folder that it is in"),
+    ("translate -m missing x --output-format json", 2, "invalid choice 'json'"),
+    ("backtranslate -m missing --text /dev/null --out a.tsv", 2, "/dev/null: the text is read more than once"),
     ("translate -m {damaged} x", 1, "model.safetensors: damaged"),
     ("translate -m {brief} --input missing.txt", 1, "missing.txt: No such file"),
     ("translate -m {brief} --input folder.toml", 1, "folder.toml: "),
@@ -174,6 +177,35 @@ BAD = [
     ("inspect -m {brief} text --out empty.tsv/picture.svg", 0, "empty.tsv"),
     ("inspect -m {brief} text --out folder.svg", 0, "folder.svg"),
 ]
+
+
+def test_help_names_a_command_before_or_after_it(capsys: pytest.CaptureFixture[str]):
+    shown = []
+    for arguments in (["help", "split"], ["split", "--help"], ["help"], ["help", "nothing"]):
+        with contextlib.suppress(SystemExit):
+            main(arguments)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2] == shown[3]
+
+
+@pytest.mark.parametrize(("lines", "others"), [("x\n", False), ('x\n{"text": "a"}\n', True)])
+def test_lines_that_cannot_be_read_are_told_from_all_others(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: str, others: bool
+):
+    (tmp_path / "a.jsonl").write_text(lines)
+    assert main(["translate", "-m", str(trained), "-i", str(tmp_path / "a.jsonl"), "--beam", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "1 line could not be read, listed above" in error
+    assert ("all others were translated" in error) == others
+
+
+def test_none_is_no_choice_of_a_flag(capsys: pytest.CaptureFixture[str]):
+    with contextlib.suppress(SystemExit):
+        main(["translate", "-m", "missing", "x", "--output-format", "json"])
+    error = "".join(capsys.readouterr())
+    assert "None" not in error
+    assert "jsonl" in error  # the control
+    assert len({len(line) for line in error.splitlines()}) == 1  # the box is whole
 
 
 @pytest.mark.parametrize(("line", "code", "says"), BAD, ids=[line for line, *_ in BAD])

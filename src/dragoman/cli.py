@@ -117,6 +117,8 @@ def drop_unwritten() -> bool:
 def run(arguments: list[str]) -> None:
     """Run the command that the first argument names. Raise UsageError where there is none of that name."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name == "help" and rest[:1] and rest[0] in COMMANDS:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(USAGE, end="")
     elif name in ("--version", "version"):

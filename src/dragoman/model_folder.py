@@ -63,7 +63,8 @@ def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tu
     file is a link that leads out of the folder.
     """
     if not folder.is_dir():
-        raise DragomanError(f"{folder}: no such model folder")
+        kind = "a file; name the model folder that it is in" if folder.is_file() else "no such model folder"
+        raise DragomanError(f"{folder}: {kind}")
     if not (folder / MANIFEST).is_file():
         raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}")
     refuse_links_out(folder)

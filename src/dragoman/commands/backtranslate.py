@@ -79,6 +79,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"{options.out}: the pairs are TSV: choose a name that ends in .tsv")
     for file in options.text:
         refuse_unreadable(file)
+        if Path(file).exists() and not Path(file).is_file():
+            raise UsageError(f"{file}: the text is read more than once, so it must be a regular file")
         if suffix_of(file) in OF_PAIRS:
             raise UsageError(f"{file}: looks like a file of pairs; --text takes plain text, one sentence per line")
     result = CorpusSpec((str(options.out),), tag=options.tag)

@@ -18,6 +18,8 @@ GAP = "\0"  # a space in the place of something removed, so that the boxes stay 
 NO_DEFAULT = re.compile(rf"\(default:((?:{COLOUR}|[\s│])*)(None|''|)\)")
 # How it names the values of a flag without a default: "{None}|INT", "{None,tiny,small}".
 NONE = re.compile(r"\{None(?:\}\||(,))([^\s\]\x1b]+)")
+# How it names it among the choices of a flag, in the message for another value.
+CHOICE_NONE = re.compile(r"(?:'None', ?|, 'None'(?=\)))(.*?)(?=│|\Z)")
 # What Python says of text that is no number.
 NO_NUMBER = re.compile(r"(?:invalid literal for (int)\(\) with base 10|could not convert string to float): ('.*?')")
 # Corpora and folders among the settings of a run, which have the type of any string.
@@ -61,6 +63,7 @@ def tidy_line(line: str) -> str:
     if "│" not in line and not line.startswith("$"):
         return textwrap.fill(NONE.sub(without_none, line), shutil.get_terminal_size().columns)
     line = NONE.sub(lambda found: without_none(found).ljust(len(found[0])), line)
+    line = CHOICE_NONE.sub(lambda found: found[1].ljust(len(found[0])), line)
     line = NO_NUMBER.sub(
         lambda found: f"{found[2]} is not a {'whole ' if found[1] else ''}number".ljust(len(found[0])), line
     )

@@ -97,7 +97,8 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             progress.advance(len(block), sum(map(len, texts)))
     report.summarise()
     if errors:
-        raise DragomanError(f"{plural(errors, 'line')} could not be read, listed above; all others were translated")
+        others = "; all others were translated" if errors < progress.lines else ""
+        raise DragomanError(f"{plural(errors, 'line')} could not be read, listed above{others}")
 
 
 def annotate(
