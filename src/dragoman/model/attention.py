@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig
 from dragoman.model.packing import Packing
 
-FEW_QUERIES = 8  # up to so many, reading the keys takes most of the time
+FEW_QUERIES = 8  # up to so many, reading the keys takes most of the time of a search
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 Rotate = Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ def fused_attention(
     """
     if query.device.type == "cpu" and (
         query.dtype in (torch.bfloat16, torch.float16)  # PyTorch's CPU kernel is four times slower for these
-        or (query.size(-2) <= FEW_QUERIES and key.is_contiguous() and value.is_contiguous())
+        or (query.size(-2) <= FEW_QUERIES and key.is_contiguous() and value.is_contiguous() and not key.requires_grad)
     ):
         return explicit_attention(query, key, value, mask, dropout)
     mask = check_attention_inputs(query, key, value, mask)
