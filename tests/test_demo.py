@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.data.corpus import read_corpus
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
-from dragoman.demo.run import write_pairs
+from dragoman.demo.run import slow_machine, write_pairs
 from dragoman.training.checkpoint import lock_folder
 
 
@@ -57,3 +57,10 @@ def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, m
     assert ran.code == 1
     assert "another process is using this folder" in ran.err
     assert train.read_text() == "one\teins\n"
+
+
+def test_a_slow_machine_is_told_that_more_time_helps():
+    assert slow_machine(0.6, 310, 2.0) == (
+        "Only 310 steps in 2 minutes: more time gives better translations, --minutes 4."
+    )
+    assert slow_machine(0.96, 310, 2.0) == ""

@@ -21,6 +21,7 @@ from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
 
 PER_TEMPLATE, SEED = 32, 1
+ENOUGH = 0.95  # of the held-out sentences exactly right; less if the machine is slow or busy
 
 # Sentences as a visitor might type them; their values are not in the corpus with these templates.
 TYPED = (
@@ -62,13 +63,15 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
         training=replace(DEMO.training, minutes=minutes),
     )
     with Journal(out, Console(stderr=True)) as journal:
-        train(config, journal)
+        steps = train(config, journal).step
 
     translator = Translator.load(out)
     sources, references = zip(*book.test, strict=True)
     scores = evaluate([translation.text for translation in translator.translate(sources)], references)
     print("3. Held-out sentences: familiar templates with values that were not in the training pairs.")
     print(scores, flush=True)
+    if advice := slow_machine(scores.exact, steps, minutes):
+        print(advice, flush=True)
 
     print("4. Translations:")
     for source, translation in zip(TYPED, translator.translate(TYPED), strict=True):
@@ -82,6 +85,15 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     print(f"\nIt knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples.")
     print(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"')
     print(f"Your own sentence pairs: {command()} split pairs.tsv --out data")
+
+
+def slow_machine(exact: float, steps: int, minutes: float) -> str:
+    """Return what to do where too few steps were done for a good model; exact: share of exact matches, 0 to 1."""
+    if exact >= ENOUGH:
+        return ""
+    return (
+        f"Only {steps:,} steps in {minutes:g} minutes: more time gives better translations, --minutes {2 * minutes:g}."
+    )
 
 
 def command() -> str:
