@@ -16,7 +16,6 @@ from dragoman.commands import (
     parse,
     set_threads,
 )
-from dragoman.commands.direction import direction_warning, model_scripts
 from dragoman.config import Device, TrainingConfig
 from dragoman.errors import UsageError
 
@@ -93,6 +92,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.progress import TextProgress
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.synthesise import synthesise
+    from dragoman.text.scripts import direction_warning
+    from dragoman.translation.extent import model_scripts
 
     job = Job(
         model=find_model(Path(options.model)),

@@ -61,11 +61,11 @@ def main(arguments: list[str]) -> None:
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
     set_threads(options.threads)
-    from dragoman.commands.direction import direction_warning
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
     from dragoman.files import open_output
+    from dragoman.text.scripts import direction_warning
     from dragoman.translation.translator import Translator
 
     check_outputs(options)

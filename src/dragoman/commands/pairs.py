@@ -6,13 +6,14 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from dragoman.commands.direction import direction_warning, model_scripts
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import LeftOut, Row, stream_rows
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions
 from dragoman.model import Model
+from dragoman.text.scripts import direction_warning
+from dragoman.translation.extent import model_scripts
 
 BLOCK = 1024  # pairs in memory
 Result = TypeVar("Result")

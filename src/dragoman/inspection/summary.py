@@ -1,6 +1,5 @@
 """Say in a few lines what a model is and what it can: shape, languages, how much it reads at once, engines."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from dragoman.config import ModelConfig, as_dict
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
-from dragoman.text.scripts import read_scripts
+from dragoman.text.scripts import name_scripts, read_scripts
 from dragoman.translation.extent import SourceExtent
 
 
@@ -61,9 +60,3 @@ class Summary:
             "extent": asdict(self.extent) if self.extent else None,
             "engines": ["native"] if unknown_settings(self.config) else ["native", "ctranslate2"],
         }
-
-
-def name_scripts(scripts: Sequence[str]) -> str:
-    """Return one or more scripts as a reader knows them: 'Hangul and Latin', 'CJK, Hiragana and Katakana'."""
-    *others, last = (script if script == "CJK" else script.capitalize() for script in scripts)
-    return f"{', '.join(others)} and {last}" if others else last

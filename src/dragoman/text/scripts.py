@@ -4,8 +4,9 @@ import contextlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from dragoman.errors import DragomanError
@@ -13,6 +14,7 @@ from dragoman.files import read_listed
 
 RECORD = "scripts.json"  # in a model folder
 MIN_SHARE = 0.005
+SAMPLE = 1000  # texts whose letters are looked at, to tell their language
 
 
 @lru_cache(1 << 17)
@@ -39,6 +41,28 @@ def usual_scripts(texts: Iterable[str]) -> list[str]:
     for text in texts:
         scripts += scripts_of(text)
     return sorted(script for script, letters in scripts.items() if letters >= MIN_SHARE * scripts.total())
+
+
+def name_scripts(scripts: Sequence[str]) -> str:
+    """Return one or more scripts as a reader knows them: 'Hangul and Latin', 'CJK, Hiragana and Katakana'."""
+    *others, last = (script if script == "CJK" else script.capitalize() for script in scripts)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def direction_warning(name: str, texts: Iterable[str], reads: Sequence[str], writes: Sequence[str]) -> str:
+    """Return a sentence where the texts are in none of the scripts that the model reads; '' else.
+
+    Where training did not record what the model reads, it is one where they are in the scripts that it writes, unless
+    that is Latin, in which most languages are written. name: of the texts.
+    """
+    own = usual_scripts(islice(texts, SAMPLE))
+    if not own or (set(own) & set(reads) if reads else own != list(writes) or own == ["LATIN"]):
+        return ""
+    knows = f"reads {name_scripts(reads)}" if reads else f"writes {name_scripts(writes)}"
+    return (
+        f"{name}: written in {name_scripts(own)} script, but the model {knows}: use a model that "
+        "translates from the language of the text"
+    )
 
 
 def read_scripts(folder: Path) -> tuple[str, ...]:

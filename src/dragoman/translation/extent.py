@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from dragoman.errors import DragomanError
 from dragoman.files import read_listed
+from dragoman.text.scripts import read_scripts
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,9 @@ class SourceExtent:
             return extent
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise DragomanError(f"{file}: not a record of sentences and tokens") from None
+
+
+def model_scripts(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the scripts that a model reads and those that it writes; () where training did not record them."""
+    extent = SourceExtent.load(folder)
+    return extent.scripts if extent else (), read_scripts(folder)

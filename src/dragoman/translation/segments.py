@@ -77,7 +77,7 @@ class Segmenter:
 
     def _split_edges(self, text: str) -> list[str]:
         """Return a text in parts: its words, and what stands before and behind them and is not translated."""
-        start, end = placeholders.inside_tags(text) if self.keep_tags else (0, len(text))
+        start, end = placeholders.inside_tags(text) if self.keep_tags and "<" in text else (0, len(text))
         start += len(text[start:end]) - len(text[start:end].lstrip())
         return [part for part in (text[:start], *split_marker(text[start:end]), text[end:]) if part]
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from dragoman.commands.direction import SAMPLE, direction_warning
 from dragoman.console import LineProgress
+from dragoman.text.scripts import SAMPLE, direction_warning
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
