@@ -27,7 +27,8 @@ def stamp(number: int) -> dict[str, Any]:
 def unstamp(record: Any, known: int, where: str) -> dict[str, Any]:
     """Return the fields of a record but its stamp. Raise NewerFormatError where its format is a number above `known`.
 
-    where: the file, for messages. Raise ValueError where the record is not a dict or its format not a number.
+    where: the file, for messages. A record without a format has format 1. Raise ValueError where the record is not a
+    dict, or its format not a whole number from 1.
     """
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")

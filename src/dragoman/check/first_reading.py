@@ -33,8 +33,8 @@ class FirstReading:
 def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstReading:
     """Read a corpus for the first time.
 
-    The keys, by which sets are compared, are computed only with `compare`, else 0. A corpus that cannot be read to its
-    end gives the rows before.
+    The keys, by which sets are compared, are computed only with `compare`, else 0. Of a corpus that cannot be read
+    to its end, the rows before the error are kept; nothing is raised, because the second reading reports it.
     """
     profile, begins = Profile(alphabet), ""
     blocks: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]

@@ -28,7 +28,7 @@ class Training:
     threads: int = 1
     "CPU threads"
     rounds: int = 3
-    "number of turns of each toolkit after its first, which is reported apart"
+    "number of turns of each toolkit after its first, which is reported separately"
     seconds: float = 20.0
     "seconds of a turn"
     shapes: Annotated[tuple[Literal["tiny", "small", "base"], ...], tyro.conf.arg(metavar="{tiny,small,base} ...")] = (

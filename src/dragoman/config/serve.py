@@ -36,7 +36,7 @@ class ServeConfig:
     port: Annotated[int, at_least(0), at_most(MAX_PORT)] = 5000
     "port to listen on; 0: any free one"
     engine: Literal["native", "ctranslate2"] = "native"
-    "what searches; ctranslate2 is the fastest on CPUs, but finishes a batch that nobody waits for any more"
+    "what translates; ctranslate2 is the fastest on CPUs, but finishes even a batch that nobody is waiting for"
     compute_type: Literal["float32", "int8"] = "float32"
     "data type that ctranslate2 computes in"
     device: Device = "auto"
@@ -46,7 +46,7 @@ class ServeConfig:
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
-    "largest beam that a request may ask for; alternatives are one fewer"
+    "largest beam that a request may ask for; it may ask for one alternative fewer than that"
     deadline: Duration = 30.0
     "seconds after which a request that is not finished is answered with an error"
     max_wait: Duration = 4.0
@@ -56,9 +56,9 @@ class ServeConfig:
     cache: Annotated[int, at_least(0), at_most(MAX_CACHE)] = 64
     "megabytes of results to keep, for each model; 0: none"
     texts: Count = 1000
-    "most texts in a request"
+    "maximum number of texts in a request"
     characters: Count = 100_000
-    "most characters in a request, over all of its texts"
+    "maximum number of characters in a request, over all of its texts"
     rate: CountOrZero = 1_000_000
     "characters a minute for each key, or for each address without keys; 0: any number"
     api_keys: str | None = None

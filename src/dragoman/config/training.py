@@ -109,7 +109,7 @@ class TrainingConfig:
     seed: CountOrZero = 1
     "seed for the initial weights, the order of the data and dropout"
     deterministic: bool = False
-    "bit-identical results on any number of processes: sum gradients in a fixed order, one thread each"
+    "bit-identical results on any number of processes: sum gradients in a fixed order, one thread per process"
 
     def __post_init__(self) -> None:
         check_fields(self)

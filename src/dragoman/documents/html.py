@@ -157,7 +157,11 @@ def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> It
 def split_flow(
     original: str, flow: Sequence[tuple[Token, bool]], blocks: Set[str], lines: bool
 ) -> Iterator[list[tuple[Token, bool]]]:
-    """Yield the tokens between the tags of blocks; lines: whether a line break in a text ends a block, too."""
+    """Yield the tokens of each block, an empty list where it has none, without the tags of blocks between them.
+
+    flow: tokens, each with whether it is translated; lines: whether the end of a line in a translated text ends a
+    block, too.
+    """
     block: list[tuple[Token, bool]] = []
     for token, translated in flow:
         if token.name in blocks:

@@ -86,9 +86,9 @@ class DataParallel:
             self.gradient.zero_()
 
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
-        """Sum gradients and statistics over all processes, and return the statistics of the update.
+        """Sum gradients and statistics over all processes; return the statistics, with the norm of the summed gradient.
 
-        `micro_batches` counts those of all processes.
+        All processes must call this. `micro_batches` counts those of all of them; it matters only if ordered.
         """
         if self.ordered:
             self.add_in_order(micro_batches)

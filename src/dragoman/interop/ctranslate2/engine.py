@@ -187,7 +187,8 @@ class CTranslate2Engine:
 def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:
     """Return the indices of the sources, in groups that may be searched for together. constraints: one for each source.
 
-    In a batch CTranslate2 forbids the same sequences everywhere, and a prefix changes how those without one are found.
+    In a batch CTranslate2 forbids the same sequences everywhere, and sources with a prefix change the results of those
+    without one.
     """
 
     def kind(row: int) -> tuple:
