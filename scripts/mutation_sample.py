@@ -110,7 +110,8 @@ def main() -> None:
             survivors += not noticed
             line = getattr(node, "lineno", 0)
             if not noticed:
-                print(f"unnoticed: {file}:{line}: {shorten(before)}  ->  {field}: {shorten(describe(value))}", flush=True)
+                after = f"{field}: {shorten(describe(value))}"
+                print(f"unnoticed: {file}:{line}: {shorten(before)}  ->  {after}", flush=True)
         print(f"{len(chosen)} of {len(every):,} possible faults planted, {survivors} unnoticed")
 
 
