@@ -21,7 +21,15 @@ from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.page import content_hash, inspection_page, page_script, read_web_file
+from dragoman.inspection.page import (
+    IMPORT,
+    WEB,
+    content_hash,
+    inspection_page,
+    page_data,
+    page_script,
+    read_web_file,
+)
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.model import build
 from dragoman.translation.translator import Translator
@@ -106,7 +114,7 @@ def test_links_and_losses_of_words_are_those_of_the_model(
 
 
 def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(document: str):
-    markup = document.replace(page_script(), "")
+    markup = document.replace(page_script("page"), "")
     assert re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)""", markup) == ["data:,"]
     assert "@import" not in document
     assert "url(" not in document.replace("createObjectURL(", "").replace("revokeObjectURL(", "")
@@ -114,13 +122,33 @@ def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(d
     assert set(re.findall(r"https?://[^\s\"'`<]+", document)) == {"http://www.w3.org/2000/svg"}
     (policy,) = re.findall(r'content="(default-src[^"]*)"', document)
     assert policy.replace("&#39;", "'").startswith("default-src 'none'")
-    assert content_hash(page_script()) in policy
-    assert content_hash(read_web_file("page.css")) in policy
+    style = read_web_file("theme.css") + read_web_file("page.css")
+    for content in (page_script("page"), style, read_web_file("dark.css")):
+        assert content in document
+        assert content_hash(content) in policy
     assert "unsafe" not in policy
 
 
+NAMES = re.compile(r"^(?:async )?(?:const|let|var|class|function\*?) (\w+|[\[{][^=]*[\]}] =)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["page", "history"])
+def test_modules_are_put_into_one_script_in_which_no_name_is_defined_twice(name: str):
+    script = page_script(name)
+    names = [part for found in NAMES.findall(script) for part in re.findall(r"\w+", found)]
+    assert sorted(set(names)) == sorted(names)
+    assert {"make", "language", "speak", "maps" if name == "page" else "weightAt"} <= set(names)
+    assert not re.search(r"^(?:import|export)\b", script, re.MULTILINE)
+    # Each module comes after those that it imports.
+    modules = [path.stem for path in WEB.glob("*.js")]
+    begins = {module: script.find(read_web_file(f"{module}.js").partition("\n")[0]) for module in modules}
+    for module in modules:
+        for imported in IMPORT.findall(read_web_file(f"{module}.js")):
+            assert begins[module] < 0 or -1 < begins[imported] < begins[module]
+
+
 def test_every_string_is_there_in_both_languages():
-    strings, code, document = json.loads(read_web_file("strings.json")), page_script(), read_web_file("page.html")
+    strings, code, document = json.loads(read_web_file("strings.json")), page_script("page"), read_web_file("page.html")
     english, korean = strings["en"], strings["ko"]
     places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
     assert places[0] == places[1]
@@ -293,6 +321,46 @@ def test_the_last_of_many_cells_can_be_reached(open_page, large: tuple[Inspectio
     assert agrees(tab, found.map("cross", 4, 5, subwords=True))
 
 
+# Draws another sentence over the one that is shown.
+DRAW = """data => {
+  const shows = [showWords, showAttention, showHeads, showPositions, showTree, showOcclusion, showEncoding];
+  for (const show of shows) show(data);
+}"""
+
+
+def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
+    open_page, document: str, inspection: Inspection, translator: Translator
+):
+    other = inspect(translator, "The bear likes 3 white rabbits.", name="toy")
+    rotary = make(translator.tokenizer, dataclasses.replace(DEEP, positions="rotary", encoder_layers=1))
+    shallow = inspect(rotary, SENTENCE, "개가 봐요.")
+    tab = open_page(document)
+    tab.evaluate(DRAW, page_data(other, None, None))
+    assert agrees_at_start(tab, other.map("cross", 2, 1))  # nothing was chosen yet
+    tab.get_by_role("tab", name="Encoder self").click()
+    tab.locator('#thumbnails button[data-layer="2"][data-head="1"]').click()
+    tab.locator("#subwords").check()
+    for found, model, layer in ((inspection, translator, 3), (shallow, rotary, 1), (other, translator, 3)):
+        tab.evaluate(DRAW, page_data(found, occlusion(model.model, found), None))
+        assert agrees_at_start(tab, found.map("encoder", layer, 2, subwords=True))
+        assert tab.locator("#kinds [role=tab]").count() == 3
+        assert tab.locator("#show option").count() == 6
+        assert tab.locator("#source-words button").all_inner_texts() == [word.label for word in found.source.words[:-1]]
+        assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
+        assert tab.locator("#tree").is_visible() == (found.tree is not None)
+        assert not tab.locator("#encoding").is_visible()
+        tab.locator("#occlusion-map canvas.map").focus()
+        assert f"without “{found.source.words[0].label}”" in tab.locator("#occlusion-map .readout").inner_text()
+    tab.locator("#step").press("Home")
+    assert tab.locator("#step-shown").inner_text() == f"1 of {other.tree.steps}"  # type: ignore[union-attr]
+
+
+def agrees_at_start(tab: Any, expected: AttentionMap) -> bool:
+    """Whether the large map is this one, by its first cell."""
+    tab.locator(MAP).press("Control+Home")
+    return agrees(tab, expected)
+
+
 def test_words_light_up_in_both_directions(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     weights = inspection.map("cross", inspection.alignment.layer, inspection.alignment.head).weights[:-1, :-1]  # type: ignore[union-attr]
@@ -401,6 +469,7 @@ def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, do
 def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(open_page, document: str):
     tab = open_page(document)
     assert tab.locator("h1").inner_text() == "What the model attended to"
+    assert all(tab.locator("[data-t]").all_text_contents())
     tab.get_by_role("button", name="한국어").click()
     assert tab.locator("h1").inner_text() == "모델이 무엇을 보았나"
     assert tab.locator("html").get_attribute("lang") == "ko"

@@ -1,15 +1,15 @@
 """Write the history of a run as one HTML file with everything in it: cross-attention with a slider, and all numbers."""
 
 import base64
+import json
 from dataclasses import dataclass
 
-import jinja2
 import torch
 
 from dragoman import __version__
 from dragoman.inspection.history import History
 from dragoman.inspection.inspection import KINDS
-from dragoman.inspection.page import read_web_file
+from dragoman.inspection.page import read_web_file, render_page
 from dragoman.inspection.plots.history import Rows, log_shades
 
 LEVELS = 2**16 - 1  # the page holds weights as 16-bit integers; this one stands for 1
@@ -29,10 +29,9 @@ def history_page(history: History) -> str:
     entropies = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
     maps = torch.stack([snapshot.cross_attention for snapshot in snapshots])  # snapshots L H W U
     levels = (maps.double() * LEVELS).round().numpy().astype("<u2")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(read_web_file("history.html")).render(
+    return render_page(
+        "history",
+        strings=json.loads(read_web_file("history.json")),
         history=history,
         version=__version__,
         gradients=shade_cells(history.gradients, log_shades(history.gradients), ".3g"),

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,9 @@ from dragoman.inspection.plots.positions import PositionalEncoding, added_positi
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
 
-SCRIPTS = (
-    "elements",
-    "map",
-    "attention",
-    "words",
-    "tables",
-    "tree",
-    "page",
-)  # each uses those before it
+WEB = Path(__file__).parent / "web"
+IMPORT = re.compile(r'^import [^;]*"\./(\w+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
 LEVELS = 255  # weights, from 0 to 1, are rounded to one of these
 SHOWN_POSITIONS = 50  # or as many as the sentence has
 MAX_SCORED = 3000  # tokens that are scored for the occlusion at most; they take a large model seconds on one core
@@ -46,28 +41,55 @@ def inspection_page(inspection: Inspection, model: Model) -> str:
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(read_web_file("page.html")).render(
+    return render_page(
+        "page",
         data=page_data(inspection, losses, positions),
         strings=json.loads(read_web_file("strings.json")),
-        style=Markup(read_web_file("page.css")),  # our own files: the only text that is not escaped
-        script=Markup(page_script()),
-        content_hash=content_hash,
     )
 
 
 def read_web_file(name: str) -> str:
     """Return the text of a file of the folder `web` of this package."""
-    return (Path(__file__).parent / "web" / name).read_text(encoding="utf-8")
+    return (WEB / name).read_text(encoding="utf-8")
 
 
-def page_script() -> str:
-    """Return the JavaScript of the page, all SCRIPTS in one text."""
-    return "\n".join(read_web_file(f"{name}.js") for name in SCRIPTS)
+def render_page(name: str, **values: Any) -> str:
+    """Return a page of the folder `web` with its style, its modules and these values in it."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(read_web_file(f"{name}.html")).render(
+        style=Markup(read_web_file("theme.css") + read_web_file(f"{name}.css")),  # our own files: not escaped
+        dark=Markup(read_web_file("dark.css")),
+        script=Markup(page_script(name)),
+        policy=page_policy,
+        **values,
+    )
+
+
+def page_script(name: str) -> str:
+    """Return the JavaScript of a page: its modules in the order of their imports, as one script."""
+    texts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = read_web_file(f"{name}.js")
+        for imported in IMPORT.findall(text):
+            if imported not in texts:
+                add(imported)
+        texts[name] = EXPORT.sub("", IMPORT.sub("", text))
+
+    add(name)
+    return "\n".join(['"use strict";', *texts.values()])
+
+
+def page_policy(style: str, dark: str, script: str) -> str:
+    """Return the Content-Security-Policy of a page: its own script and styles, by their hashes, and nothing else."""
+    styles = f"'{content_hash(style)}' '{content_hash(dark)}'"
+    return f"default-src 'none'; img-src data: blob:; style-src {styles}; script-src '{content_hash(script)}'"
 
 
 def content_hash(text: str) -> str:
-    """Return the hash by which the page's policy lets its own script and style run, and no others."""
+    """Return the hash by which a policy names a script or a style that stands in the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

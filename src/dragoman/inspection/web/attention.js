@@ -1,19 +1,62 @@
-// Weights.
+// Attention: all maps of a kind as thumbnails, and one large.
 
-const decoded = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-const kinds = data.kinds.map((kind) => ({
-  ...kind,
-  weights: decoded(kind.weights),
-  rollout: kind.rollout && decoded(kind.rollout),
-  size: data[kind.rows].tokens.length * data[kind.columns].tokens.length,
-}));
+import { at, decoded, fixed, language, make, palette, t, themed } from "./elements.js";
+import { sentence } from "./files.js";
+import { HeatMap } from "./map.js";
 
-const state = { kind: kinds.length - 1, layer: 0, head: 0, show: "head" };
+let attended = null; // the data that is shown
+let kinds = [];
+let map = null;
+let thumbnailsOf = ""; // what the thumbnails show now
+const state = { kind: 0, layer: 0, head: 0, show: "head" }; // what is shown of it
 Object.assign(state, { subwords: false, special: false, punctuation: false, whole: false });
-if (kinds.length) state.layer = kinds[state.kind].layers - 1;
-if (data.links && data.alignment.head) {
+const chosen = {}; // what the reader has chosen of that, which stays when the sentence changes: a kind by its name
+
+export function showAttention(data) {
+  at("#attention").hidden = !data.kinds.length;
+  if (data !== attended) takeAttention(data);
+  if (kinds.length) drawAttention();
+}
+
+function takeAttention(data) {
+  attended = data;
+  thumbnailsOf = "";
+  kinds = data.kinds.map((kind) => ({
+    ...kind,
+    weights: decoded(kind.weights),
+    rollout: kind.rollout && decoded(kind.rollout),
+    size: data[kind.rows].tokens.length * data[kind.columns].tokens.length,
+  }));
+  if (!kinds.length) return;
+  map ??= setUpAttention();
+  makeTabs();
+  const kind = kinds.findIndex(({ name }) => name === chosen.kind);
+  state.kind = kind < 0 ? kinds.length - 1 : kind;
   // The head that aligns words best is a good one to begin with.
-  Object.assign(state, { layer: data.alignment.layer - 1, head: data.alignment.head - 1 });
+  const { layer, head } = (data.links && data.alignment.head && data.alignment) || { layer: kinds.at(-1).layers, head: 1 };
+  Object.assign(state, { layer: layer - 1, head: head - 1 }, chosen, { kind: state.kind });
+  keepWithin(kinds[state.kind]);
+}
+
+function keepWithin(kind) {
+  state.layer = Math.max(0, Math.min(kind.layers - 1, state.layer));
+  state.head = Math.max(0, Math.min(kind.heads - 1, state.head));
+}
+
+// With `focus`, the thumbnail that is chosen is the one that keys go to.
+export function choose(changes, focus = false) {
+  Object.assign(state, changes);
+  keepWithin(kinds[state.kind]);
+  for (const name of Object.keys(changes)) chosen[name] = name === "kind" ? kinds[state.kind].name : state[name];
+  drawAttention();
+  if (focus) at(`#thumbnails button[data-layer="${state.layer}"][data-head="${state.head}"]`).focus();
+}
+
+// Opens a head, whose layer and number are counted from 1.
+export function openHead({ kind, layer, head }) {
+  choose({ kind: kinds.findIndex(({ name }) => name === kind), layer: layer - 1, head: head - 1, show: "head" });
+  map.canvas.scrollIntoView({ block: "center" });
+  map.canvas.focus({ preventScroll: true });
 }
 
 const HIDDEN = ["special", "punctuation"]; // what can be hidden
@@ -32,7 +75,7 @@ function labelled(sentence, hidden) {
 // The rows and columns that are shown, and all columns there are.
 function labelsOf(kind) {
   const hidden = (sentence) => new Set(HIDDEN.flatMap((name) => (state[name] ? sentence[name] : [])));
-  const [queries, keys] = [data[kind.rows], data[kind.columns]];
+  const [queries, keys] = [attended[kind.rows], attended[kind.columns]];
   return {
     rows: labelled(queries, hidden(queries)),
     columns: labelled(keys, hidden(keys)),
@@ -93,25 +136,7 @@ function whichOf(kind) {
   return t(`which.${show}`, layer + 1, kind.layers, kind.heads);
 }
 
-const map = new HeatMap(at("#attention-map"), () => `${kinds[state.kind].name}-attention`, (key) => {
-  const kind = kinds[state.kind];
-  if (key === "[" || key === "]") choose({ layer: state.layer + (key === "]" ? 1 : -1) });
-  else if (/^[1-9]$/.test(key) && Number(key) <= kind.heads) choose({ head: Number(key) - 1, show: "head" });
-  else return false;
-  return true;
-});
-
-// With `focus`, the thumbnail that is chosen is the one that keys go to.
-function choose(changes, focus = false) {
-  Object.assign(state, changes);
-  const kind = kinds[state.kind];
-  state.layer = Math.max(0, Math.min(kind.layers - 1, state.layer));
-  state.head = Math.max(0, Math.min(kind.heads - 1, state.head));
-  showAttention();
-  if (focus) at(`#thumbnails button[data-layer="${state.layer}"][data-head="${state.head}"]`).focus();
-}
-
-function showAttention() {
+function drawAttention() {
   const kind = kinds[state.kind];
   if (state.show === "rollout" && !kind.rollout) state.show = "head";
   at('#show [value="rollout"]').disabled = !kind.rollout;
@@ -131,7 +156,7 @@ function showAttention() {
     low: 0,
     high: state.whole ? 1 : most,
     scale: t(state.whole ? "scale.whole" : "scale.own"),
-    caption: [t(`kind.${kind.name}`), whichOf(kind), ...rules, t("rule.rounded"), sentence()].join("; "),
+    caption: [t(`kind.${kind.name}`), whichOf(kind), ...rules, t("rule.rounded"), sentence(attended)].join("; "),
     label: `${t(`kind.${kind.name}`)}, ${whichOf(kind)}. ${t("keys")}`,
     describe: (row, column) => {
       const inRow = values.subarray(row * columns.length, (row + 1) * columns.length);
@@ -149,10 +174,8 @@ function showAttention() {
   }
 }
 
-const thumbnails = at("#thumbnails");
-let thumbnailsOf = ""; // what the thumbnails show now
-
 function drawThumbnails(kind, labels) {
+  const thumbnails = at("#thumbnails");
   const current = [state.kind, state.subwords, state.special, state.punctuation, themed.matches, language].join();
   if (current !== thumbnailsOf) {
     thumbnailsOf = current;
@@ -189,22 +212,17 @@ function thumbnail(values, { rows, columns }, layer, head, colours) {
   return make("button", { ...attributes, onclick: open }, canvas);
 }
 
-thumbnails.addEventListener("keydown", (event) => {
-  const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  const move = moves[event.key];
-  if (!move) return;
-  event.preventDefault();
-  choose({ layer: state.layer + move[0], head: state.head + move[1], show: "head" }, true);
-});
-
-function setUpAttention() {
-  kinds.forEach((kind, number) => {
-    const attributes = { type: "button", role: "tab", id: `tab-${kind.name}`, "aria-controls": "attention" };
-    at("#kinds").append(
-      make("button", { ...attributes, "data-kind": number, "data-t": `kind.${kind.name}`,
-        onclick: () => choose({ kind: number }) }),
-    );
+function makeTabs() {
+  const tabs = kinds.map(({ name }, number) => {
+    const attributes = { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "attention" };
+    const onclick = () => choose({ kind: number });
+    return make("button", { ...attributes, "data-kind": number, "data-t": `kind.${name}`, onclick }, t(`kind.${name}`));
   });
+  at("#kinds").replaceChildren(...tabs);
+}
+
+// Returns the large map.
+function setUpAttention() {
   at("#kinds").addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
@@ -212,11 +230,25 @@ function setUpAttention() {
     at('#kinds [aria-selected="true"]').focus();
   });
   for (const show of ["head", "mean", "max", "rollout", "mean-all", "max-all"]) {
-    at("#show").append(make("option", { value: show, "data-t": `show.${show}` }));
+    at("#show").append(make("option", { value: show, "data-t": `show.${show}` }, t(`show.${show}`)));
   }
   at("#show").addEventListener("change", (event) => choose({ show: event.target.value }));
   const boxes = { subwords: "subwords", special: "hide-special", punctuation: "hide-punctuation", whole: "whole-scale" };
   for (const [name, id] of Object.entries(boxes)) {
     at(`#${id}`).addEventListener("change", (event) => choose({ [name]: event.target.checked }));
   }
+  at("#thumbnails").addEventListener("keydown", (event) => {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const move = moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    choose({ layer: state.layer + move[0], head: state.head + move[1], show: "head" }, true);
+  });
+  return new HeatMap(at("#attention-map"), () => `${kinds[state.kind].name}-attention`, (key) => {
+    const kind = kinds[state.kind];
+    if (key === "[" || key === "]") choose({ layer: state.layer + (key === "]" ? 1 : -1) });
+    else if (/^[1-9]$/.test(key) && Number(key) <= kind.heads) choose({ head: Number(key) - 1, show: "head" });
+    else return false;
+    return true;
+  });
 }

@@ -1,14 +1,20 @@
 // A map of numbers on a canvas.
 
+import { at, css, fixed, make, palette, readable, shortened, t, table, variable, writeTexts } from "./elements.js";
+import { drawing, saveButtons, xml } from "./files.js";
+
 const FONT = "13px system-ui, 'Noto Sans KR', sans-serif";
 const MAX_LABEL = 22; // letters
 const NUMBERS_UP_TO = 14; // rows and columns for which each cell shows its number
 const MAX_SIDE = 6000; // pixels
 
-class HeatMap {
+const maps = []; // all there are
+
+export class HeatMap {
   // keys: what a key does beside moving about, by name; name: of a file that is saved.
   constructor(root, name, keys = () => false) {
     root.append(at("#map-template").content.cloneNode(true));
+    writeTexts(root);
     this.root = root;
     this.name = name;
     this.keys = keys;
@@ -29,6 +35,7 @@ class HeatMap {
     this.canvas.addEventListener("focus", () => this.goTo(this.row, this.column));
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.details.addEventListener("toggle", () => this.fill());
+    maps.push(this);
   }
 
   // shown: rows, columns (labels), values (row by row), low, high, signed, caption, label, describe(row, column),
@@ -248,3 +255,10 @@ class HeatMap {
     if (y - top < box.scrollTop) box.scrollTop = y - top;
   }
 }
+
+let widthBefore = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth === widthBefore) return;
+  widthBefore = innerWidth;
+  for (const map of maps) if (map.shown) map.draw();
+});

@@ -1,10 +1,15 @@
-// Tables.
+// Tables: the heads, and the probabilities of the positions.
+
+import { openHead } from "./attention.js";
+import { at, fixed, make, t, table } from "./elements.js";
+import { saveButtons, sentence } from "./files.js";
 
 const STATISTICS =
   "entropy normalised_entropy distance offset max_weight previous same next special punctuation diversity".split(" ");
 let sorted = { column: null, up: true };
 
-function showHeads() {
+export function showHeads(data) {
+  at("#heads").hidden = !data.heads.length;
   const rows = data.heads.map((row, number) => ({ ...row, where: number }));
   if (sorted.column) {
     const sign = sorted.up ? 1 : -1;
@@ -16,7 +21,7 @@ function showHeads() {
     const mark = { ascending: " ▲", descending: " ▼", none: "" }[direction];
     const sort = () => {
       sorted = { column, up: sorted.column === column ? !sorted.up : column === "where" };
-      showHeads();
+      showHeads(data);
       at(`#heads-table [data-column="${column}"]`).focus();
     };
     const button = make("button", { type: "button", "data-column": column, onclick: sort }, title + mark);
@@ -25,22 +30,17 @@ function showHeads() {
   };
   const head = [heading("where", t("head")), ...STATISTICS.map((name) => heading(name, t(`statistic.${name}`)))];
   const body = rows.map((row) => {
-    const open = () => {
-      const kind = kinds.findIndex((one) => one.name === row.kind);
-      choose({ kind, layer: row.layer - 1, head: row.head - 1, show: "head" });
-      map.canvas.scrollIntoView({ block: "center" });
-      map.canvas.focus({ preventScroll: true });
-    };
+    const onclick = () => openHead(row);
     const name = `${t(`kind.${row.kind}`)} ${row.layer}.${row.head}`;
     const cells = STATISTICS.map((name) => make("td", {}, row[name] === null ? "–" : fixed(row[name])));
     const pattern = row.pattern ? ` (${t(`pattern.${row.pattern}`)})` : "";
-    return [make("th", { scope: "row" }, make("button", { type: "button", onclick: open }, name), pattern), ...cells];
+    return [make("th", { scope: "row" }, make("button", { type: "button", onclick }, name), pattern), ...cells];
   });
   at("#heads-table").replaceChildren(table(head, body));
-  saveButtons(at("#heads-save"), () => "heads", null, () => ({ caption: sentence(), heads: data.heads }));
+  saveButtons(at("#heads-save"), () => "heads", null, () => ({ caption: sentence(data), heads: data.heads }));
 }
 
-function showPositions() {
+export function showPositions(data) {
   const titles = ["position", "token", "probability", "rank", "entropy", "alternatives"];
   const body = data.positions.map((position, number) => {
     const part = make("span", { class: "part" });
@@ -57,5 +57,5 @@ function showPositions() {
   });
   const head = titles.map((title) => make("th", { scope: "col" }, t(`positions.${title}`)));
   at("#positions-table").replaceChildren(table(head, body));
-  saveButtons(at("#positions-save"), () => "probabilities", null, () => ({ caption: sentence(), positions: data.positions }));
+  saveButtons(at("#positions-save"), () => "probabilities", null, () => ({ caption: sentence(data), positions: data.positions }));
 }

@@ -1,14 +1,19 @@
-// The beam search.
+// The beam search, step by step.
+
+import { at, fixed, make, shortened, t, table } from "./elements.js";
+import { drawing, saveButtons, sentence, xml } from "./files.js";
 
 const [NODE_WIDTH, NODE_HEIGHT, STEP_WIDTH, ROW_HEIGHT] = [104, 46, 138, 58];
 const [MAX_STEPS, MAX_ROWS] = [40, 16];
 
+let shownTree = null; // the data whose tree is shown
+
 // The nodes up to a step, with their coordinates: from left to right by step, in each step the best first.
-function visibleNodes(step) {
+function visibleNodes(tree, step) {
   const rows = new Map();
   const shown = new Map();
   const first = Math.max(0, step - MAX_STEPS + 1);
-  data.tree.nodes.forEach((node, number) => {
+  tree.nodes.forEach((node, number) => {
     const row = rows.get(node.step) ?? 0;
     rows.set(node.step, row + 1);
     if (first <= node.step && node.step <= step && row < MAX_ROWS) {
@@ -18,9 +23,9 @@ function visibleNodes(step) {
   return shown;
 }
 
-function treeSvg(step, ink) {
-  const shown = visibleNodes(step);
-  const path = new Set(data.tree.path);
+function treeSvg(tree, step, ink) {
+  const shown = visibleNodes(tree, step);
+  const path = new Set(tree.path);
   const parts = [];
   let [width, height] = [0, 0];
   for (const [number, node] of shown) {
@@ -62,38 +67,41 @@ function nodeSvg(node, best, ink) {
   );
 }
 
-function showTree() {
+export function showTree(data) {
+  at("#tree").hidden = !data.tree;
   if (!data.tree) return;
-  const { tree } = data;
   const slider = at("#step");
-  slider.max = tree.steps;
-  if (!slider.dataset.set) {
-    slider.value = tree.steps;
-    slider.dataset.set = "yes";
-    slider.addEventListener("input", showTree);
-    at("#tree-details").addEventListener("toggle", fillTree);
-  }
-  const step = Number(slider.value);
+  slider.oninput = drawTree;
+  at("#tree-details").ontoggle = fillTree;
+  const { steps } = data.tree;
+  if (data !== shownTree) Object.assign(slider, { max: steps, value: steps });
+  shownTree = data;
+  drawTree();
+}
+
+function drawTree() {
+  const { tree } = shownTree;
+  const step = Number(at("#step").value);
   at("#step-shown").textContent = t("tree.step-of", step, tree.steps);
-  const { content, width, height } = treeSvg(step, "currentColor");
+  const { content, width, height } = treeSvg(tree, step, "currentColor");
   const svg = new DOMParser().parseFromString(
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" role="img">${content}</svg>`,
     "image/svg+xml",
   ).documentElement;
-  const caption = treeCaption(step);
+  const caption = treeCaption(shownTree, step);
   svg.setAttribute("aria-label", caption);
   at("#tree-picture").replaceChildren(document.importNode(svg, true));
   at("#tree-picture").scrollLeft = width;
   at("#tree-caption").textContent = caption;
   const file = () => {
-    const drawn = treeSvg(step, "#000000");
+    const drawn = treeSvg(tree, step, "#000000");
     return drawing(drawn.width, drawn.height, drawn.content, caption);
   };
   saveButtons(at("#tree-save"), () => "beam-search", file, () => ({ caption, ...tree }));
   fillTree();
 }
 
-function treeCaption(step) {
+function treeCaption(data, step) {
   const { tree } = data;
   const parts = [t("tree.caption", tree.beams, tree.alpha)];
   if (step >= MAX_STEPS) parts.push(t("tree.cut-steps", step - MAX_STEPS + 1, step));
@@ -101,21 +109,22 @@ function treeCaption(step) {
   for (const node of tree.nodes) counts[node.step] += 1;
   const most = Math.max(...counts);
   if (most > MAX_ROWS) parts.push(t("tree.cut-rows", MAX_ROWS, most));
-  return [...parts, sentence()].join("; ");
+  return [...parts, sentence(data)].join("; ");
 }
 
 function fillTree() {
   const box = at("#tree-details .scroll");
   box.replaceChildren();
   if (!at("#tree-details").open) return;
-  const path = new Set(data.tree.path);
+  const { tree } = shownTree;
+  const path = new Set(tree.path);
   const step = Number(at("#step").value);
   const text = (number) => {
-    const node = data.tree.nodes[number];
+    const node = tree.nodes[number];
     return node.parent === null ? "" : text(node.parent) + node.token;
   };
   const titles = ["step", "token", "so-far", "log-p", "score", "normalised", "fate", "best"];
-  const body = data.tree.nodes
+  const body = tree.nodes
     .map((node, number) => [node, number])
     .filter(([node]) => node.step > 0 && node.step <= step)
     .map(([node, number]) => [

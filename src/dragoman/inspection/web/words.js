@@ -1,26 +1,48 @@
-// Words.
+// Words: those of one language shade those of the other.
 
-const links = data.links; // weights, row by row, of target words and source words without EOS; null: none
+import { at, fixed, make, t } from "./elements.js";
+
+let shownWords = null; // the data that they were made from
+let links = null; // weights, row by row, of target words and source words without EOS; null: none
 let pinnedWord = null;
 
-function setUpWords() {
-  if (!links) return;
-  for (const [name, words] of [["source", links.source], ["target", links.target]]) {
-    const paragraph = at(`#${name}-words`);
-    const button = (label, number) => {
-      const look = () => pinnedWord || lookFrom(name, number);
-      const pin = () => {
-        const same = pinnedWord && pinnedWord[0] === name && pinnedWord[1] === number;
-        pinnedWord = same ? null : [name, number];
-        lookFrom(name, number);
-      };
-      const attributes = { type: "button", class: "word", dir: "auto", tabindex: number ? -1 : 0 };
-      return make("button", { ...attributes, onmouseenter: look, onfocus: look, onclick: pin }, label);
-    };
-    paragraph.replaceChildren(...words.map(button));
-    paragraph.addEventListener("mouseleave", () => pinnedWord || lookFrom(null));
-    paragraph.addEventListener("keydown", (event) => moveAmongWords(event, paragraph));
+export function showWords(data) {
+  if (data !== shownWords) {
+    shownWords = data;
+    links = data.links;
+    pinnedWord = null;
+    makeWords(data);
   }
+  const how = data.alignment;
+  let from = t("no-links");
+  if (links) {
+    const head = how.head === null ? t("mean-of-heads") : `${t("head")} ${how.head}`;
+    const sure = how.agreement === null ? t("not-measured") : t("measured", fixed(100 * how.agreement, 1), how.links.toLocaleString("en"));
+    from = t("links", how.layer, head, sure);
+  }
+  at("#words-from").textContent = from;
+  at("#words-readout").textContent = "";
+}
+
+function makeWords(data) {
+  for (const name of ["source", "target"]) {
+    const paragraph = at(`#${name}-words`);
+    paragraph.onmouseleave = () => pinnedWord || lookFrom(null);
+    paragraph.onkeydown = (event) => moveAmongWords(event, paragraph);
+    if (links) paragraph.replaceChildren(...links[name].map((label, number) => wordButton(name, label, number)));
+    else paragraph.replaceChildren(data[name].text);
+  }
+}
+
+function wordButton(name, label, number) {
+  const look = () => pinnedWord || lookFrom(name, number);
+  const pin = () => {
+    const same = pinnedWord && pinnedWord[0] === name && pinnedWord[1] === number;
+    pinnedWord = same ? null : [name, number];
+    lookFrom(name, number);
+  };
+  const attributes = { type: "button", class: "word", dir: "auto", tabindex: number ? -1 : 0 };
+  return make("button", { ...attributes, onmouseenter: look, onfocus: look, onclick: pin }, label);
 }
 
 function moveAmongWords(event, paragraph) {
@@ -60,16 +82,4 @@ function lookFrom(name, number) {
   const best = weights.map((weight, i) => [weight, links[other][i]]).sort((a, b) => b[0] - a[0]).slice(0, 3);
   const named = best.map(([weight, label]) => `${label} ${fixed(weight)}`).join(", ");
   at("#words-readout").textContent = t(`looked.${name}`, links[name][number], named);
-}
-
-function showWords() {
-  const how = data.alignment;
-  let from = t("no-links");
-  if (links) {
-    const head = how.head === null ? t("mean-of-heads") : `${t("head")} ${how.head}`;
-    const sure = how.agreement === null ? t("not-measured") : t("measured", fixed(100 * how.agreement, 1), how.links.toLocaleString("en"));
-    from = t("links", how.layer, head, sure);
-  }
-  at("#words-from").textContent = from;
-  at("#words-readout").textContent = "";
 }

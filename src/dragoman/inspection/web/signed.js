@@ -1,0 +1,52 @@
+// Maps of numbers with a sign: the effect of each source word, and the positional encoding.
+
+import { at, decoded, fixed, t } from "./elements.js";
+import { sentence } from "./files.js";
+import { HeatMap } from "./map.js";
+
+let occlusionMap = null;
+let encodingMap = null;
+
+export function showOcclusion(data) {
+  at("#not-occluded").hidden = Boolean(data.occlusion);
+  at("#occlusion-map").hidden = !data.occlusion;
+  if (!data.occlusion) return;
+  occlusionMap ??= new HeatMap(at("#occlusion-map"), () => "occlusion");
+  const { rows, columns, drops, probabilities } = data.occlusion;
+  const values = Float32Array.from(drops.flat());
+  const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0.001);
+  occlusionMap.show({
+    rows, columns, values, low: -most, high: most, signed: true,
+    scale: t("occlusion.scale"),
+    caption: `${t("occlusion.caption")}; ${sentence(data)}`,
+    label: `${t("occlusion.title")}. ${t("keys-plain")}`,
+    describe: (row, column) => {
+      const drop = values[row * columns.length + column];
+      const [before, after] = [probabilities[row], probabilities[row] - drop];
+      return t("occlusion.cell", rows[row], columns[column], fixed(before), fixed(after));
+    },
+  });
+}
+
+export function showEncoding(data) {
+  at("#encoding").hidden = !data.positional_encoding;
+  if (!data.positional_encoding) return;
+  encodingMap ??= new HeatMap(at("#encoding-map"), () => "positional-encoding");
+  const { rows, columns, largest, scheme } = data.positional_encoding;
+  const steps = decoded(data.positional_encoding.table);
+  const values = Float32Array.from(steps, (step) => ((step - 127) / 127) * largest);
+  encodingMap.show({
+    rows: Array.from({ length: rows }, (_, i) => String(i)),
+    columns: Array.from({ length: columns }, (_, i) => String(i)),
+    values, low: -largest, high: largest, signed: true, least: 3,
+    scale: t("encoding.scale"),
+    caption: `${t("encoding.caption", scheme)}; ${t("model")} ${data.model}`,
+    label: `${t("encoding.title")}. ${t("keys-plain")}`,
+    describe: (row, column) => {
+      const text = t("encoding.cell", row, column, fixed(values[row * columns + column]));
+      if (scheme !== "sinusoidal") return text;
+      const length = 2 * Math.PI * 10000 ** ((2 * Math.floor(column / 2)) / columns);
+      return text + t("encoding.wave", fixed(length, 1));
+    },
+  });
+}
