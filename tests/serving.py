@@ -3,10 +3,16 @@
 import contextlib
 import http.client
 import json
+import os
+import re
+import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -90,6 +96,35 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
         server.should_exit = server.force_exit = True
         thread.join()
         torch.set_num_threads(1)
+
+
+class Process(NamedTuple):
+    """A server in a process of its own."""
+
+    server: Running
+    number: int
+
+    def memory(self) -> int:
+        """Return the bytes of its memory that are in use."""
+        return int(Path(f"/proc/{self.number}/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def computed(self) -> float:
+        """Return the seconds that it has computed so far, in all of its threads."""
+        user, system = Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def started(model: Path, log: Path, *flags: str) -> Iterator[Process]:
+    """Serve a model in a process of its own, which writes what it prints into a file, until the block ends."""
+    command = [sys.executable, "-m", "dragoman", "serve", "-m", f"en-ko={model}", "--port", "0", "--threads", "1"]
+    with log.open("w") as file, subprocess.Popen([*command, *flags], stderr=file) as process:
+        try:
+            until(lambda: process.poll() is not None or "health/ready" in log.read_text(), 60)
+            port = int(re.findall(r"127\.0\.0\.1:(\d+)", log.read_text())[0])
+            yield Process(Running(port, None, None), process.pid)  # type: ignore[arg-type]
+        finally:
+            process.kill()
 
 
 def until(condition: Callable[[], Any], seconds: float = 20) -> None:

@@ -114,7 +114,12 @@ class Pool:
             return queued / rate
 
     def stalled(self) -> float:
-        """Return for how many seconds there has been work and no step was finished; 0 without work."""
+        """Return for how many seconds there has been work and no step was finished; 0 without work.
+
+        For ever if a thread has ended, as it does when the pool is closed, and after an error of its own.
+        """
+        if not all(thread.is_alive() for thread in self.threads):
+            return math.inf
         with self.lock:
             return self.clock() - self.stamped if self.searches else 0.0
 

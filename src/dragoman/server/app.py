@@ -23,13 +23,23 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman.decoding.rows import Gone, Late, Ticket
 from dragoman.errors import DragomanError, is_out_of_memory
 from dragoman.server.keys import caller_of, find_key
-from dragoman.server.protocol import ANSWER_SECONDS
-from dragoman.server.reading import BODY_SECONDS, ClientGone, Received, Refusal, convert_fields, read_body, read_fields
+from dragoman.server.reading import (
+    BODY_SECONDS,
+    ClientGone,
+    Received,
+    Refusal,
+    Room,
+    convert_fields,
+    read_body,
+    read_fields,
+)
 from dragoman.server.routes import Call, Dialect, Route
 from dragoman.server.service import Service
 
 TRACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+ROOM = 256 << 20  # bytes of requests that are being received
+FILE_THREADS = 4  # of requests that translate nothing, but read and write files
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -57,8 +67,11 @@ class App:
         """Take the rows of the table, and the dialects of errors where no row fits: the first with a fitting prefix."""
         self.service, self.routes, self.dialects = service, routes, dialects
         self.table = [(compile_path(route.path)[0], route) for route in routes]
+        self.host_names = {name.lower().rstrip(".") for name in service.config.host_name}
         self.threads = ThreadPoolExecutor(service.config.requests, "request")
-        self.busy = 0  # requests that have a thread
+        self.busy = self.busy_bulk = 0  # requests that have a thread; those of them that are bulk
+        self.file_threads, self.busy_files = ThreadPoolExecutor(FILE_THREADS, "file"), 0
+        self.room = Room(ROOM)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -82,11 +95,7 @@ class App:
             report(error)
             response = self._refuse(exchange, unexpected(error))
         self._complete(exchange, response)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await response(scope, receive, send)
-        except TimeoutError:  # the protocol cuts the connection
-            pass
+        await response(scope, receive, send)
         self._log(exchange, response.status_code)
 
     async def _respond(self, exchange: Exchange) -> Response:
@@ -101,7 +110,7 @@ class App:
         exchange.caller, rate = f"address {caller_of(address)}", 0
         if not dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, Received({}))
-        body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS)
+        body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room)
         exchange.received_all = True
         query = exchange.scope["query_string"]
         received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
@@ -121,11 +130,12 @@ class App:
             f"{exchange.scope['scheme']}://{own_host}",
             received.file,
         )
+        if route.cost:
+            exchange.characters = route.cost(request, received.file)
         if route.files:
-            return encode(route, await asyncio.to_thread(route.handler, call))
+            return await self._use_files(exchange, call, rate)
         if not route.cost:
             return encode(route, route.handler(call))
-        exchange.characters = route.cost(request, received.file)
         self._check_amount(exchange, rate)
         return await self._work(exchange, call)
 
@@ -134,7 +144,7 @@ class App:
         method = {"HEAD": "GET"}.get(exchange.scope["method"], exchange.scope["method"])
         allowed = []
         for pattern, route in self.table:
-            if match := pattern.match(exchange.scope["path"]):
+            if match := pattern.fullmatch(exchange.scope["path"]):  # `$` alone allows a line feed behind it
                 if route.method == method:
                     exchange.path = match.groupdict()
                     return route
@@ -153,7 +163,7 @@ class App:
         match = HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
         if match:
             name = match["name"].lower().rstrip(".")
-            if name == "localhost" or is_address(name) or name in self.service.config.host_name:
+            if name == "localhost" or is_address(name) or name in self.host_names:
                 return hosts[0]
         raise Refusal(403, "this server does not have this host name; its operator can add it with --host-name")
 
@@ -189,7 +199,9 @@ class App:
         takes_file = exchange.route is not None and exchange.route.takes_file
         if characters > service.config.characters and not takes_file:
             raise Refusal(413, f"{characters:,} characters are more than {service.config.characters:,} in a request")
-        if self.busy >= service.config.requests:
+        requests = service.config.requests
+        bulk = exchange.route is not None and exchange.route.bulk  # may take long: others keep half of the threads
+        if self.busy >= requests or (bulk and self.busy_bulk >= max(1, requests // 2)):
             raise Refusal(503, "the server is busy", {"Retry-After": "1"})
         wait = service.models.wait()
         if wait > service.config.max_wait:
@@ -197,10 +209,27 @@ class App:
             raise Refusal(
                 503, f"the server is busy: this would wait for {wait:.0f} seconds", {"Retry-After": f"{later}"}
             )
-        rate = rate or service.config.rate
-        if rate and (later := int(service.rates.take(exchange.caller, characters, rate))):
+        self._charge(exchange, characters, rate)
+
+    def _charge(self, exchange: Exchange, characters: int, rate: int) -> None:
+        """Raise Refusal where a caller asks for more characters than it may in a minute."""
+        rate = rate or self.service.config.rate
+        if rate and (later := int(self.service.rates.take(exchange.caller, characters, rate))):
             message = f"more than {rate:,} characters a minute: wait for {later} seconds"
             raise Refusal(429, message, {"Retry-After": f"{later}"})
+
+    async def _use_files(self, exchange: Exchange, call: Call, rate: int) -> Response:
+        """Let the handler read and write files in a thread. Raise Refusal where there are too many of its kind."""
+        if self.busy_files >= self.service.config.requests:
+            raise Refusal(503, "the server is busy", {"Retry-After": "1"})
+        if exchange.characters:
+            self._charge(exchange, exchange.characters, rate)
+        self.busy_files += 1
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self.file_threads, call.route.handler, call)
+            return encode(call.route, await work)
+        finally:
+            self.busy_files -= 1
 
     async def _work(self, exchange: Exchange, call: Call) -> Response:
         """Let the handler translate in a thread, unless the client leaves. Raise Refusal where it fails."""
@@ -209,6 +238,7 @@ class App:
         metrics.in_flight.inc()
         metrics.characters.inc(exchange.characters)
         self.busy += 1
+        self.busy_bulk += call.route.bulk
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self.threads, call.route.handler, call)
         leaving = loop.create_task(disconnected(exchange.receive))
@@ -222,7 +252,7 @@ class App:
             self.service.translated += exchange.characters
             return response
         except Gone:
-            if self.service.stopping:
+            if not call.ticket.cancelled:  # but the model has ended
                 raise Refusal(503, "the server is stopping") from None
             outcome = "cancelled"
             raise ClientGone from None
@@ -241,6 +271,7 @@ class App:
         finally:
             leaving.cancel()
             self.busy -= 1
+            self.busy_bulk -= call.route.bulk
             metrics.in_flight.dec()
             metrics.finished.labels(outcome).inc()
 
@@ -269,7 +300,9 @@ class App:
         """Count a request, and write a line about it: no text, no key, and of its path only what the table has."""
         seconds = time.perf_counter() - exchange.began
         path = exchange.route.path if exchange.route else "-"
-        self.service.metrics.answers.labels(path, str(status)).inc()
+        self.service.metrics.answers.labels(path, f"{status // 100}xx").inc()
+        if status >= 400:
+            self.service.metrics.refusals.labels(str(status)).inc()
         self.service.metrics.seconds.observe(seconds)
         method = exchange.scope["method"] if exchange.scope["method"] in (*METHODS, "HEAD", "OPTIONS") else "-"
         print(

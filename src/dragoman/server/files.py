@@ -3,17 +3,20 @@
 import contextlib
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from starlette.responses import Response
+from starlette.background import BackgroundTask
+from starlette.responses import Response, StreamingResponse
 
 from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
@@ -26,9 +29,11 @@ from dragoman.server.store import Store
 from dragoman.server.texts import Task, detect_sources, translate_lines
 
 KEPT = 3600.0  # seconds that a result may be fetched
+PIECE = 1 << 16  # bytes that are read from a file at once
 PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
 UNFINISHED = ("queued", "translating")
 FAILED, STOPPED = "the server has failed", "the server was stopped: send the document again"
+EXPIRED = "this document is not here any more"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
 MAX_CHARACTERS = 1_000_000  # of the texts of a document
@@ -76,10 +81,17 @@ def safe_name(name: str, ending: str = "") -> str:
     return f"{path.stem[:MAX_NAME]}{ending}{path.suffix[:MAX_NAME]}"
 
 
-def attachment(content: bytes, name: str) -> Response:
-    """Return a file as an answer that browsers save and do not show."""
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-    return Response(content, headers=headers, media_type="application/octet-stream")
+def attachment(file: BinaryIO, name: str) -> Response:
+    """Return a file, which will be closed, as an answer that browsers save and do not show.
+
+    It is read while it is sent: clients that do not take it cost no memory.
+    """
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}",
+        "Content-Length": str(os.fstat(file.fileno()).st_size),
+    }
+    pieces, close = iter(partial(file.read, PIECE), b""), BackgroundTask(file.close)
+    return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream", background=close)
 
 
 class Results:
@@ -92,14 +104,22 @@ class Results:
     def new(self, owner: str) -> str:
         """Return the name of a new result. Those that are older than an hour are deleted. Raise Refusal."""
         name = self.store.new_name(owner)
-        assert self.store.folder
-        for file in self.store.folder.iterdir():
-            try:
+        self.sweep()
+        return name
+
+    def sweep(self) -> None:
+        """Delete what is older than an hour."""
+        for file in self.store.folder.glob("*") if self.store.folder else ():
+            with contextlib.suppress(OSError):  # another server was faster
                 if time.time() - file.stat().st_mtime > KEPT:
                     file.unlink(missing_ok=True)
-            except OSError:  # another server was faster
-                continue
-        return name
+
+    def find(self, name: str, owner: str | None) -> dict[str, Any]:
+        """Return what is known of a document; see `Store.read`. Raise Refusal where it is older than an hour."""
+        record = self.store.read(name, owner)
+        if time.time() - record["written"] > KEPT:
+            raise Refusal(404, EXPIRED)
+        return record
 
     def path(self, name: str) -> Path:
         """Return the file of a result."""
@@ -111,24 +131,24 @@ class Results:
         replace_file(self.path(name), content)
         self.store.write(name, owner, {**record, "status": "done"})
 
-    def read(self, name: str) -> bytes:
-        """Return a result. Raise Refusal where it was fetched, or deleted after an hour."""
+    def open(self, name: str) -> BinaryIO:
+        """Return a result, to be read. Raise Refusal where it was fetched, or deleted after an hour."""
         try:
-            return self.path(name).read_bytes()
+            return self.path(name).open("rb")
         except FileNotFoundError:
-            raise Refusal(404, "this document is not here any more") from None
+            raise Refusal(404, EXPIRED) from None
 
-    def take(self, name: str, owner: str) -> bytes:
-        """Return a result, which is deleted: it can be fetched once. Raise Refusal where it is gone."""
+    def take(self, name: str, owner: str) -> BinaryIO:
+        """Return a result, to be read, which is deleted: it can be fetched once. Raise Refusal where it is gone."""
         taken = self.path(name).with_suffix(".taken")
         try:
             self.path(name).rename(taken)  # which only one of two that ask at once can do
         except FileNotFoundError:
-            raise Refusal(404, "this document is not here any more") from None
-        content = taken.read_bytes()
+            raise Refusal(404, EXPIRED) from None
+        file = taken.open("rb")
         taken.unlink()
         self.store.delete(name, owner)
-        return content
+        return file
 
     def lock(self, name: str) -> Path:
         """Return the file that is locked by the process that is to translate a document."""
@@ -162,12 +182,14 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
         "key": hashlib.sha256(key.encode()).hexdigest(),
         "characters": sum(map(len, document.texts)),
     }
-    OWN.add(identity)
-    lock = contextlib.ExitStack()
-    lock.enter_context(lock_file(results.lock(identity), wait=False))
-    results.store.write(identity, call.caller, {**record, "status": "queued"})
-    own = replace(call, ticket=Ticket(bulk=True))  # it goes on when the request is answered
-    work = WORKERS.submit(finish, own, lock, results, identity, record, document, source, task)
+    with contextlib.ExitStack() as place:
+        OWN.add(identity)
+        place.callback(OWN.discard, identity)
+        place.enter_context(lock_file(results.lock(identity), wait=False))
+        place.callback(results.lock(identity).unlink, missing_ok=True)
+        results.store.write(identity, call.caller, {**record, "status": "queued"})
+        own = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
+        work = WORKERS.submit(finish, own, place.pop_all(), results, identity, record, document, source, task)
     with contextlib.suppress(NotDone):
         work.result(PROMPT)
     return identity, key
@@ -175,7 +197,7 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
 
 def finish(
     call: Call,
-    lock: contextlib.ExitStack,
+    place: contextlib.ExitStack,
     results: Results,
     identity: str,
     record: dict[str, Any],
@@ -183,8 +205,8 @@ def finish(
     source: str | None,
     task: Task,
 ) -> None:
-    """Translate a document and write its result, or why there is none; then give back the lock."""
-    with lock:
+    """Translate a document and write its result, or why there is none; then give back its place and its lock."""
+    with place:
         try:
             results.store.write(identity, call.caller, {**record, "status": "translating"})
             results.put(identity, call.caller, translate_document(call, document, source, task), record)
@@ -193,22 +215,17 @@ def finish(
             results.store.write(identity, call.caller, {**record, "status": "error", "message": message})
         except Exception as error:
             report(error)
-            results.store.write(
-                identity, call.caller, {**record, "status": "error", "message": "the server has failed"}
-            )
-        finally:
-            OWN.discard(identity)
-            results.lock(identity).unlink(missing_ok=True)
+            results.store.write(identity, call.caller, {**record, "status": "error", "message": FAILED})
 
 
 def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
     """Return what is known of a document, for whoever has its key. Raise Refusal."""
-    record = results_of(call).store.read(identity, call.caller)
+    record = results_of(call).find(identity, call.caller)
     given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     if not hmac.compare_digest(str(record.get("key")), given):
         raise Refusal(404, "there is no document with this id and key")
     if record["status"] in UNFINISHED and not results_of(call).is_waited_for(identity):
-        record = results_of(call).store.read(identity, call.caller)  # it may have been finished meanwhile
+        record = results_of(call).find(identity, call.caller)  # it may have been finished meanwhile
         if record["status"] in UNFINISHED:
             record |= {"status": "error", "message": STOPPED}
     return record

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +12,13 @@ from starlette.responses import Response
 
 from dragoman.errors import UsageError
 from dragoman.server.deepl import DEEPL, DEEPL_V3
-from dragoman.server.reading import MAX_BODY, Refusal
+from dragoman.server.reading import MAX_BODY, Refusal, Upload
 from dragoman.server.routes import Call, Route
 from dragoman.server.store import Store
 from dragoman.text.glossary import MAX_TERM_LENGTH, Entry, Glossary, normalise_term
 
 TSV = "text/tab-separated-values; charset=utf-8"
+MAX_NAME = 1024  # characters
 MAX_GLOSSARIES = 5  # of one translation
 Format = Literal["tsv", "csv"]
 Record = dict[str, Any]
@@ -180,17 +180,19 @@ def store_of(call: Call) -> Store:
     return Store(call.service.config.state_folder, "glossaries")
 
 
-LOCK = threading.Lock()  # for those who read a glossary, change it and write it again
-
-
 def create(call: Call, name: str, dictionaries: list[Record]) -> tuple[str, Record]:
     """Write a new glossary; return its name in the store and itself."""
-    if not name.strip():
-        raise Refusal(400, "a glossary needs a name")
+    check_name(name)
     store = store_of(call)
     identity, record = store.new_name(call.caller), {"name": name, "created": time.time(), "dictionaries": dictionaries}
     store.write(identity, call.caller, record)
     return identity, record
+
+
+def check_name(name: str) -> None:
+    """Raise Refusal where a glossary cannot have this name."""
+    if not name.strip() or len(name) > MAX_NAME:
+        raise Refusal(400, f"a glossary needs a name of at most {MAX_NAME:,} characters")
 
 
 def describe(identity: str, record: Record) -> MultilingualAnswer:
@@ -273,7 +275,8 @@ def show(call: Call) -> MultilingualAnswer:
 def change(call: Call) -> MultilingualAnswer:
     """Change the name of a glossary, and add entries to its dictionaries."""
     store, identity = store_of(call), call.path["id"]
-    with LOCK:
+    check_name(call.request.name or "-")
+    with store.locked():
         record = store.read(identity, call.caller)
         record["name"] = call.request.name or record["name"]
         for one in call.request.dictionaries:
@@ -307,7 +310,7 @@ def dictionary_entries(call: Call) -> EntriesAnswer:
 def replace_dictionary(call: Call) -> DictionaryAnswer:
     """Put a dictionary in the place of the one for its pair of languages, or add it."""
     store, identity, new = store_of(call), call.path["id"], read_entries(call.request)
-    with LOCK:
+    with store.locked():
         record = store.read(identity, call.caller)
         record["dictionaries"] = merge(record["dictionaries"], new, keep=False)
         write(store, identity, call, record)
@@ -317,7 +320,7 @@ def replace_dictionary(call: Call) -> DictionaryAnswer:
 def delete_dictionary(call: Call) -> Response:
     """Delete one dictionary of a glossary."""
     store, identity = store_of(call), call.path["id"]
-    with LOCK:
+    with store.locked():
         record = store.read(identity, call.caller)
         gone = find_dictionary(record, call.request.source_lang, call.request.target_lang)
         record["dictionaries"] = [one for one in record["dictionaries"] if pair_of(one) != pair_of(gone)]
@@ -342,20 +345,36 @@ def open_glossary(call: Call, identities: Sequence[str], source: str, target: st
         raise Refusal(400, str(error)) from None
 
 
+def size_of(request: DictionaryRequest | MultilingualRequest | ChangeRequest, file: Upload | None) -> int:
+    """Return how many characters the entries of a request have, which are kept."""
+    dictionaries = [request] if isinstance(request, DictionaryRequest) else request.dictionaries
+    return sum(len(one.entries) for one in dictionaries)
+
+
 TABLE = (
     Route("GET", "/v2/glossary-language-pairs", pairs, DEEPL, answer=PairsAnswer),
-    Route("POST", "/v2/glossaries", create_one, DEEPL, GlossaryRequest, GlossaryAnswer, status=201),
+    Route("POST", "/v2/glossaries", create_one, DEEPL, GlossaryRequest, GlossaryAnswer, size_of, status=201),
     Route("GET", "/v2/glossaries", list_ones, DEEPL, answer=GlossariesAnswer),
     Route("GET", "/v2/glossaries/{id}", show_one, DEEPL, answer=GlossaryAnswer),
     Route("DELETE", "/v2/glossaries/{id}", delete, DEEPL, status=204),
     Route("GET", "/v2/glossaries/{id}/entries", show_entries, DEEPL),
-    Route("POST", "/v3/glossaries", create_many, DEEPL_V3, MultilingualRequest, MultilingualAnswer, status=201),
+    Route(
+        "POST", "/v3/glossaries", create_many, DEEPL_V3, MultilingualRequest, MultilingualAnswer, size_of, status=201
+    ),
     Route("GET", "/v3/glossaries", list_all, DEEPL_V3, answer=MultilingualsAnswer),
     Route("GET", "/v3/glossaries/{id}", show, DEEPL_V3, answer=MultilingualAnswer),
-    Route("PATCH", "/v3/glossaries/{id}", change, DEEPL_V3, ChangeRequest, MultilingualAnswer),
+    Route("PATCH", "/v3/glossaries/{id}", change, DEEPL_V3, ChangeRequest, MultilingualAnswer, size_of),
     Route("DELETE", "/v3/glossaries/{id}", delete, DEEPL_V3, status=204),
     Route("GET", "/v3/glossaries/{id}/entries", dictionary_entries, DEEPL_V3, PairRequest, EntriesAnswer),
-    Route("PUT", "/v3/glossaries/{id}/dictionaries", replace_dictionary, DEEPL_V3, DictionaryRequest, DictionaryAnswer),
+    Route(
+        "PUT",
+        "/v3/glossaries/{id}/dictionaries",
+        replace_dictionary,
+        DEEPL_V3,
+        DictionaryRequest,
+        DictionaryAnswer,
+        size_of,
+    ),
     Route("DELETE", "/v3/glossaries/{id}/dictionaries", delete_dictionary, DEEPL_V3, PairRequest, status=204),
 )
 ROUTES = tuple(replace(route, files=True) for route in TABLE)

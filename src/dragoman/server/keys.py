@@ -71,11 +71,11 @@ def find_key(keys: Sequence[Key], secret: str) -> Key | None:
 
 
 def caller_of(address: str) -> str:
-    """Return what an address counts as: itself, or of an IPv6 address its /64, which one customer has."""
+    """Return what an address counts as: itself, or of an IPv6 address its /64, which one customer has; '-' for none."""
     try:
         found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
+    except ValueError:  # such as what a proxy writes for a client that it does not name
+        return "-"
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped:
             return str(found.ipv4_mapped)

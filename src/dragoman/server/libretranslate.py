@@ -15,6 +15,7 @@ from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
 from dragoman.server.routes import Call, Dialect, Route, bearer
 from dragoman.server.service import Service
+from dragoman.server.store import PRIVATE
 from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
 
 Texts = Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)]
@@ -223,7 +224,7 @@ def suggest(call: Call) -> SuggestAnswer:
         f"{' '.join(one.split())}\t{' '.join(other.split())}\n" for one, other in pairs if one.strip() and other.strip()
     ]
     folder = Path(call.service.config.suggestions)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     with open_append(folder / f"{source}-{target}.tsv") as file:
         file.write("".join(lines))
     return SuggestAnswer(True)
@@ -263,10 +264,10 @@ def download_file(call: Call) -> Response:
     """Return a translated file."""
     identity, _, _ = call.path["name"].partition(".")
     results = results_of(call)
-    record = results.store.read(identity, None)
+    record = results.find(identity, None)
     if not record.get("public"):  # a document of another API, which needs its key
         raise Refusal(404, "there is nothing with this name among the documents")
-    return attachment(results.read(identity), record["name"])
+    return attachment(results.open(identity), record["name"])
 
 
 ROUTES = (

@@ -12,7 +12,11 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         own = self.registry
-        self.answers = Counter("dragoman_answers", "answers, by route and status", ["route", "status"], registry=own)
+        # Each status of each route would be a series: some 400 for whoever tries them all.
+        self.answers = Counter(
+            "dragoman_answers", "answers, by route and kind of status: 2xx, 4xx, 5xx", ["route", "status"], registry=own
+        )
+        self.refusals = Counter("dragoman_refusals", "answers that are errors, by status", ["status"], registry=own)
         self.accepted = Counter("dragoman_accepted", "requests whose translation was begun", registry=own)
         self.finished = Counter(
             "dragoman_finished", "those that ended: ok, failed, cancelled", ["outcome"], registry=own

@@ -11,7 +11,11 @@ ANSWER_SECONDS = 30.0  # until a client has taken its answer
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with these two limits; the body of a request is timed by its reader."""
+    """HTTP/1.1 as uvicorn speaks it, with these two limits; the body of a request is timed by its reader.
+
+    An answer is late if part of it still waits in our memory ANSWER_SECONDS after it was complete, or after so much
+    of it was waiting that the rest had to wait, too.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -29,6 +33,9 @@ class TimedProtocol(H11Protocol):
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self.answer_timer and not self.transport.get_write_buffer_size():  # whoever asks again has taken it
+            self.answer_timer.cancel()
+            self.answer_timer = None
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:  # the head is complete
             if self.head_timer:
@@ -37,14 +44,21 @@ class TimedProtocol(H11Protocol):
         elif not self.head_timer:  # the next one on this connection has begun
             self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._time_answer()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.answer_timer:
-            self.answer_timer.cancel()
-        self.answer_timer = self.loop.call_later(ANSWER_SECONDS, self._cut_untaken)
+        self._time_answer()
+
+    def _time_answer(self) -> None:
+        """Cut the connection later if part of an answer still waits to be sent then."""
+        if not self.answer_timer and self.transport.get_write_buffer_size():
+            self.answer_timer = self.loop.call_later(ANSWER_SECONDS, self._cut_untaken)
 
     def _cut_untaken(self) -> None:
-        """Cut the connection if part of the answer still waits to be sent."""
+        self.answer_timer = None
         if self.transport.get_write_buffer_size():
             self._cut()
 

@@ -14,6 +14,7 @@ from starlette.types import Receive
 
 MAX_BODY = 1 << 20  # bytes
 MAX_DOCUMENT = 10 << 20
+FREE = 64 << 10  # bytes of a body that count as none while it is received
 MAX_DEPTH = 50  # of lists and objects in JSON
 MAX_FIELDS = 20  # names of fields in a form
 MAX_VALUES = 1100  # values in a form, where one field may have many
@@ -54,18 +55,39 @@ class Received:
     typed: bool = False  # whether the fields have types, as those of JSON; else all are text
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float) -> bytes:
+class Room:
+    """Memory for the bodies that are being received, so that many large ones at once do not take all there is.
+
+    The first bytes of a body need none of it: small requests are read whatever others send.
+    """
+
+    def __init__(self, size: int):
+        self.left = size
+
+    def hold(self, size: int, held: int) -> int:
+        """Return how much a body of so many bytes holds from now on. Raise Refusal where there is no room.
+
+        held: how much it has held so far.
+        """
+        needed = max(held, size - FREE)
+        if needed - held > self.left:
+            raise Refusal(503, "too many large requests at once", {"Retry-After": "1"})
+        self.left -= needed - held
+        return needed
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float, room: Room) -> bytes:
     """Return the body of a request.
 
-    Raise Refusal where it has more than `limit` bytes, is compressed, or is not there after so many seconds; ClientGone
-    where the client has left.
+    Raise Refusal where it has more than `limit` bytes, is compressed, finds no room, or is not there after so many
+    seconds; ClientGone where the client has left.
     """
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refusal(415, "compressed requests are not read")
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length[:20]) > limit:
         raise too_large(limit)
-    body = bytearray()
+    body, held = bytearray(), 0
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -75,10 +97,13 @@ async def read_body(receive: Receive, headers: Headers, limit: int, seconds: flo
                 body += message.get("body", b"")
                 if len(body) > limit:
                     raise too_large(limit)
+                held = room.hold(len(body), held)
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
         raise Refusal(408, f"the request was not complete after {seconds:g} seconds") from None
+    finally:
+        room.left += held
 
 
 def too_large(limit: int) -> Refusal:

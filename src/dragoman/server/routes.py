@@ -64,7 +64,7 @@ class Route:
     answer: Any = None
     "the type of what the handler returns; None: the handler returns a Response"
     cost: Callable[[Any, Upload | None], int] | None = None
-    "returns how many characters a request translates; None: the answer is there at once, without a thread"
+    "returns how many characters a request translates or keeps; None: the answer is there at once, without a thread"
     access: Literal["anyone", "key"] = "key"
     "who may ask, where there are keys"
     status: int = 200

@@ -1,0 +1,261 @@
+"""What the requests of strangers may cost a server, and what they may leave behind."""
+
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import CONFIG, Answer, Running, running, until
+
+from dragoman.decoding.pool import Pool
+from dragoman.server import files, store
+from dragoman.server.app import App
+from dragoman.server.files import Results
+from dragoman.server.keys import Key, caller_of, digest
+from dragoman.server.models import Models
+from dragoman.server.reading import FREE, MAX_BODY, Room
+from dragoman.server.store import Store
+
+KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
+ENTRIES = {"name": "animals", "source_lang": "en", "target_lang": "ko", "entries": "dog\t개"}
+FORM = (
+    '--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n{text}\r\n'
+    '--x\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n'
+    '--x\r\nContent-Disposition: form-data; name="target"\r\n\r\nko\r\n'
+    '--x\r\nContent-Disposition: form-data; name="target_lang"\r\n\r\nko\r\n--x--\r\n'
+)
+
+
+def app_of(server: Running) -> App:
+    return server.server.config.app  # type: ignore[return-value]
+
+
+def upload(server: Running, path: str, text: str = "The dog sees 4 red cats.", key: str = "first") -> Answer:
+    kind = {"Content_Type": "multipart/form-data; boundary=x"}
+    scheme = "DeepL-Auth-Key" if path.startswith("/v2") else "Bearer"
+    return server.ask("POST", path, FORM.format(text=text).encode(), Authorization=f"{scheme} {key}", **kind)
+
+
+def make(server: Running, key: str = "first", **changes: str) -> Answer:
+    return server.ask("POST", "/v2/glossaries", {**ENTRIES, **changes}, Authorization=f"DeepL-Auth-Key {key}")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def keeping(models: Models, state: Path) -> Iterator[Running]:
+    """A server with keys and a folder."""
+    with running(models, replace(CONFIG, state=str(state)), KEYS) as started:
+        yield started
+
+
+class Gate:
+    """An engine whose steps wait until it is opened, and that may fail in a way that ends its thread."""
+
+    def __init__(self, engine: Any):
+        self.engine, self.open, self.fails = engine, threading.Event(), False
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, *task: Any) -> Any:
+        return self.engine.search(*task)
+
+    def search_batch(self, *task: Any, **more: Any) -> Any:
+        yield
+        self.open.wait(20)
+        if self.fails:
+            raise SystemExit
+        return (yield from self.engine.search_batch(*task, **more))
+
+
+@pytest.fixture
+def gated(models: Models) -> Iterator[tuple[Models, Gate]]:
+    one = next(iter(models.by_pair.values()))
+    gate = Gate(one.translator.engine)
+    with Pool(gate) as pool:
+        yield Models([replace(one, pool=pool)]), gate
+        gate.open.set()
+
+
+# --- Memory
+
+
+def test_large_requests_share_some_memory_and_small_ones_need_none(models: Models):
+    with running(models, CONFIG) as server:
+        app, whole = app_of(server), 2 * FREE
+        app.room = Room(whole)
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % MAX_BODY
+        with server.connect(head + b"a" * (2 * FREE)) as first:
+            until(lambda: app.room.left == whole - FREE)
+            with server.connect(head + b"a" * (2 * FREE)) as second:
+                until(lambda: app.room.left == 0)
+                assert server.translate("a " * FREE).status == 503
+                assert server.translate("A dog.").status == 200
+                second.close()
+            until(lambda: app.room.left == whole - FREE)
+            first.close()
+        until(lambda: app.room.left == whole)
+        assert server.translate(["a"] * 20_000).status == 400  # read, and then refused
+        assert app.room.left == whole
+
+
+def test_a_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
+    """A client that takes its file slowly costs no memory for the rest of it."""
+    path = upload(keeping, "/translate_file").json["translatedFileUrl"].removeprefix(keeping.url)
+    (file,) = state.glob("documents/*.result")
+    content = os.urandom(16 << 20)
+    file.write_bytes(content)
+    assert keeping.ask("GET", path).body == content
+    with keeping.connect(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) as slow:
+        slow.recv(1)
+        buffered = [each.transport.get_write_buffer_size() for each in keeping.server.server_state.connections]
+        assert max(buffered) <= 4 * files.PIECE
+
+
+# --- Threads
+
+
+def test_documents_leave_threads_to_others(gated: tuple[Models, Gate], state: Path):
+    models, gate = gated
+    config = replace(CONFIG, state=str(state), requests=4)
+    with running(models, config) as server, ThreadPoolExecutor(3) as threads:
+        long = [threads.submit(upload, server, "/translate_file", f"A dog likes {number} cats.") for number in (2, 3)]
+        until(lambda: app_of(server).busy_bulk == 2)
+        refused = upload(server, "/translate_file")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        short = threads.submit(server.translate, "A dog.")
+        until(lambda: app_of(server).busy == 3)
+        gate.open.set()
+        assert [each.result().status for each in (*long, short)] == [200] * 3
+        assert (app_of(server).busy, app_of(server).busy_bulk) == (0, 0)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_model_whose_thread_has_ended_makes_the_server_unready(gated: tuple[Models, Gate]):
+    models, gate = gated
+    with running(models, CONFIG) as server:
+        assert server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 200
+        gate.fails = True
+        gate.open.set()
+        for _ in range(2):
+            answer = server.translate("A dog.")
+            assert (answer.status, "error" in answer.json) == (503, True)
+        assert server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 503
+
+
+# --- What is kept
+
+
+def test_what_is_kept_is_for_the_user_of_the_server_alone(keeping: Running, state: Path):
+    assert make(keeping).status == 201
+    assert upload(keeping, "/translate_file").status == 200
+    for folder in ("glossaries", "documents"):
+        assert stat.S_IMODE((state / folder).stat().st_mode) == 0o700
+
+
+def test_whoever_lists_their_glossaries_reads_no_others(keeping: Running, monkeypatch: pytest.MonkeyPatch):
+    for _ in range(3):
+        make(keeping, "second")
+    make(keeping)
+    read: list[Path] = []
+    monkeypatch.setattr(store, "read_json", lambda file, *more: (read.append(file), json.loads(file.read_text()))[1])
+    listed = keeping.ask("GET", "/v2/glossaries", Authorization="DeepL-Auth-Key first").json["glossaries"]
+    assert len(listed) == len(read) == 1
+
+
+def test_an_owner_has_so_much_and_no_more(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
+    identity = make(keeping).json["glossary_id"]
+    (file,) = state.glob("glossaries/*.json")
+    monkeypatch.setattr(store, "MAX_BYTES", file.stat().st_size + 100)
+    assert make(keeping).status == 403
+    assert make(keeping, "second").status == 201
+    more = {"dictionaries": [{**ENTRIES, "entries": "cat\t" + "x" * 99}]}
+    change = {"Authorization": "DeepL-Auth-Key first"}
+    assert keeping.ask("PATCH", f"/v3/glossaries/{identity}", more, **change).status == 403
+    assert keeping.ask("PATCH", f"/v3/glossaries/{identity}", {"name": "beasts"}, **change).status == 200
+    assert keeping.ask("PATCH", f"/v3/glossaries/{identity}", {"name": "b" * 2000}, **change).status == 400
+
+
+def test_what_is_kept_counts_for_the_rate_and_reading_it_does_not(models: Models, state: Path):
+    with running(models, replace(CONFIG, state=str(state), rate=1000), KEYS) as server:
+        entries = "\n".join(f"dog{number}\t개" for number in range(80))
+        assert make(server, entries=entries).status == 201
+        refused = make(server, entries=entries)
+        assert (refused.status, int(refused.headers["retry-after"]) > 1) == (429, True)
+        assert server.ask("GET", "/v2/glossaries", Authorization="DeepL-Auth-Key first").status == 200
+
+
+def test_who_changes_a_glossary_waits_for_whoever_else_does(keeping: Running, state: Path):
+    """Be it another server with the same folder: both would read it before the other one has written it."""
+    path, key = f"/v3/glossaries/{make(keeping).json['glossary_id']}", {"Authorization": "DeepL-Auth-Key first"}
+
+    def add(number: int) -> int:
+        change = {"dictionaries": [{**ENTRIES, "entries": f"dog{number}\t개"}]}
+        return keeping.ask("PATCH", path, change, **key).status
+
+    with ThreadPoolExecutor(8) as threads:
+        with Store(state, "glossaries").locked():
+            waiting = threads.submit(add, 0)
+            time.sleep(0.1)
+            assert not waiting.done()
+        assert waiting.result() == 200
+        assert set(threads.map(add, range(1, 40))) == {200}
+    assert keeping.ask("GET", path, **key).json["dictionaries"][0]["entry_count"] == 41
+
+
+def test_documents_are_gone_after_an_hour(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
+    """Even if nobody sends another one, which would have the old ones deleted."""
+    path = upload(keeping, "/translate_file").json["translatedFileUrl"].removeprefix(keeping.url)
+    handle = upload(keeping, "/v2/document").json
+    asked = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    key = {"Authorization": "DeepL-Auth-Key first"}
+    assert keeping.ask("GET", path).status == keeping.ask("POST", *asked, **key).status == 200
+    monkeypatch.setattr(files, "KEPT", -1.0)
+    assert keeping.ask("GET", path).status == keeping.ask("POST", *asked, **key).status == 404
+    Results(state).sweep()
+    assert list((state / "documents").iterdir()) == []
+
+
+def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, state: Path, monkeypatch: Any, capsys: Any):
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Store, "write", fail)
+        assert upload(keeping, "/v2/document").status == 500
+    assert not files.OWN
+    assert list((state / "documents").iterdir()) == []
+    assert upload(keeping, "/v2/document").status == 200
+
+
+# --- Who asks, and for what
+
+
+def test_a_path_with_a_line_feed_behind_it_is_another_path(keeping: Running):
+    assert keeping.ask("GET", "/languages").status == 200
+    for path in ("/languages%0A", "/languages%00", "/languages%20", "/languages%0d%0a"):
+        assert keeping.ask("GET", path).status == 404
+
+
+def test_host_names_have_no_case(models: Models):
+    with running(models, replace(CONFIG, host_name=("Translate.Example.org",))) as server:
+        assert server.ask("GET", "/languages", Host="translate.example.ORG").status == 200
+
+
+def test_what_is_no_address_is_not_written_down(models: Models, capsys: Any):
+    assert caller_of("unknown") == caller_of("\x1b[2J") == caller_of("x" * 10_000) == "-"
+    with running(models, replace(CONFIG, proxy=("127.0.0.1",))) as server:
+        assert server.ask("GET", "/languages", X_Forwarded_For="\x1b[2J").status == 200
+        for forged, written in (("8.8.8.8, 10.1.2.3", "address 10.1.2.3"), ("10.1.2.3, nobody", "address -")):
+            server.ask("GET", "/languages", X_Forwarded_For=forged)
+            time.sleep(0.05)
+            assert capsys.readouterr().err.splitlines()[-1].endswith(written)
