@@ -20,8 +20,9 @@ import torch
 from dragoman.config.serve import ServeConfig
 from dragoman.server.app import App
 from dragoman.server.keys import Key
+from dragoman.server.listening import bind
 from dragoman.server.models import Models
-from dragoman.server.run import Server, bind, open_detector
+from dragoman.server.run import Server, open_detector
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
 

@@ -67,6 +67,11 @@ def main(arguments: list[str]) -> None:
 
         print(add_key(Path(options.serve.api_keys), options.new_key))
         return
-    from dragoman.server.run import serve
+    if options.serve.processes > 1:
+        from dragoman.server.processes import supervise
 
-    serve(options.serve)
+        supervise(options.serve)
+    else:
+        from dragoman.server.run import serve
+
+        serve(options.serve)

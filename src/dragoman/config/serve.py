@@ -20,6 +20,7 @@ from dragoman.config.training import Device
 from dragoman.errors import UsageError
 
 MAX_PORT = 65535
+MAX_PROCESSES = 1024
 MAX_CACHE = 1 << 20  # MB
 
 
@@ -42,7 +43,9 @@ class ServeConfig:
     device: Device = "auto"
     "where the native engine computes"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "CPU threads of each search; default: one for each core that this process may use"
+    "CPU threads of each search; default: the cores that the server may use, shared among its processes"
+    processes: Annotated[int, at_least(1), at_most(MAX_PROCESSES)] = 1
+    "processes that serve, each with models of its own; one that dies is replaced"
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8

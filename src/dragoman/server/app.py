@@ -75,6 +75,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "lifespan":
+            return await self._live(receive, send)
+        if scope["type"] == "websocket":
+            return await send({"type": "websocket.close"})
         headers = Headers(scope=scope)
         trace = headers.get("x-request-id", "")
         exchange = Exchange(
@@ -97,6 +101,15 @@ class App:
         self._complete(exchange, response)
         await response(scope, receive, send)
         self._log(exchange, response.status_code)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Say that all is ready, as it is; at the end, stop the models. Our own server does not ask, but Ray does."""
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self.service.stopping = True
+        await asyncio.to_thread(self.service.models.close, 0.0)
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _respond(self, exchange: Exchange) -> Response:
         """Return the answer to a request. Raise Refusal where there is none, and ClientGone where nobody waits."""

@@ -29,7 +29,6 @@ def ready(call: Call) -> Health:
 
 def metrics(call: Call) -> Response:
     """Return what was counted, in the text format of Prometheus."""
-    call.service.metrics.wait.set(call.service.models.wait())
     return Response(call.service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -1,13 +1,19 @@
 """Count requests, for Prometheus: no key, no address and no text is in a label."""
 
+import os
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 disable_created_metrics()  # which say when each was made
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """What is counted. accepted = ok + failed + cancelled + in flight, always."""
+    """What is counted, by all processes of a server together. accepted = ok + failed + cancelled + in flight, always.
+
+    What was in flight in a process that was killed is missing from then on.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -21,12 +27,25 @@ class Metrics:
         self.finished = Counter(
             "dragoman_finished", "those that ended: ok, failed, cancelled", ["outcome"], registry=own
         )
-        self.in_flight = Gauge("dragoman_in_flight", "of those, the ones that are not finished", registry=own)
+        self.in_flight = Gauge(
+            "dragoman_in_flight",
+            "of those, the ones that are not finished",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         self.characters = Counter("dragoman_characters", "characters of the requests that were accepted", registry=own)
         self.seconds = Histogram("dragoman_seconds", "time from a request to its answer", buckets=BUCKETS, registry=own)
-        self.wait = Gauge("dragoman_wait_seconds", "how long a request would wait", registry=own)
+        self.wait = Gauge(
+            "dragoman_wait_seconds",
+            "how long a request would wait; of several processes, in the busiest",
+            registry=own,
+            multiprocess_mode="livemax",
+        )
         for outcome in ("ok", "failed", "cancelled"):
             self.finished.labels(outcome)
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # then the numbers of all processes are in files there
+            self.registry = CollectorRegistry()
+            MultiProcessCollector(self.registry)
 
     def text(self) -> bytes:
         """Return all that was counted, in the text format of Prometheus."""

@@ -3,12 +3,10 @@
 import asyncio
 import importlib.util
 import os
-import signal
 import socket
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,11 +15,12 @@ import torch
 import uvicorn
 
 from dragoman.config.serve import ServeConfig
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import UsageError
 from dragoman.server.app import App
 from dragoman.server.files import Results
-from dragoman.server.keys import read_keys
-from dragoman.server.models import Models, open_models, parse_models
+from dragoman.server.keys import Key, read_keys
+from dragoman.server.listening import address_of, bind, signals_to
+from dragoman.server.models import Models, ModelSource, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
@@ -36,6 +35,7 @@ MAX_HEAD = 16 << 10  # bytes
 SWITCH = 0.0005
 SWEEP_SECONDS = 300.0  # between two looks for documents that are old enough to be deleted
 KEEP_ALIVE = 5  # seconds without a request
+SILENCE = 5.0  # seconds without a beat, after which a server is stuck
 
 
 def serve(config: ServeConfig) -> None:
@@ -43,31 +43,40 @@ def serve(config: ServeConfig) -> None:
 
     Raise UsageError for settings that make no sense, and DragomanError where a model is damaged or the port is taken.
     """
-    server, listener = prepare(config)
+    read_settings(config)
+    with bind(config) as listener:
+        serve_on(listener, config)
+
+
+def serve_on(
+    listener: socket.socket, config: ServeConfig, greets: bool = True, beat: Callable[[float], None] | None = None
+) -> None:
+    """Serve on a bound socket, as `serve` does; greets: whether it says what is served. See `Server` for the beat."""
+    app = open_app(config)
     sys.setswitchinterval(SWITCH)
-    with listener:
-        server.greeting = describe(config, server.service.models, address_of(listener))
-        server.run([listener])
-        server.service.models.close(0.0)
+    server = Server(app.service, app, beat)
+    if greets:
+        server.greeting = describe(config, app.service.models, address_of(listener))
+    server.run([listener])
+    app.service.models.close(0.0)
 
 
-def prepare(config: ServeConfig) -> tuple["Server", socket.socket]:
-    """Return a server with its models, warmed up, and what it is to listen on. Raise as `serve` does."""
+def open_app(config: ServeConfig) -> App:
+    """Return the application with its models, warmed up. Raise UsageError and DragomanError as `serve` does."""
+    keys, sources = read_settings(config)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # requests have threads enough
+    models = open_models(config, sources)
+    torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
+    return App(Service(config, models, keys, detector=open_detector(models)), ROUTES, DIALECTS)
+
+
+def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSource]]:
+    """Return the keys and where the models are. Raise UsageError for settings that make no sense."""
     config.check_access()
     keys = read_keys(Path(config.api_keys)) if config.api_keys else []
     if config.api_keys and not keys:
         raise UsageError(f"{config.api_keys}: has no keys")
-    sources = parse_models(config.model, config.pivot)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # requests have threads enough
-    listener = bind(config)
-    try:
-        models = open_models(config, sources)
-    except BaseException:
-        listener.close()
-        raise
-    torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
-    service = Service(config, models, keys, detector=open_detector(models))
-    return Server(service, App(service, ROUTES, DIALECTS)), listener
+    return keys, parse_models(config.model, config.pivot)
 
 
 def open_detector(models: Models) -> "Detector | None":
@@ -77,25 +86,6 @@ def open_detector(models: Models) -> "Detector | None":
     from dragoman.server.detection import Detector
 
     return Detector(models.languages)
-
-
-def bind(config: ServeConfig) -> socket.socket:
-    """Return a socket that is bound to the address of the settings. Raise DragomanError where that is not possible."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        raise DragomanError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
-    return listener
-
-
-def address_of(listener: socket.socket) -> str:
-    """Return the address of a server for clients on this machine: 'http://127.0.0.1:5000'."""
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def describe(config: ServeConfig, models: Models, address: str) -> str:
@@ -122,8 +112,12 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
 class Server(uvicorn.Server):
     """uvicorn, which stops as a server behind others has to: first it says so, then it stops listening."""
 
-    def __init__(self, service: Service, app: App):
-        """Take the application and what it serves."""
+    def __init__(self, service: Service, app: App, beat: Callable[[float], None] | None = None):
+        """Take the application and what it serves.
+
+        beat: is called each second with the seconds that may pass until the next call, unless the server is stuck. Who
+        hears it also says when the server is to end at once, so later signals to it do nothing.
+        """
         config = service.config
         super().__init__(
             uvicorn.Config(
@@ -139,10 +133,20 @@ class Server(uvicorn.Server):
                 h11_max_incomplete_event_size=MAX_HEAD,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=max(1, round(config.grace)),
+                callback_notify=self._beat,
+                timeout_notify=0,
             )
         )
-        self.service, self.greeting = service, ""
+        self.service, self.greeting, self.beat = service, "", beat
         self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def _beat(self) -> None:
+        """Measure the wait, and say that the server goes on; uvicorn calls it each second until it stops listening."""
+        self.service.metrics.wait.set(self.service.models.wait())
+        if self.beat and self.service.stopping:
+            self.beat(NOTICE + self.service.config.grace + SILENCE)
+        elif self.beat and self.service.alive:
+            self.beat(SILENCE)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
@@ -159,24 +163,16 @@ class Server(uvicorn.Server):
         self.loop.run_in_executor(None, Results(self.service.config.state_folder).sweep)
         self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals within the block; unlike uvicorn's own, this lets the program end with exit code 0."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Handle signals within a block; unlike uvicorn's own, this lets the program end with exit code 0."""
+        return signals_to(self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop after a notice at the first signal, at once at the second."""
         if self.service.stopping:
-            os._exit(1)
+            if not self.beat:
+                os._exit(1)
+            return
         self.service.stopping = True
         if self.loop:
             self.loop.call_soon_threadsafe(self.loop.call_later, NOTICE, self._stop_listening)

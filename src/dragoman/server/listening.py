@@ -1,0 +1,44 @@
+"""Bind the socket that a server listens on, and take the signals that end it."""
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from dragoman.config.serve import ServeConfig
+from dragoman.errors import DragomanError
+
+
+def bind(config: ServeConfig) -> socket.socket:
+    """Return a socket that is bound to the address of the settings. Raise DragomanError where that is not possible."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise DragomanError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address of a server for clients on this machine: 'http://127.0.0.1:5000'."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def signals_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGTERM and Ctrl-C within the block; not in other threads than the main one, which get no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, other in before.items():
+            signal.signal(number, other)

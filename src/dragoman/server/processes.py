@@ -1,0 +1,143 @@
+"""Serve with several processes, which share the socket that they listen on, the folder --state, and nothing else.
+
+This process only watches them, so it does not load PyTorch. uvicorn has a supervisor, too, but its processes do not
+stop as ours do (see `Server`). It would wait for ever for one that is halted while all shall stop, it notices neither
+an event loop nor a model that is stuck, and if it is killed its processes go on.
+"""
+
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+
+from dragoman.config.serve import ServeConfig
+from dragoman.errors import DragomanError
+from dragoman.server.listening import bind, signals_to
+from dragoman.threads import granted_cores
+
+SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+LOOK = 0.25  # seconds
+PAUSE = 5.0  # seconds before another process is started where one has not become ready
+
+
+class Worker:
+    """A process that serves, and what it has said of itself."""
+
+    def __init__(self, config: ServeConfig, listener: socket.socket, counts: str, first: bool):
+        """Start it; counts: the folder for what all of them count; first: whether it says what is served."""
+        self.pipe, other_end = SPAWN.Pipe(duplex=False)
+        self.process = SPAWN.Process(target=work, args=(config, listener, other_end, counts, first))
+        self.process.start()
+        other_end.close()
+        self.ready = self.told = False  # that it serves; that it shall stop
+        self.error: DragomanError | None = None  # why it could not start
+        self.expires = math.inf  # when it counts as stuck, unless it is heard of before
+
+    def hear(self) -> None:
+        """Take in what it says: for how many seconds it may be silent, or why it could not start."""
+        try:
+            said = self.pipe.recv()
+        except (EOFError, OSError):  # it has ended
+            self.process.join()
+            return
+        if isinstance(said, DragomanError):
+            self.error = said
+        else:
+            self.ready, self.expires = True, time.monotonic() + said
+
+    def check(self, stopping: bool) -> None:
+        """End it if it is stuck, and ask it to stop if all shall."""
+        if time.monotonic() > self.expires:
+            self.process.kill()
+        elif stopping and not self.told:
+            self.process.terminate()
+            self.told = True
+
+    def end(self) -> str:
+        """Return how it has ended: 'signal 9' or 'exit code 1'."""
+        code = self.process.exitcode or 0
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def supervise(config: ServeConfig) -> None:
+    """Serve with `config.processes` processes until SIGTERM or Ctrl-C; a second one ends all at once.
+
+    One that dies or is stuck is replaced. The first one starts alone, and shows whether the settings are right; what it
+    raises is raised here. End the program with exit code 1 where a process did not end by itself.
+    """
+    from prometheus_client.multiprocess import mark_process_dead  # not above: `work` first says where the counts are
+
+    config.check_access()
+    config = replace(config, threads=config.threads or max(1, granted_cores() // config.processes))
+    stopping, failed, proven = threading.Event(), False, False
+    workers: list[Worker] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():
+            for worker in workers:
+                worker.process.kill()
+        stopping.set()
+
+    with signals_to(stop), bind(config) as listener, tempfile.TemporaryDirectory(prefix="dragoman-") as counts:
+        workers.append(Worker(config, listener, counts, first=True))
+        while workers:
+            by_pipe = {worker.pipe: worker for worker in workers}
+            for pipe in wait(list(by_pipe), LOOK):
+                assert isinstance(pipe, Connection)
+                by_pipe[pipe].hear()
+            proven = proven or workers[0].ready
+            if stopping.is_set():
+                listener.close()  # else clients could connect when nobody answers any more
+            for worker in workers:
+                worker.check(stopping.is_set())
+            for worker in [one for one in workers if one.process.exitcode is not None]:
+                workers.remove(worker)
+                assert worker.process.pid
+                mark_process_dead(worker.process.pid, counts)
+                if stopping.is_set():  # SIGTERM is not caught while one starts
+                    failed = failed or worker.process.exitcode not in (0, -signal.SIGTERM)
+                elif not proven:
+                    raise worker.error or DragomanError(f"the server has ended while it started ({worker.end()})")
+                else:
+                    say(f"process {worker.process.pid} has ended ({worker.error or worker.end()}); another one starts")
+                    if not worker.ready:
+                        stopping.wait(PAUSE)
+            while proven and not stopping.is_set() and len(workers) < config.processes:
+                workers.append(Worker(config, listener, counts, first=False))
+    if failed:
+        sys.exit(1)
+
+
+def say(message: str) -> None:
+    """Write a line of the log."""
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {message}", file=sys.stderr, flush=True)
+
+
+def work(config: ServeConfig, listener: socket.socket, pipe: Connection, counts: str, first: bool) -> None:
+    """Serve in a process of its own; say through the pipe that it lives, or what went wrong when it started."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all, and the one that watches says when
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts  # prometheus_client looks for it when it is loaded
+    from dragoman.server.run import serve_on
+
+    os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then what is said is lost
+
+    def beat(seconds: float) -> None:
+        try:
+            pipe.send(seconds)
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:  # nobody watches any more: this server ends, so that another one can listen
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        serve_on(listener, config, first, beat)
+    except DragomanError as error:
+        pipe.send(error)
