@@ -10,6 +10,7 @@ from dragoman.server import (
     libretranslate,
     openapi,
     own,
+    page,
 )
 from dragoman.server.routes import OWN, Dialect, Route
 
@@ -22,6 +23,7 @@ APIS: tuple[Route, ...] = (
     *own.ROUTES,
     *extensions.ROUTES,
     *health.ROUTES,
+    *page.ROUTES,
 )
 ROUTES = (*APIS, *openapi.routes_of(APIS))
 # Of errors where there is no route: the first whose prefix fits.

@@ -1,0 +1,86 @@
+"""Draw the pictures of docs/page.md: the page of a server, with the model that is given, in the system's Chromium.
+
+$ python scripts/page_pictures.py en-es=runs/en-es docs/images
+"""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+PORT = 5731
+TEXT = "The king sent messengers to the city. They gave bread and water to the people.\nWho is this man?"
+SIZES = {
+    "page-light": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
+    "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
+    "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
+    "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
+}
+
+
+@contextlib.contextmanager
+def serving(model: str) -> Iterator[str]:
+    """Serve a model until the block ends; yield the address."""
+    command = [sys.executable, "-m", "dragoman", "serve", "-m", model, "--port", str(PORT)]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{PORT}"
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                urlopen(f"{address}/health/ready").close()
+                break
+            time.sleep(0.2)
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+def prepare(tab: Any, name: str) -> None:
+    """Bring the page into the state that a picture shows."""
+    tab.locator("#source").fill(TEXT)
+    tab.locator("#output .word").first.wait_for()
+    tab.wait_for_function("() => !document.querySelector('.working')")
+    words = tab.locator("#output .word")
+    if name == "page-open":
+        tab.locator("#glossary > summary").click()
+        tab.locator("#add-term").click()
+        tab.get_by_label("Term 1", exact=True).fill("messengers")
+        tab.get_by_label("Translation of term 1").fill("embajadores")
+        tab.wait_for_function("() => document.querySelector('#notes').textContent")
+        tab.locator("#code > summary").click()
+        tab.locator("#alternatives > summary").click()
+        tab.locator("#alternative-list li").first.wait_for()
+    else:
+        words.nth(3).hover()
+        tab.locator("#output .word.linked").wait_for()
+        tab.wait_for_timeout(500)
+
+
+def main(model: str, folder: str) -> None:
+    """Write a picture of each size into a folder."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    with serving(model) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for name, settings in SIZES.items():
+            context = browser.new_context(device_scale_factor=2, reduced_motion="reduce", **settings)
+            tab = context.new_page()
+            tab.goto(address)
+            prepare(tab, name)
+            path = Path(folder) / f"{name}.png"
+            tab.screenshot(path=path, full_page=name == "page-open")
+            Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
+            context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+// Documents: chosen or dropped, translated, downloaded, and then deleted on the server.
+
+import { ask, fetchFrom, Trouble } from "./api.js";
+import { at, make, t } from "./elements.js";
+
+const PAUSE = 700; // milliseconds between two questions how far it is
+
+let wishOf = () => ({});
+let formats = [];
+
+// wish: returns the languages and the lines of the glossary.
+export function setUpDocuments(known, wish) {
+  [formats, wishOf] = [known, wish];
+  at("#documents").hidden = !formats.length;
+  if (!formats.length) return;
+  const choose = at("#document");
+  choose.accept = formats.join(",");
+  choose.addEventListener("change", () => {
+    for (const file of choose.files) translateFile(file);
+    choose.value = "";
+  });
+  addEventListener("dragover", (event) => {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  addEventListener("dragleave", (event) => event.relatedTarget || document.body.classList.remove("dropping"));
+  addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!event.dataTransfer.files.length) return;
+    event.preventDefault();
+    at("#documents").open = true;
+    for (const file of event.dataTransfer.files) translateFile(file);
+  });
+}
+
+export function drawFormats() {
+  at("#formats").textContent = t("formats", formats.join(" "));
+}
+
+async function translateFile(file) {
+  const name = make("b", { dir: "auto" }, file.name);
+  const state = make("span", { role: "status" }, t("document.sending"));
+  const bar = make("progress", { "aria-label": file.name });
+  const buttons = make("span", {});
+  const item = make("li", {}, name, " ", bar, " ", state, " ", buttons);
+  at("#document-list").append(item);
+  const stop = new AbortController();
+  let identity = "";
+  const path = () => `api/v1/documents/${encodeURIComponent(identity)}`;
+  const button = (text, onclick) => make("button", { type: "button", onclick }, text);
+  const forget = () => identity && fetchFrom(path(), { method: "DELETE" }).catch(() => {});
+  const leave = () => {
+    stop.abort();
+    forget();
+    item.remove();
+    at("#document").focus();
+  };
+  buttons.append(button(t("cancel"), leave));
+  try {
+    const form = new FormData();
+    const { glossary, ...languages } = wishOf();
+    for (const [field, value] of Object.entries(languages)) form.append(field, value);
+    for (const line of glossary ?? []) form.append("glossary", line);
+    form.append("file", file);
+    let found = await ask("api/v1/documents", { body: form, signal: stop.signal });
+    identity = found.id;
+    while (found.status !== "done") {
+      if (found.error) throw new Trouble("refused", found.error);
+      Object.assign(bar, { max: found.texts || 1, value: found.translated });
+      state.textContent = t("document.progress", found.translated, found.texts);
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      if (stop.signal.aborted) return;
+      found = await ask(path(), { method: "GET", signal: stop.signal });
+    }
+    bar.remove();
+    state.textContent = t("document.done", found.texts);
+    const save = async () => {
+      const content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
+      const url = URL.createObjectURL(content);
+      make("a", { href: url, download: found.name }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+      forget();
+      state.textContent = t("document.saved");
+      buttons.replaceChildren();
+    };
+    buttons.replaceChildren(button(t("document.save"), save), " ", button(t("document.delete"), leave));
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    bar.remove();
+    state.textContent = { offline: t("offline"), busy: t("busy"), key: t("key-needed"), failed: t("failed") }[error.kind] ?? error.message;
+    item.classList.add("warning");
+    buttons.replaceChildren(button(t("document.remove"), leave));
+  }
+}

@@ -1,0 +1,152 @@
+// Terms that are to be translated in a certain way, for each pair of languages. They stay in this page, unless the
+// reader asks the browser to remember them.
+
+import { at, language, make, t } from "./elements.js";
+import { download } from "./files.js";
+
+const RULES = ["match", "exact", "any"];
+const KEPT = "glossary";
+
+let terms = {}; // by pair: lists of [source, targets, rule]
+let pairName = "";
+let drawnFor = ""; // languages
+let changed = () => {};
+const selected = { source: "", target: "" }; // what was last selected on each side
+
+const rows = () => (terms[pairName] ??= []);
+const complete = ([source, targets]) => source.trim() && targets.trim();
+const lineOf = ([source, targets, rule]) => [source.trim(), targets.trim(), ...(rule === "match" ? [] : [rule])].join("\t");
+const linesOf = (list) => list.filter(complete).map(lineOf);
+
+// The lines that go with a request.
+export const glossaryLines = (source, target) => linesOf(terms[`${source}-${target}`] ?? []);
+
+export function setUpGlossary(whenChanged) {
+  changed = whenChanged;
+  const kept = localStorage.getItem(KEPT);
+  if (kept) {
+    try {
+      terms = JSON.parse(kept);
+      at("#remember").checked = true;
+    } catch {
+      localStorage.removeItem(KEPT);
+    }
+  }
+  at("#add-term").addEventListener("click", addTerm);
+  at("#remember").addEventListener("change", keep);
+  at("#open-terms").addEventListener("change", openTerms);
+  at("#save-terms").addEventListener("click", () => {
+    download(`glossary-${pairName}.tsv`, "text/tab-separated-values", linesOf(rows()).map((line) => `${line}\n`).join(""));
+  });
+  document.addEventListener("selectionchange", noteSelection);
+}
+
+export function drawGlossary(source, target, possible) {
+  const name = [source, target, possible, language].join();
+  if (name === drawnFor) return;
+  drawnFor = name;
+  at("#terms-impossible").hidden = possible;
+  pairName = `${source}-${target}`;
+  drawTerms();
+}
+
+function drawTerms() {
+  const fields = rows().map((row, number) => [
+    make("td", {}, field(row, 0, number)),
+    make("td", {}, field(row, 1, number)),
+    make("td", {}, ruleOf(row, number)),
+    make("td", {}, make("button", { type: "button", onclick: () => remove(number), "aria-label": t("term-remove", number + 1) }, "×")),
+  ]);
+  at("#terms tbody").replaceChildren(...fields.map((cells) => make("tr", {}, ...cells)));
+  at("#terms").hidden = !fields.length;
+  drawCount();
+}
+
+function drawCount() {
+  const count = linesOf(rows()).length;
+  at("#terms-count").textContent = count ? `(${count})` : "";
+  at("#save-terms").disabled = !count;
+}
+
+function field(row, column, number) {
+  const label = t(column ? "term-target" : "term-source", number + 1);
+  const input = make("input", { type: "text", "aria-label": label, dir: "auto", maxlength: 200 });
+  input.value = row[column];
+  input.addEventListener("input", () => {
+    row[column] = input.value.replace(/\s/g, " ");
+    keep();
+  });
+  return input;
+}
+
+function ruleOf(row, number) {
+  const options = RULES.map((rule) => make("option", { value: rule }, t(`rule.${rule}`)));
+  const select = make("select", { "aria-label": t("term-rule", number + 1) }, ...options);
+  select.value = row[2];
+  select.addEventListener("change", () => {
+    row[2] = select.value;
+    keep();
+  });
+  return select;
+}
+
+function redraw() {
+  drawTerms();
+  keep();
+}
+
+function remove(number) {
+  rows().splice(number, 1);
+  redraw();
+  at("#add-term").focus();
+}
+
+function addTerm() {
+  rows().push([selected.source, selected.target, "match"]);
+  const whole = selected.source && selected.target;
+  Object.assign(selected, { source: "", target: "" });
+  redraw();
+  drawAddition();
+  const inputs = at("#terms tbody").lastChild.querySelectorAll("input");
+  if (!whole) inputs[inputs[0].value ? 1 : 0].focus();
+}
+
+async function openTerms(event) {
+  const [file] = event.target.files;
+  event.target.value = "";
+  if (!file) return;
+  for (const line of (await file.text()).split(/\r?\n/)) {
+    const [source = "", targets = "", rule = "match"] = line.split("\t");
+    if (complete([source, targets])) rows().push([source, targets, RULES.includes(rule) ? rule : "match"]);
+  }
+  redraw();
+}
+
+function keep() {
+  const kept = Object.fromEntries(Object.entries(terms).filter(([, list]) => list.length));
+  if (at("#remember").checked) localStorage.setItem(KEPT, JSON.stringify(kept));
+  else localStorage.removeItem(KEPT);
+  drawCount();
+  changed();
+}
+
+function noteSelection() {
+  const source = at("#source");
+  const selection = getSelection();
+  let [side, text] = ["", ""];
+  if (document.activeElement === source) {
+    [side, text] = ["source", source.value.slice(source.selectionStart, source.selectionEnd)];
+  } else if (!selection.isCollapsed && at("#output").contains(selection.anchorNode)) {
+    [side, text] = ["target", selection.toString()];
+  }
+  text = text.trim();
+  if (!side || !text || text.length > 200 || /[\n\t]/.test(text)) return;
+  selected[side] = text;
+  drawAddition();
+}
+
+// The button names the words that were selected.
+function drawAddition() {
+  const { source, target } = selected;
+  at("#add-term").textContent = source && target ? t("term-always", source, target) : t("term-add");
+}

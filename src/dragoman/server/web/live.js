@@ -1,0 +1,271 @@
+// The page of the server: what is typed is translated.
+
+import { ask, Trouble } from "./api.js";
+import { drawCode } from "./code.js";
+import { drawFormats, setUpDocuments } from "./documents.js";
+import { at, language, make, speak, t } from "./elements.js";
+import { download } from "./files.js";
+import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
+import * as languages from "./languages.js";
+import { find, translateLines } from "./lines.js";
+import { drawNotes } from "./notes.js";
+import { drawSource, drawTarget, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { clearTrouble, showTrouble } from "./trouble.js";
+
+const PAUSE = 300; // milliseconds after the last key
+const QUIET = 1200; // milliseconds without a key before a translation is announced
+const READ_OUT = 200; // characters that are read out at most
+const LONG = 600; // characters from which on the letters are smaller
+
+const source = at("#source");
+let limits = { max_texts: 1, max_characters: Infinity, max_alternatives: 0 };
+let turn = 0; // of the latest request: answers to older ones are not shown
+let controller = new AbortController();
+let waiting = 0;
+let announcing = 0;
+let last = null; // the text and the wish of what is shown
+
+// A character is what the server counts: a code point.
+const lengthOf = (text) => [...text].length;
+const linesOf = (text) => text.toWellFormed().split("\n");
+const wishFrom = (from) => ({ source: from, target: languages.target(), glossary: terms(from) });
+const terms = (from) =>
+  languages.find(from, languages.target())?.glossary === false ? [] : glossaryLines(from, languages.target());
+
+function translateAfter(pause) {
+  clearTimeout(waiting);
+  waiting = setTimeout(translateNow, pause);
+}
+
+async function translateNow() {
+  clearTimeout(waiting);
+  const mine = ++turn;
+  controller.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  clearTrouble();
+  const text = source.value;
+  const lines = linesOf(text);
+  at("#desk").classList.toggle("working", Boolean(text.trim()));
+  try {
+    if (!text.trim()) return settle([], null);
+    if (lengthOf(text) > limits.max_characters) {
+      throw new Trouble("length", t("too-long", lengthOf(text).toLocaleString(language), limits.max_characters.toLocaleString(language)));
+    }
+    const wish = wishFrom(await languages.sourceOf(text, signal));
+    await translateLines(lines, wish, limits.max_texts, signal);
+    if (mine === turn) settle(lines, wish);
+  } catch (error) {
+    if (mine === turn && error.name !== "AbortError") showTrouble(error, start);
+  } finally {
+    if (mine === turn) at("#desk").classList.remove("working");
+  }
+}
+
+// Shows what was translated.
+function settle(lines, wish) {
+  last = wish && { lines, wish };
+  const found = lines.map((line) => wish && find(line, wish));
+  drawSource(linesOf(source.value), linesOf(source.value).map((line) => wish && find(line, wish)));
+  drawTarget(lines, found, languages.pair());
+  if (!wish) languages.forget();
+  at("#output").lang = languages.target();
+  source.lang = languages.source() ?? "";
+  drawState();
+  clearTimeout(announcing);
+  if (wish) announcing = setTimeout(announce, QUIET);
+  if (at("#alternatives").open) showAlternatives();
+}
+
+// Everything that depends on what is shown and on the language of the page.
+function drawState() {
+  const same = last && last.wish.source === last.wish.target;
+  const count = drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
+  const text = source.value;
+  at("#hint").hidden = Boolean(text);
+  at("#desk").classList.toggle("long", text.length > LONG);
+  at("#source").placeholder = t("placeholder");
+  const characters = lengthOf(text);
+  at("#count").textContent = text ? t("count", characters.toLocaleString(language), limits.max_characters.toLocaleString(language)) : "";
+  at("#count").classList.toggle("warning", characters > limits.max_characters);
+  at("#clear").hidden = !text;
+  const nothing = !last;
+  for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = nothing;
+  const pair = languages.pair();
+  at("#probabilities").closest("label").hidden = !pair?.word_scores;
+  if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
+  drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
+  return count;
+}
+
+const glossaryPart = () => {
+  const glossary = terms(languages.likely());
+  return glossary.length ? { glossary } : {};
+};
+
+function announce() {
+  if (!last) return;
+  const text = translated();
+  const notes = at("#notes").textContent.trim();
+  const said = text.length > READ_OUT ? t("announce.long", last.lines.length) : text;
+  at("#announcement").textContent = `${t("announce", languages.nameOf(last.wish.target))} ${said} ${notes}`;
+}
+
+async function showAlternatives() {
+  const list = at("#alternative-list");
+  if (!last) return list.replaceChildren();
+  const { lines, wish } = last;
+  const body = { texts: [lines.join("\n")], ...wish, alternatives: limits.max_alternatives };
+  try {
+    const { translations } = await ask("api/v1/translate", { body, signal: controller.signal });
+    const copyButton = (text) => make("button", { type: "button", onclick: (event) => copy(text, event.target) }, t("copy"));
+    const items = translations[0].alternatives.map((text) =>
+      make("li", { dir: "auto", lang: wish.target }, make("span", {}, text), " ", copyButton(text)),
+    );
+    list.replaceChildren(...(items.length ? items : [make("li", {}, t("alternatives.none"))]));
+  } catch (error) {
+    if (error.name !== "AbortError") list.replaceChildren(make("li", { class: "warning" }, error.message || t(error.kind)));
+  }
+}
+
+async function copy(text, button) {
+  await navigator.clipboard.writeText(text);
+  button.textContent = t("copied");
+  setTimeout(() => (button.textContent = t(button.dataset.t ?? "copy")), 1500);
+}
+
+function remember() {
+  const chosen = new URLSearchParams(languages.chosen());
+  history.replaceState(null, "", `#${chosen}`);
+}
+
+function chooseLanguages(changes) {
+  languages.choose(changes);
+  remember();
+  translateNow();
+}
+
+function swap() {
+  const from = languages.source();
+  const text = translated();
+  languages.choose({ source: languages.target(), target: from });
+  if (text) source.value = text;
+  chooseLanguages({});
+  source.focus();
+}
+
+function openSuggestion() {
+  at("#suggestion").hidden = false;
+  at("#better").value = translated();
+  at("#better").lang = last.wish.target;
+  at("#better").focus();
+}
+
+function closeSuggestion() {
+  at("#suggestion").hidden = true;
+  at("#suggest").focus();
+}
+
+async function sendSuggestion(event) {
+  event.preventDefault();
+  const { wish, lines } = last;
+  const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
+  try {
+    await ask("suggest", { body });
+    at("#announcement").textContent = at("#readout").textContent = t("suggestion.thanks");
+    closeSuggestion();
+  } catch (error) {
+    showTrouble(error, () => sendSuggestion(event));
+  }
+}
+
+function drawKeys() {
+  const keys = t("key-list").split("\n").map((line) => line.split("\t"));
+  at("#key-list").replaceChildren(...keys.flatMap(([key, what]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, what)]));
+}
+
+function speakIn(chosen) {
+  speak(chosen);
+  for (const element of document.querySelectorAll("button[data-label]")) element.title = t(element.dataset.label);
+  drawKeys();
+  drawFormats();
+  if (limits.pairs) languages.draw();
+  drawState();
+}
+
+// Learns what is served, then translates what stands in the box.
+async function start() {
+  if (!limits.pairs) {
+    try {
+      limits = await ask("api/v1/models", { method: "GET" });
+    } catch (error) {
+      return showTrouble(error, start);
+    }
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    languages.serve(limits, Object.fromEntries(wanted));
+    setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
+    if (wanted.has("text")) {
+      source.value ||= wanted.get("text");
+      remember(); // the text does not stay in the address
+    }
+    const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
+    at("#suggest").hidden = !settings.suggestions;
+    speakIn(language);
+  }
+  translateNow();
+}
+
+source.addEventListener("input", (event) => {
+  drawSource(linesOf(source.value), last ? linesOf(source.value).map((line) => find(line, last.wish)) : []);
+  drawState();
+  clearTimeout(announcing);
+  translateAfter(event.inputType === "insertFromPaste" || event.inputType === "insertFromDrop" ? 0 : PAUSE);
+});
+source.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translateNow();
+});
+at("#source-language").addEventListener("change", (event) => chooseLanguages({ source: event.target.value }));
+at("#target-language").addEventListener("change", (event) => chooseLanguages({ target: event.target.value }));
+at("#swap").addEventListener("click", swap);
+at("#clear").addEventListener("click", () => {
+  source.value = "";
+  translateNow();
+  source.focus();
+});
+at("#copy").addEventListener("click", (event) => copy(translated(), event.target));
+at("#save").addEventListener("click", () => download("translation.txt", "text/plain", translated()));
+at("#copy-code").addEventListener("click", (event) => copy(at("#code-text").textContent, event.target));
+at("#copy-link").addEventListener("click", (event) => {
+  const link = new URL(location.href);
+  link.hash = new URLSearchParams({ ...languages.chosen(), text: source.value });
+  copy(link.href, event.target);
+});
+at("#probabilities").addEventListener("change", (event) => showProbabilities(event.target.checked));
+at("#suggest").addEventListener("click", openSuggestion);
+at("#suggestion-cancel").addEventListener("click", closeSuggestion);
+at("#suggestion").addEventListener("submit", sendSuggestion);
+at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
+at("#code").addEventListener("toggle", drawState);
+at("#code").addEventListener("change", drawState);
+at("#show-keys").addEventListener("click", () => at("#keys").showModal());
+addEventListener("keydown", (event) => {
+  if (event.key === "?" && !event.target.closest("input, textarea, select")) at("#keys").showModal();
+});
+for (const button of document.querySelectorAll("[data-language]")) {
+  button.addEventListener("click", () => {
+    localStorage.setItem("language", button.dataset.language);
+    speakIn(button.dataset.language);
+  });
+}
+at("#theme").value = localStorage.getItem("theme") ?? "system";
+at("#theme").addEventListener("change", (event) => {
+  const theme = event.target.value;
+  if (theme === "system") localStorage.removeItem("theme");
+  else localStorage.setItem("theme", theme);
+  at("#dark").media = { light: "not all", dark: "all" }[theme] ?? "(prefers-color-scheme: dark)";
+});
+
+setUpPaper();
+setUpGlossary(() => translateAfter(PAUSE));
+speakIn(localStorage.getItem("language") ?? language);
+start();

@@ -1,0 +1,258 @@
+// The text and its translation, line by line: sentences and words that belong together are shaded together.
+
+import { at, make, t } from "./elements.js";
+import { examine } from "./lines.js";
+
+const DWELL = 60; // milliseconds over a word before the server is asked what it belongs to
+
+// Of each side a list of lines: `text`, `translation`, `element`, and its `sentences` and `words` as elements. The source
+// lies unseen behind the box where it is typed, and has its shades.
+const sides = { source: [], target: [] };
+let pair = null; // what can be asked for of the languages
+let looked = null; // side, line, sentence and word that is looked at
+let pinned = false;
+let withProbabilities = false;
+
+const other = (side) => (side === "source" ? "target" : "source");
+
+// Draws the lines of the source as they are typed, with the sentences of those whose translation is known.
+export function drawSource(lines, translations) {
+  drawSide("source", lines, translations);
+}
+
+// Draws translations. null: what stands there until there is one; '' or white space is copied.
+export function drawTarget(lines, translations, languages) {
+  pair = languages;
+  drawSide("target", lines, translations);
+  const words = at("#output").querySelectorAll("[tabindex='0']");
+  if (!words.length) at("#output .word")?.setAttribute("tabindex", 0);
+  for (const word of [...words].slice(1)) word.tabIndex = -1;
+  if (withProbabilities) showProbabilities(true);
+}
+
+// Only the lines that have changed.
+function drawSide(side, lines, translations) {
+  const root = at(side === "source" ? "#mirror" : "#output");
+  const before = sides[side];
+  release();
+  sides[side] = lines.map((text, index) => {
+    const translation = translations[index];
+    const old = before[index];
+    if (old && old.text === text && old.translation === translation) return old;
+    if (old && side === "target" && !translation && text.trim()) {
+      old.element.classList.add("stale");
+      return { ...old, text, translation: null };
+    }
+    return makeLine(side, text, translation, index);
+  });
+  sides[side].forEach(({ element }, index) => {
+    const there = root.children[index];
+    if (!there) root.append(element);
+    else if (there !== element) there.replaceWith(element);
+  });
+  while (root.children.length > lines.length) root.lastChild.remove();
+}
+
+function makeLine(side, text, translation, line) {
+  const element = make("div", { class: "line", dir: "auto" });
+  const made = { text, translation, element, sentences: [], words: [] };
+  const letters = [...(side === "source" || !translation ? text : translation.text)]; // the server counts these
+  let done = 0;
+  const gap = (end) => {
+    if (end > done) element.append(letters.slice(done, end).join(""));
+    done = end;
+  };
+  for (const segment of translation?.segments ?? []) {
+    const [start, end] = segment[side];
+    gap(start);
+    element.append(makeSentence(side, letters.slice(start, end).join(""), made, line));
+    done = end;
+  }
+  if (translation && !made.sentences.length) {
+    element.append(makeSentence(side, letters.join(""), made, line));
+    done = letters.length;
+  }
+  gap(letters.length);
+  if (translation?.flags.length) element.classList.add("flagged");
+  if (!letters.length) element.append(make("br", {}));
+  return made;
+}
+
+function makeSentence(side, text, made, line) {
+  const sentence = make("span", { class: "sentence" });
+  const place = { side, line, sentence: made.sentences.length };
+  for (const part of text.split(/(\s+)/)) {
+    if (!part.trim()) {
+      sentence.append(part);
+      continue;
+    }
+    const word = make("span", { class: "word" }, part);
+    if (side === "target") word.tabIndex = -1;
+    word.place = { ...place, word: made.words.length };
+    made.words.push(word);
+    sentence.append(word);
+  }
+  sentence.place = { ...place, word: null };
+  made.sentences.push(sentence);
+  return sentence;
+}
+
+// Shading.
+
+function clear() {
+  for (const element of document.querySelectorAll(".looked, .linked")) element.classList.remove("looked", "linked");
+}
+
+export function release() {
+  pinned = false;
+  looked = null;
+  clear();
+  at("#readout").textContent = "";
+  at("#output").classList.remove("pinned");
+}
+
+let dwelling = 0;
+
+function look(place) {
+  if (pinned || (place && looked === place)) return;
+  if (!place) return release();
+  // Where a line is copied, or typed anew, the index leads to another line, or to none.
+  const here = sides[place.side][place.line];
+  const there = sides[other(place.side)][place.line];
+  if (!here?.translation || here.translation !== there?.translation) return release();
+  looked = place;
+  clear();
+  here.sentences[place.sentence]?.classList.add("looked");
+  there.sentences[place.sentence]?.classList.add("looked");
+  at("#readout").textContent = "";
+  clearTimeout(dwelling);
+  if (place.word !== null) dwelling = setTimeout(lookCloser, DWELL, place, here, there);
+}
+
+// Shades the words that belong to a word.
+async function lookCloser(place, here, there) {
+  here.words[place.word].classList.add("linked");
+  const { alignment } = await examine(here.translation, pair);
+  if (looked !== place) return;
+  const own = place.side === "source" ? 0 : 1;
+  const linked = alignment.filter((link) => link[own] === place.word).map((link) => there.words[link[1 - own]]);
+  for (const word of linked) word?.classList.add("linked");
+  const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
+  const label = here.words[place.word].firstChild.textContent;
+  if (words.length) at("#readout").textContent = t(`linked.${place.side}`, label, words.join(" "));
+  else at("#readout").textContent = pair?.alignment ? t("linked.none", label) : "";
+}
+
+export function setUpPaper() {
+  const [output, source] = [at("#output"), at("#source")];
+  output.addEventListener("pointerover", (event) => look(event.target.closest(".word, .sentence")?.place));
+  output.addEventListener("focusin", (event) => look(event.target.place));
+  output.addEventListener("pointerleave", () => pinned || release());
+  output.addEventListener("focusout", () => pinned || release());
+  output.addEventListener("click", (event) => {
+    const { place } = event.target.closest(".word") ?? {};
+    if (!place || !getSelection().isCollapsed) return;
+    pin(place);
+    focusOn(event.target.closest(".word"));
+  });
+  output.addEventListener("keydown", press);
+  source.addEventListener("pointermove", (event) => {
+    const under = document.elementsFromPoint(event.clientX, event.clientY);
+    look(under.map((element) => element.closest("#mirror .word, #mirror .sentence")).find(Boolean)?.place);
+  });
+  source.addEventListener("pointerleave", () => pinned || release());
+  for (const moved of ["keyup", "click"]) source.addEventListener(moved, (event) => lookFromCaret(event, source));
+  source.addEventListener("blur", () => pinned || release());
+}
+
+function pin(place) {
+  const same = pinned && looked?.line === place.line && looked.word === place.word;
+  release();
+  look(place);
+  pinned = !same;
+  at("#output").classList.toggle("pinned", pinned);
+}
+
+function lookFromCaret(event, source) {
+  if (event.type === "keyup" && !/^(Arrow|Home|End|Page)/.test(event.key)) return;
+  const before = source.value.slice(0, source.selectionStart).split("\n");
+  const line = before.length - 1;
+  let column = before[line].length;
+  const element = sides.source[line]?.element;
+  if (!element) return;
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    if (column <= walker.currentNode.length) {
+      return look(walker.currentNode.parentElement.closest(".word, .sentence")?.place);
+    }
+    column -= walker.currentNode.length;
+  }
+}
+
+function focusOn(word) {
+  for (const element of at("#output").querySelectorAll("[tabindex='0']")) element.tabIndex = -1;
+  word.tabIndex = 0;
+  word.focus();
+}
+
+function press(event) {
+  const words = sides.target.flatMap((line) => line.words);
+  const here = words.indexOf(document.activeElement);
+  if (event.key === "Escape") return release();
+  if (event.key === "Enter" && here >= 0) {
+    event.preventDefault();
+    return pin(words[here].place);
+  }
+  const back = at("#output").matches(":dir(rtl)") ? "ArrowRight" : "ArrowLeft";
+  const there = {
+    [back]: here - 1,
+    [back === "ArrowLeft" ? "ArrowRight" : "ArrowLeft"]: here + 1,
+    ArrowUp: words.indexOf(firstOfSentence(words, here, -1)),
+    ArrowDown: words.indexOf(firstOfSentence(words, here, 1)),
+    Home: 0,
+    End: words.length - 1,
+  }[event.key];
+  if (there === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  if (!words[there]) return;
+  if (!pinned) focusOn(words[there]);
+}
+
+// The first word of the sentence before (-1) or after (1) that of a word.
+function firstOfSentence(words, here, step) {
+  const sentences = sides.target.flatMap((line) => line.sentences).filter((sentence) => at(".word", sentence));
+  const number = sentences.indexOf(words[here]?.closest(".sentence"));
+  return at(".word", sentences[number + step] ?? sentences[number] ?? document.createElement("p"));
+}
+
+// Puts the focus on the first word of a line of the translation.
+export function goToLine(line) {
+  const [word] = sides.target[line]?.words ?? [];
+  if (word) focusOn(word);
+}
+
+// Probabilities.
+
+const SURE = 0.9; // from which on a word has no number
+
+export async function showProbabilities(shown) {
+  withProbabilities = shown;
+  at("#output").classList.toggle("with-probabilities", shown);
+  if (!shown) return;
+  for (const { translation, words } of sides.target.filter((line) => line.translation)) {
+    const examined = await examine(translation, pair);
+    const scores = examined.words.filter(([label]) => label);
+    if (scores.length !== words.length) continue; // of scripts without spaces
+    words.forEach((word, number) => {
+      const probability = Math.exp(scores[number][1]);
+      word.style.setProperty("--doubt", (1 - probability).toFixed(2));
+      word.classList.toggle("unsure", probability < SURE);
+      if (probability < SURE) word.dataset.probability = probability.toFixed(2).replace(/^0/, "");
+    });
+  }
+}
+
+// The translation as text; '' before there is one.
+export const translated = () =>
+  sides.target.map(({ text, translation }) => (translation ? translation.text : text.trim() ? "" : text)).join("\n");
+export const shown = () => sides.target;

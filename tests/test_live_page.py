@@ -1,0 +1,551 @@
+"""The page of `dragoman serve` in a real browser, against a real server: what people do, and what never happens."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from serving import CONFIG, Running, running, until
+
+from dragoman.inspection.page import EXPORT, IMPORT, page_script
+from dragoman.server.keys import Key
+from dragoman.server.models import Models
+from dragoman.server.page import INSPECTION, WEB, parts
+
+TEXT = "The dog sees 2 red cats."
+OTHER = "The cat likes 3 black bears."
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<body onload=alert(1)>",
+    "<input autofocus onfocus=alert(1)>",
+    "<details open ontoggle=alert(1)>",
+    "<math><mtext></p><img src=x onerror=alert(1)>",
+    "<style>@import '//evil.example/x.css'</style>",
+    "<link rel=stylesheet href=//evil.example/x.css>",
+    "<base href=//evil.example/>",
+    "<form action=//evil.example/><button>x</button></form>",
+    "<meta http-equiv=refresh content='0;url=//evil.example/'>",
+    "<template><script>alert(1)</script></template>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "{{constructor.constructor('alert(1)')()}}",
+    "${alert(1)}",
+    "__proto__ constructor toString",
+    "&lt;img src=x onerror=alert(1)&gt;",
+    "<!--><img src=x onerror=alert(1)>-->",
+)
+
+
+# The files.
+
+
+def test_what_the_server_serves_is_what_the_pages_to_share_have_in_them(server: Running):
+    script = page_script("page")
+    for file in [*INSPECTION.glob("*.js"), *INSPECTION.glob("*.css"), *WEB.glob("*.js"), *WEB.glob("*.css")]:
+        answer = server.ask("GET", f"/page/{file.name}")
+        assert answer.body == file.read_bytes()
+        assert answer.headers["content-type"].startswith({".js": "text/javascript", ".css": "text/css"}[file.suffix])
+        text = EXPORT.sub("", IMPORT.sub("", answer.body.decode()))
+        if file.parent == INSPECTION and file.suffix == ".js":
+            assert (text in script) == (file.stem != "history")
+    assert not {file.name for file in INSPECTION.iterdir()} & {
+        file.name for file in WEB.iterdir() if file.suffix != ".json"
+    }
+    for name in ("nothing.js", "page.html", "strings.json", "..%2fpage.py", "%2e%2e/page.py"):
+        assert server.ask("GET", f"/page/{name}").status == 404
+
+
+def test_the_page_is_small_and_asks_for_nothing_but_its_own_files(server: Running):
+    answer = server.ask("GET", "/")
+    html = answer.body.decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+    assert len(answer.body) + sum(map(len, parts().values())) < 150_000
+    assert not re.search(r"\son\w+=|\sstyle=", html)
+    assert not re.search(r"https?:", html)
+    code = "".join(content.decode() for name, content in parts().items() if (WEB / name).exists())
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|https?:", code)
+
+
+def test_every_text_of_the_page_is_there_in_both_languages():
+    english, korean = json.loads((WEB / "strings.json").read_text(encoding="utf-8")).values()
+    places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
+    assert places[0] == places[1]
+    assert english["key-list"].count("\n") == korean["key-list"].count("\n")
+    code = "".join(file.read_text(encoding="utf-8") for file in WEB.glob("*.js"))
+    used = set(re.findall(r"""\bt\("([^"]+)\"""", code))
+    used |= set(re.findall(r'data-(?:t|label)="([^"]+)"', (WEB / "index.html").read_text(encoding="utf-8")))
+    assert used <= english.keys()
+    for key in english.keys() - used:
+        assert f"t(`{key.split('.')[0]}." in code or f'"{key}"' in code, key
+
+
+# In the browser.
+
+TRANSLATION = "[...document.querySelectorAll('#output .line')].map(line => line.textContent).join('\\n')"
+
+
+class Visit:
+    """A tab with the page, and what it has asked for."""
+
+    def __init__(self, tab: Any, url: str):
+        self.tab, self.url = tab, url
+        self.asked: list[dict[str, Any]] = []
+        tab.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if request.url.endswith("/api/v1/translate"):
+            self.asked.append(json.loads(request.post_data))
+
+    def open(self, fragment: str = "") -> "Visit":
+        self.tab.goto(f"{self.url}/{fragment}")
+        self.tab.wait_for_function(
+            "() => document.querySelector('#target-language').value || !document.querySelector('#trouble').hidden"
+        )
+        return self
+
+    def type(self, text: str) -> None:
+        self.tab.locator("#source").fill(text)
+
+    def shows(self, text: str) -> None:
+        """Wait until the translation is this text."""
+        self.tab.wait_for_function(f"text => {TRANSLATION} === text", arg=text)
+
+    def lines(self) -> list[str]:
+        return self.tab.locator("#output .line").all_text_contents()
+
+    def texts(self) -> list[list[str]]:
+        return [one["texts"] for one in self.asked if "alternatives" not in one and not one.get("alignment")]
+
+
+@pytest.fixture
+def visit(chromium: Any, server: Running) -> Iterator[Callable[..., Visit]]:
+    """Open the page in a new tab. It may ask only its own server, and report no error and no message."""
+    contexts, problems, requests = [], [], []
+
+    def open_tab(
+        fragment: str | None = "",
+        *,
+        at: Running = server,
+        width: int = 1100,
+        dark: bool = False,
+        language: str = "en-US",
+        expected: str = "",
+    ) -> Visit:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if dark else "light",
+            locale=language,
+            reduced_motion="reduce",
+        )
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda message: (expected and expected in message.text) or problems.append(message.text))
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("dialog", lambda dialog: (problems.append("dialog"), dialog.dismiss()))
+        tab.on("request", lambda request: requests.append(request.url))
+        found = Visit(tab, at.url)
+        return found if fragment is None else found.open(fragment)
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert {url.split("/")[0] for url in requests} <= {"http:", "data:", "blob:"}
+    assert {url.split("/")[2].split(":")[0] for url in requests if url.startswith("http")} <= {"127.0.0.1"}
+    assert not [url for url in requests if "The" in unquote(url)]  # no text in an address
+
+
+def answered(server: Running, *texts: str, **fields: Any) -> list[str]:
+    """The translations that the server gives."""
+    body = {"texts": list(texts), "source": "en", "target": "ko", **fields}
+    return [one["text"] for one in server.ask("POST", "/api/v1/translate", body).json["translations"]]
+
+
+def test_what_is_typed_is_translated_and_only_new_lines_are_asked_for(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    first, second = answered(server, TEXT, OTHER)
+    page.type(TEXT)
+    page.shows(first)
+    page.type(f"{TEXT}\n\n{OTHER}\n{TEXT}")
+    page.shows(f"{first}\n\n{second}\n{first}")
+    assert page.texts() == [[TEXT], [OTHER]]
+    page.tab.locator("#source").press("Control+Enter")
+    page.type("")
+    page.shows("")
+    page.type(TEXT)
+    page.tab.locator("#source").press("Control+Enter")  # at once, and from memory
+    page.shows(first)
+    assert page.texts() == [[TEXT], [OTHER]]
+
+
+def test_an_older_answer_never_replaces_a_newer_one(visit):
+    page = visit("#source=en&target=ko")
+    held: list[Any] = []
+
+    def answer(route: Any) -> None:
+        (text,) = json.loads(route.request.post_data)["texts"]
+        if text == "old":
+            held.append(route)
+        else:
+            fulfil(route, echo(text))
+
+    page.tab.route("**/api/v1/translate", answer)
+    page.type("old")
+    until(lambda: page.tab.wait_for_timeout(20) or held)
+    page.type("new")
+    page.shows("new")
+    with contextlib.suppress(Exception):  # its request was aborted
+        fulfil(held[0], echo("old"))
+    page.tab.wait_for_timeout(100)
+    assert page.lines() == ["new"]
+    assert not page.tab.locator("#desk").evaluate("desk => desk.classList.contains('working')")
+
+
+def echo(line: str, **known: Any) -> dict[str, Any]:
+    """A translation as the server gives it, which is the text unless something else is said."""
+    segments = [{"source": [0, len(line)], "target": [0, len(line)]}]
+    answer = {"text": line, "source": "en", "score": -1.0, "flags": [], "terms_met": [], "alternatives": []}
+    return {**answer, "terms_missed": [], "segments": segments, **known}
+
+
+def fulfil(route: Any, *translations: dict[str, Any]) -> None:
+    route.fulfill(json={"translations": list(translations), "target": "ko"})
+
+
+def test_sentences_belong_together_on_both_sides(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    page.type(f"{TEXT} {OTHER}\n{OTHER}")
+    output = page.tab.locator("#output")
+    output.locator(".line").nth(1).locator(".word").first.wait_for()
+    assert output.locator(".sentence").count() == page.tab.locator("#mirror .sentence").count() == 3
+
+    def looked(root: str) -> list[str]:
+        return page.tab.locator(f"{root} .sentence.looked").all_text_contents()
+
+    output.locator(".sentence").nth(1).locator(".word").first.hover()
+    assert looked("#mirror") == [OTHER]
+    assert looked("#output") == [output.locator(".sentence").nth(1).text_content()]
+    # By keyboard: one stop for Tab, then arrows.
+    page.tab.locator("#probabilities, #copy").first.focus()
+    word = output.locator("[tabindex='0']")
+    assert word.count() == 1
+    word.focus()
+    assert looked("#mirror") == [TEXT]
+    page.tab.keyboard.press("End")
+    assert looked("#mirror") == [OTHER]
+    page.tab.keyboard.press("ArrowUp")
+    assert output.locator(".sentence").nth(1).locator(".word").first.evaluate("word => word === document.activeElement")
+    page.tab.keyboard.press("Enter")
+    output.locator(".sentence").first.locator(".word").first.hover()
+    assert looked("#mirror") == [OTHER]  # pinned
+    page.tab.keyboard.press("Escape")
+    assert looked("#mirror") == []
+    # From the source: by mouse and by caret.
+    box = page.tab.locator("#mirror .word").first.bounding_box()
+    page.tab.mouse.move(box["x"] + 3, box["y"] + 3)
+    assert looked("#output") == [output.locator(".sentence").first.text_content()]
+    page.tab.locator("#source").press("Control+End")
+    assert looked("#output") == [output.locator(".sentence").nth(2).text_content()]
+
+
+def test_characters_outside_of_the_basic_plane_do_not_shift_what_is_shaded(visit):
+    page = visit("#source=en&target=ko")
+    text, new = "😀 One. 🎉🎉 Two.", "하나 😀. 🎉🎉 둘."
+    segments = [{"source": [0, 6], "target": [0, 5]}, {"source": [7, 14], "target": [6, 11]}]
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(text, text=new, segments=segments)))
+    page.type(text)
+    page.shows(new)
+    assert page.tab.locator("#output .sentence").all_text_contents() == ["하나 😀.", "🎉🎉 둘."]
+    assert page.tab.locator("#mirror .sentence").all_text_contents() == ["😀 One.", "🎉🎉 Two."]
+
+
+def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
+    page = visit("#source=en&target=ko")
+    flags = ["loop", "lost {name}", "no brake pad"]
+    page.tab.route(
+        "**/api/v1/translate", lambda route: fulfil(route, echo("a"), echo("b b b", flags=flags, terms_met=["dog"]))
+    )
+    page.type("a\nb")
+    notes = page.tab.locator("#notes li")
+    notes.first.wait_for()
+    assert notes.all_inner_texts() == [
+        "Line 2 It repeats itself.",
+        "Line 2 “{name}” is missing.",
+        "Line 2 The term “brake pad” is not translated as the glossary says.",
+        "Terms used: dog",
+    ]
+    notes.first.locator("button").click()
+    assert page.tab.locator("#output .line.flagged .word").first.evaluate("word => word === document.activeElement")
+
+
+def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for(visit):
+    page = visit("#source=en&target=ko")
+    page.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    page.tab.locator("#source").evaluate("box => (box.focus(), box.setSelectionRange(4, 7))")
+    page.tab.locator("#output .word").first.dblclick()
+    page.tab.locator("#glossary summary").click()
+    button = page.tab.locator("#add-term")
+    assert button.inner_text().startswith("Always translate “dog” as “")
+    button.click()
+    page.tab.get_by_label("Translation of term 1").fill("강아지")
+    until(lambda: page.tab.wait_for_timeout(20) or page.asked[-1].get("glossary") == ["dog\t강아지"])
+    page.tab.wait_for_function("() => document.querySelector('#notes').textContent.includes('dog')")  # met or missed
+    assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
+    page.tab.locator("#remember").check()
+    assert json.loads(page.tab.evaluate("localStorage.glossary")) == {"en-ko": [["dog", "강아지", "match"]]}
+    page.open()
+    assert page.tab.locator("#terms-count").text_content() == "(1)"
+    page.tab.locator("#glossary summary").click()
+    with page.tab.expect_download() as download:
+        page.tab.locator("#save-terms").click()
+    assert Path(download.value.path()).read_text(encoding="utf-8") == "dog\t강아지\n"
+    page.tab.get_by_role("button", name="Remove term 1").click()
+    page.tab.locator("#open-terms").set_input_files(
+        {"name": "x.tsv", "mimeType": "text/plain", "buffer": "cat\t고양이|냥이\tany\n\nbad\n".encode()}
+    )
+    page.tab.get_by_label("Translation of term 1").wait_for()
+    assert page.tab.get_by_label("Translation of term 1").input_value() == "고양이|냥이"
+    page.tab.locator("#remember").uncheck()
+    assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
+
+
+def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    text = 'It\'s "2" cats.\n\\n $HOME `x`'
+    page.type(text)
+    page.tab.locator("#output .word").first.wait_for()
+    page.tab.locator("#code summary").click()
+    shown = page.tab.locator("#code-text")
+    curl = shown.inner_text()
+    page.tab.get_by_label("JSON").check()
+    body = json.loads(shown.inner_text())
+    assert body == {"texts": text.split("\n"), "source": "en", "target": "ko"}
+    assert f"'{server.url}/api/v1/translate'" in curl
+    assert json.loads(curl.partition("-d '")[2].removesuffix("'").replace("'\\''", "'")) == body
+    page.tab.get_by_label("Python").check()
+    code = shown.inner_text()
+    printed: list[str] = []
+    exec(compile(code, "page", "exec"), {"print": printed.append})  # what people paste
+    assert printed == answered(server, *body["texts"])
+    page.tab.locator("#copy-code").click()
+    assert page.tab.evaluate("navigator.clipboard.readText()") == code
+
+
+def test_other_translations_are_listed_when_asked_for(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    page.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    page.tab.locator("#alternatives summary").click()
+    page.tab.locator("#alternative-list li").first.wait_for()
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "alternatives": 7}
+    expected = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["alternatives"]
+    assert page.tab.locator("#alternative-list li > span").all_text_contents() == expected
+
+
+# When something goes wrong.
+
+
+def test_a_busy_server_is_asked_again_when_it_says(visit, server: Running):
+    page = visit("#source=en&target=ko", expected="503")
+    times = []
+
+    def refuse_once(route: Any) -> None:
+        times.append(1)
+        if len(times) == 1:
+            route.fulfill(status=503, headers={"Retry-After": "2"}, json={"error": {"message": "busy"}})
+        else:
+            route.continue_()
+
+    page.tab.route("**/api/v1/translate", refuse_once)
+    page.type(TEXT)
+    page.tab.get_by_text("again in 2 s").wait_for()
+    assert page.tab.locator("#trouble").inner_text().startswith("The server is busy.")
+    page.shows(answered(server, TEXT)[0])
+    assert not page.tab.locator("#trouble").is_visible()
+
+
+def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
+    page = visit("#source=en&target=ko", expected="ERR_FAILED")
+    page.tab.route("**/api/v1/translate", lambda route: route.abort())
+    page.type(TEXT)
+    page.tab.get_by_text("The server does not answer.").wait_for()
+    page.tab.unroute("**/api/v1/translate")
+    page.tab.get_by_role("button", name="Try again").click()
+    page.shows(answered(server, TEXT)[0])
+
+
+def test_a_text_that_is_too_long_is_not_sent(visit):
+    page = visit("#source=en&target=ko")
+    page.type("😀" * 100_001)
+    page.tab.get_by_text("The text has 100,001 characters").wait_for()
+    assert page.tab.locator("#count.warning").is_visible()
+    assert page.asked == []
+
+
+def test_a_key_is_asked_for_and_kept_nowhere(visit, models: Models):
+    with running(models, CONFIG, [Key("me", hashlib.sha256(b"secret").hexdigest(), 0)]) as locked:
+        page = visit(None, at=locked, expected="40")
+        page.open("#source=en&target=ko")
+        field = page.tab.get_by_label("This server needs a key.")
+        field.fill("wrong")
+        field.press("Enter")
+        field = page.tab.get_by_label("The server does not accept this key.")
+        field.fill("secret")
+        field.press("Enter")
+        page.tab.wait_for_function("() => document.querySelector('#target-language').value")
+        page.type(TEXT)
+        page.tab.locator("#output .word").first.wait_for()
+        assert "secret" not in page.tab.evaluate(
+            "JSON.stringify([{...localStorage}, {...sessionStorage}, location.href, document.cookie])"
+        )
+
+
+# Nothing leaves, nothing runs.
+
+
+def test_hostile_text_stays_text_everywhere(visit, capfd: pytest.CaptureFixture[str]):
+    page = visit("#source=en&target=ko")
+
+    def answer(route: Any) -> None:
+        texts = json.loads(route.request.post_data)["texts"]
+        known = {"flags": [f"lost {HOSTILE[2]}"], "terms_met": [HOSTILE[0]], "alternatives": list(HOSTILE[:3])}
+        fulfil(route, *(echo(text, **known) for text in texts))
+
+    page.tab.route("**/api/v1/translate", answer)
+    page.type("\n".join(HOSTILE))
+    page.shows("\n".join(HOSTILE))
+    for panel in ("alternatives", "glossary", "code"):
+        page.tab.locator(f"#{panel} > summary").click()
+    page.tab.locator("#add-term").click()
+    page.tab.get_by_label("Term 1", exact=True).fill(HOSTILE[17])
+    page.tab.get_by_label("Translation of term 1").fill(HOSTILE[2])
+    for form in ("Python", "JSON", "curl"):
+        page.tab.get_by_label(form).check()
+    page.tab.locator("#output .word").nth(3).hover()
+    page.tab.get_by_text(f"“{HOSTILE[2]}” is missing.").first.wait_for()
+    page.tab.wait_for_timeout(1300)  # until it has been announced
+    assert page.tab.locator("#alternative-list li > span").all_text_contents() == list(HOSTILE[:3])
+    assert (
+        page.tab.locator(
+            "img, iframe, svg, style, link:not(head link), base, meta:not(head meta), form[action]"
+        ).count()
+        == 0
+    )
+    assert page.tab.locator("script").count() == 3
+    assert HOSTILE[2] not in unquote(page.tab.url)
+    assert "alert" not in capfd.readouterr().err
+
+
+def test_the_text_is_in_no_address_storage_or_log(visit, capfd: pytest.CaptureFixture[str]):
+    page = visit("#source=en&target=ko")
+    page.type("The secret dog sees 2 cats.")
+    page.tab.locator("#output .word").first.wait_for()
+    stored = page.tab.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert stored == '[{},{},""]'
+    assert page.tab.evaluate("indexedDB.databases().then(all => all.length)") == 0
+    assert "secret" not in page.tab.url
+    log = capfd.readouterr().err
+    assert "/api/v1/translate 200" in log  # the control
+    assert "secret" not in log
+    page.tab.locator("#copy-link").click()
+    link = page.tab.evaluate("navigator.clipboard.readText()")
+    assert "#" in link.partition("secret")[0]  # in the fragment, which no server sees
+    other = visit(None)
+    other.open(link.partition("/#")[2].join(["#", ""]))
+    other.tab.locator("#output .word").first.wait_for()
+    assert other.tab.locator("#source").input_value() == "The secret dog sees 2 cats."
+    assert "secret" not in other.tab.url
+
+
+# For everybody.
+
+
+def test_languages_theme_and_korean(visit):
+    page = visit("", language="ko-KR")
+    assert page.tab.locator("html").get_attribute("lang") == "ko"
+    assert page.tab.locator("#target-language option").all_inner_texts() == ["한국어"]
+    left = [
+        text
+        for text in page.tab.locator("[data-t]").all_inner_texts()
+        if re.search("[A-Za-z]{3}", text) and not re.search("[가-힣]", text)
+    ]
+    assert left == ["API"]
+    page.tab.get_by_role("button", name="English").click()
+    assert page.tab.locator("#clear").text_content() == "Clear"
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert page.tab.evaluate(ground) == "rgb(255, 255, 255)"
+    page.tab.locator("#theme").select_option("dark")
+    assert page.tab.evaluate(ground) == "rgb(20, 23, 26)"
+    page.open()
+    assert page.tab.evaluate(ground) == "rgb(20, 23, 26)"
+    assert page.tab.locator("html").get_attribute("lang") == "en"
+    assert json.loads(page.tab.evaluate("JSON.stringify({...localStorage})")) == {"theme": "dark", "language": "en"}
+
+
+@pytest.mark.parametrize("width", [320, 700])
+def test_a_narrow_window_scrolls_down_but_not_sideways(visit, width: int):
+    page = visit("#source=en&target=ko", width=width)
+    page.type(f"{TEXT} {'x' * 200}\n{OTHER}")
+    page.tab.locator("#output .word").first.wait_for()
+    for panel in ("alternatives", "glossary", "code"):
+        page.tab.locator(f"#{panel} > summary").click()
+    page.tab.locator("#add-term").click()
+    page.tab.locator("#alternative-list li").first.wait_for()
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_lines_from_right_to_left_begin_at_the_right(visit):
+    page = visit("#source=en&target=ko")
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("שלום עולם."), echo("Hello.")))
+    page.type("שלום עולם.\nHello.")
+    page.shows("שלום עולם.\nHello.")
+    edges = """lines => lines.map(line => {
+      const range = document.createRange();
+      range.selectNodeContents(line);
+      return range.getBoundingClientRect().left - line.getBoundingClientRect().left > 50;
+    })"""
+    for root in ("#output", "#mirror"):
+        assert page.tab.locator(f"{root} .line").evaluate_all(edges) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("dark", "width", "language"), [(False, 1100, "en-US"), (True, 1100, "en-US"), (False, 320, "ko-KR")]
+)
+def test_axe_finds_nothing(visit, dark: bool, width: int, language: str):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm install --no-save axe-core, or name axe.min.js in AXE_CORE")
+    page = visit("#source=en&target=ko", dark=dark, width=width, language=language)
+    page.tab.evaluate(AXE.read_text(encoding="utf-8"))
+
+    def problems() -> list[str]:
+        found = page.tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+
+    assert problems() == []
+    page.type(f"{TEXT}\n{OTHER}")
+    page.tab.locator("#output .word").first.wait_for()
+    for panel in ("alternatives", "glossary", "code"):
+        page.tab.locator(f"#{panel} > summary").click()
+    page.tab.locator("#add-term").click()
+    page.tab.locator("#output .word").first.hover()
+    assert problems() == []
+    page.tab.locator("#show-keys").click()
+    assert problems() == []
