@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint test-slow test-nightly fuzz course benchmark peers clean
+.PHONY: demo test lint test-slow test-nightly fuzz course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed
 	$(BIN)/dragoman demo
@@ -39,6 +39,10 @@ benchmark: .venv/benchmark.installed peers
 	$(BIN)/dragoman benchmark training --threads 2
 	$(BIN)/dragoman benchmark memory --threads 2
 	$(BIN)/dragoman benchmark decoding-length --threads 1
+
+# About half an hour; any trained model and its test set: make benchmark-serving MODEL=runs/en-de TEST=test.tsv
+benchmark-serving: .venv/all.installed .venv/benchmark.installed
+	$(BIN)/dragoman benchmark serving -m $(MODEL) --test $(TEST)
 
 # Toolkits to measure against, 5 GB. Each has its own environment, because their requirements conflict. PACKAGES also names
 # what a toolkit needs but does not declare.

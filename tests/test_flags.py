@@ -54,9 +54,9 @@ FLAGS = {
 --detect-faults --no-detect-faults
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
-    "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --beam "
-    + "--max-beam --deadline --max-wait --requests --cache --texts --characters --rate --api-keys --open --host-name "
-    + "--allow-origin --proxy --state --suggestions --grace --new-key",
+    "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --replicas "
+    + "--batches --gather --beam --max-beam --deadline --max-wait --requests --cache --texts --characters --rate "
+    + "--api-keys --open --host-name --allow-origin --proxy --state --suggestions --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",
@@ -80,6 +80,7 @@ FLAGS = {
     "benchmark decoding": "--threads --rounds --sentences",
     "benchmark decoding-length": "--threads --rounds",
     "benchmark pipeline": "-m --model --test --threads --rounds",
+    "benchmark serving": "-m --model --test --parts --rounds --seconds --minutes --requests",
 }
 
 

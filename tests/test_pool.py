@@ -548,6 +548,26 @@ def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
     assert seen == [2, 0, 3]
 
 
+def test_the_rate_is_that_of_batches_while_others_wait(pools):
+    """Single texts, which are searched at once, are slower, and say nothing about a crowd."""
+    clock = Clock()
+    watched = Watched(Echo(), lambda sources: clock.tick(0.5))
+    pool = pools(watched, clock=clock, tokens=20, batches=1)
+
+    def rate() -> float:
+        return pool.finished_tokens / pool.spent_seconds
+
+    ask(pool, [1] * 4)  # five tokens in a step of half a second
+    assert rate() == 10
+    pool.view(Ticket()).search([[1, number, 0, 0] for number in range(4)], PLAIN)  # four times as many
+    assert rate() == 40
+    ask(pool, [1] * 3)
+    assert rate() == 40
+    watched.look = lambda sources: clock.tick(2.0)  # now the machine is slow
+    pool.view(Ticket()).search([[1, number, 1, 0] for number in range(12)], PLAIN)  # three batches of ten a second
+    assert rate() == pytest.approx((0.9 * (0.9 * 20 + 20) + 20) / (0.9 * (0.9 * 0.5 + 2) + 2))  # the last one was alone
+
+
 # Errors and the end.
 
 
@@ -585,6 +605,23 @@ def test_an_engine_without_steps_searches_a_batch_in_each_of_its_threads(pools):
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda number: tokens(ask(pool, [number])), range(2)))
     assert found == [[[0]], [[1]]]
+
+
+@pytest.mark.parametrize(("threads", "sizes"), [(2, [5, 6]), (1, [11])])
+def test_threads_share_the_rows(pools, threads: int, sizes: list[int]):
+    """None has them all while another one has nothing to do. The control: one thread takes them all."""
+    together, batches = threading.Barrier(threads), list[int]()
+
+    def search(self: Any, sources: Sequence[Ids], *task: Any) -> list[list[Hypothesis]]:
+        batches.append(len(sources))
+        together.wait(20)
+        return Echo().search(sources, PLAIN)
+
+    whole = type("Whole", (), {"max_positions": None, "forces_terms": False, "search": search})()
+    sources: list[Ids] = [[number] for number in range(11)]
+    found = pools(whole, threads=threads).view(Ticket()).search(sources, PLAIN)
+    assert [tokens(one) for one in found] == [[ids] for ids in sources]
+    assert sorted(batches) == sizes
 
 
 def test_closing_finishes_what_was_asked_for_and_nothing_else(pools):

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 import tyro
 
@@ -12,6 +12,9 @@ from dragoman.errors import UsageError
 from dragoman.threads import granted_cores
 
 # Each benchmark is a module of dragoman.benchmarks whose `benchmark` takes these fields and returns its text.
+
+ServingPart = Literal["throughput", "http", "load", "overload", "stop", "soak", "beside", "pool"]
+SERVING_PARTS: tuple[ServingPart, ...] = get_args(ServingPart)
 
 
 @dataclass(frozen=True)
@@ -143,14 +146,44 @@ class Memory:
     "training steps in each run"
 
 
-Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory
+@dataclass(frozen=True)
+class Serving:
+    """Measure `dragoman serve`: a real server, which clients in other processes ask.
+
+    Throughput is compared with CTranslate2 called one request at a time, behind gunicorn. Run nothing else at the same
+    time.
+
+    $ dragoman benchmark serving -m runs/en-de --test test.tsv
+    $ dragoman benchmark serving -m runs/en-de --test test.tsv --parts overload stop
+    """
+
+    module: ClassVar = "serving"
+    model: Model
+    "model folder or run folder; CTranslate2 is measured if it supports the model"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs whose sources are translated"
+    parts: Annotated[tuple[ServingPart, ...], tyro.conf.arg(metavar="{" + ",".join(SERVING_PARTS) + "} ...")] = (
+        SERVING_PARTS
+    )
+    "what to measure"
+    rounds: int = 3
+    "number of turns of each contender"
+    seconds: float = 5.0
+    "seconds of a turn"
+    minutes: float = 5.0
+    "minutes of steady load"
+    requests: int = 10_000
+    "requests of the soak"
+
+
+Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory | Serving
 
 
 def main(arguments: list[str]) -> None:
     """Run `dragoman benchmark`: print the report of one benchmark in Markdown."""
     options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
     fields = asdict(options)
-    for name in ("threads", "rounds", "minutes", "seconds"):
+    for name in ("threads", "rounds", "minutes", "seconds", "requests"):
         if fields.get(name, 1) <= 0:
             raise UsageError(f"{name} must be above 0")
     if fields.get("threads", 1) > (cores := granted_cores()):

@@ -1,6 +1,7 @@
 """Settings of the server."""
 
 import ipaddress
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ from dragoman.config.fields import (
     Duration,
     at_least,
     at_most,
+    below,
     check_fields,
     short_repr,
 )
@@ -22,6 +24,7 @@ from dragoman.errors import UsageError
 MAX_PORT = 65535
 MAX_PROCESSES = 1024
 MAX_CACHE = 1 << 20  # MB
+MAX_BATCHES = 64
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,15 @@ class ServeConfig:
     device: Device = "auto"
     "where the native engine computes"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "CPU threads of each search; default: the cores that the server may use, shared among its processes"
+    "CPU threads of each search; default: the cores that the server may use, shared by its processes; ctranslate2: 1"
     processes: Annotated[int, at_least(1), at_most(MAX_PROCESSES)] = 1
     "processes that serve, each with models of its own; one that dies is replaced"
+    replicas: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    "batches that ctranslate2 searches at the same time; default: as many as there are cores for their threads"
+    batches: Annotated[int, at_least(1), at_most(MAX_BATCHES)] = 2
+    "batches that the native engine steps in turn, so that a short text does not wait for the end of a long one"
+    gather: Annotated[float, at_least(0), below(math.inf)] = 0.01
+    "seconds that a text waits for others to go with, while another one is searched"
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
@@ -89,6 +98,8 @@ class ServeConfig:
             raise UsageError(f"beam {self.beam} is above max_beam {self.max_beam}")
         if self.engine == "native" and self.compute_type != "float32":
             raise UsageError(f"compute_type {self.compute_type} needs the engine ctranslate2")
+        if self.engine == "native" and self.replicas is not None:
+            raise UsageError("replicas needs the engine ctranslate2: the native one has a batch for all requests")
 
     @property
     def listens_beyond_loopback(self) -> bool:

@@ -55,8 +55,8 @@ class Pool:
     A row that nobody waits for any more goes on for `grace` seconds if no other one waits, because clients that give up
     ask again at once. Finished rows stay in a cache of `cache` bytes.
 
-    An engine without steps, such as CTranslate2, searches one batch at a time in each of `threads` threads, and cannot
-    be stopped within a batch.
+    An engine without steps, such as CTranslate2, searches one batch at a time in each of `threads` threads, which share
+    the rows, and cannot be stopped within a batch.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class Pool:
     def wait(self) -> float:
         """Return about how many seconds a new request would wait: the tokens asked for over the measured rate.
 
-        Those of bulk requests do not count, nor those of requests that are over. 0 before the first batch is finished.
+        Those of bulk requests do not count, nor those of requests that are over. The rate is that of batches while
+        others wait, or that of the fastest one since. 0 before the first batch is finished.
         """
         with self.lock:
             queued = sum(
@@ -256,8 +257,10 @@ class Pool:
         if turn is None or (self.running and self.clock() - turn.since < self.gather):
             return
         first, config = next(iter(turn.waiting)), next(iter(turn.waiting)).row.config
-        others = [asked for search in eligible for asked in search.waiting]
-        rows = nearest_in_length(first, others, min(self.tokens, max_batch_tokens(config)))
+        others = {asked: None for search in eligible for asked in search.waiting}
+        # Threads share what there is: with all of it in one batch, the others would have nothing to do.
+        share = math.ceil((sum(len(batch.rows) for batch in self.running) + len(others)) / len(self.threads))
+        rows = nearest_in_length(first, others, min(self.tokens, max_batch_tokens(config)), share)
         for asked in rows:
             asked.started = True
             for search in asked.searches:
@@ -296,8 +299,12 @@ class Pool:
                 asked.hypotheses = hypotheses
                 self.cache.put(asked.row, hypotheses)
                 self._settle(asked, None)
-        self.finished_tokens = KEPT * self.finished_tokens + batch.tokens
-        self.spent_seconds = KEPT * self.spent_seconds + batch.seconds
+        # A batch of few rows, which begins at once where nothing waits, does not show what many rows would take.
+        if any(search.waiting for search in self.searches):
+            self.finished_tokens = KEPT * self.finished_tokens + batch.tokens
+            self.spent_seconds = KEPT * self.spent_seconds + batch.seconds
+        elif batch.tokens * self.spent_seconds >= self.finished_tokens * batch.seconds:  # it was faster
+            self.finished_tokens, self.spent_seconds = batch.tokens, batch.seconds
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         """Search alone for each row of a batch that failed, so that others do not suffer from one; or fail a row."""

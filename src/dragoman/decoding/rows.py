@@ -144,13 +144,16 @@ class Batch:
         return max(asked.row.tokens for asked in self.rows)
 
 
-def nearest_in_length(first: Asked, others: Iterable[Asked], max_tokens: int) -> list[Asked]:
-    """Return a row, and those of the others nearest in length that may join it: at most `max_tokens` with padding."""
+def nearest_in_length(first: Asked, others: Iterable[Asked], max_tokens: int, max_rows: int) -> list[Asked]:
+    """Return a row, and those of the others nearest in length that may join it.
+
+    They have at most `max_tokens` with padding, and there are at most `max_rows`. No row is twice among the others.
+    """
     chosen, longest = [first], first.row.tokens
-    alike = [asked for asked in dict.fromkeys(others) if first.may_join(asked)]
+    alike = [asked for asked in others if first.may_join(asked)]
     for asked in sorted(alike, key=lambda asked: abs(asked.row.tokens - first.row.tokens)):
         longest = max(longest, asked.row.tokens)
-        if (len(chosen) + 1) * longest > max_tokens:
+        if len(chosen) == max_rows or (len(chosen) + 1) * longest > max_tokens:
             break
         chosen.append(asked)
     return chosen

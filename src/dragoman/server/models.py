@@ -15,11 +15,12 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.model_folder import find_model
 from dragoman.server.languages import find_language
 from dragoman.text.languages import read_languages
+from dragoman.threads import granted_cores
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translator import Translator
 
 WARM_UP = "This is a sentence, and this server translates it before it says that it is ready."
-NATIVE_THREADS = 1  # that step batches of one engine
+CROWD = 8  # sentences at once, which show how fast a model is with many requests
 
 
 class ModelSource(NamedTuple):
@@ -153,6 +154,10 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
     """Open and warm up all models. Raise DragomanError where one is damaged, lacks its tag, or does not translate."""
     opened: dict[Path, tuple[Translator, Pool]] = {}
     served = []
+    threads, replicas = config.threads, 1  # one thread steps the batches of the native engine
+    if config.engine == "ctranslate2":
+        threads = threads or 1
+        replicas = config.replicas or max(1, granted_cores() // config.processes // threads)
     for source in sources:
         if source.folder not in opened:
             translator = Translator.load(
@@ -161,12 +166,17 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 device=config.device,
                 engine=config.engine,
                 compute_type=config.compute_type,
-                threads=config.threads,
+                threads=threads,
+                replicas=replicas,
             )
-            opened[source.folder] = (
-                translator,
-                Pool(translator.engine, threads=NATIVE_THREADS, cache=config.cache << 20),
+            pool = Pool(
+                translator.engine,
+                threads=replicas,
+                batches=config.batches,
+                gather=config.gather,
+                cache=config.cache << 20,
             )
+            opened[source.folder] = translator, pool
         translator, pool = opened[source.folder]
         served.append(warm_up(Served(source, translator, pool, 0.0)))
     return Models(served, config.pivot)
@@ -177,6 +187,8 @@ def warm_up(served: Served) -> Served:
     translator = served.translator_for(Ticket(), served.translator.search, served.translator.safeguards)
     try:
         translator.translate(WARM_UP, served.source.tag)
+        crowd = [WARM_UP.replace("a sentence", f"sentence {number}") for number in range(CROWD)]
+        translator.translate(crowd, served.source.tag)
         began = time.perf_counter()
         translator.translate(WARM_UP.replace("a sentence", "another sentence"), served.source.tag)
     except DragomanError as error:

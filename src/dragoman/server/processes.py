@@ -76,7 +76,8 @@ def supervise(config: ServeConfig) -> None:
     from prometheus_client.multiprocess import mark_process_dead  # not above: `work` first says where the counts are
 
     config.check_access()
-    config = replace(config, threads=config.threads or max(1, granted_cores() // config.processes))
+    if config.engine == "native":  # CTranslate2 has replicas instead, see `open_models`
+        config = replace(config, threads=config.threads or max(1, granted_cores() // config.processes))
     stopping, failed, proven = threading.Event(), False, False
     workers: list[Worker] = []
 

@@ -59,20 +59,23 @@ def open_engine(
     *,
     compute_type: ComputeType = "float32",
     threads: int | None = None,
+    replicas: int = 1,
 ) -> Engine:
     """Return the engine of this name.
 
     'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
-    its own copy of the model in `folder`, with `threads` threads; the model is converted once. Both multiply in
-    `compute_type`, where 'auto' is the fastest that the processor has. None: as many threads as PyTorch has; there is
-    never more than one for each core. Raise UsageError for an ensemble and for settings of `search` that CTranslate2
-    does not have, for other names, numbers, and types that are not for this processor, and what `open_ctranslate2`
-    raises.
+    its own copy of the model in `folder`, with `threads` threads for each of `replicas` searches at the same time; the
+    model is converted once. Both multiply in `compute_type`, where 'auto' is the fastest that the processor has.
+    threads: None for as many as PyTorch has; there is never more than one for each core. Raise UsageError for an
+    ensemble and for settings of `search` that CTranslate2 does not have, for other names, numbers, and types that are
+    not for this processor, and what `open_ctranslate2` raises.
     """
     if name not in get_args(EngineName):
         raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
     if threads is not None and (type(threads) is not int or threads < 1):
         raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
+    if type(replicas) is not int or replicas < 1:
+        raise UsageError(f"replicas must be a whole number from 1, not {replicas!r}")
     if name == "native":
         use_threads(threads)
         return torch_engine(models, tokenizer, compute_type)
@@ -82,6 +85,7 @@ def open_engine(
     from dragoman.interop.ctranslate2.conversion import check_model
 
     check_model(models[0].config)  # before a package is asked for that would not help
-    engine = open_ctranslate2(folder, compute_type, min(threads or torch.get_num_threads(), granted_cores()))
+    threads = min(threads or torch.get_num_threads(), granted_cores())
+    engine = open_ctranslate2(folder, compute_type, threads, replicas=replicas)
     engine.check([], search, [])
     return engine

@@ -107,6 +107,7 @@ class Translator:
         engine: EngineName = "native",
         compute_type: ComputeType = "float32",
         threads: int | None = None,
+        replicas: int = 1,
         **unknown: Never,
     ) -> "Translator":
         """Open a model folder or run folder.
@@ -115,7 +116,8 @@ class Translator:
         probabilities are averaged with those of the first. device: where the native engine computes. engine: 'native',
         or 'ctranslate2', the fastest on CPUs. compute_type: what the engine multiplies in on a CPU, 'float32',
         'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
-        PyTorch uses. PyTorch has one number for the whole process, which the native engine sets.
+        PyTorch uses. PyTorch has one number for the whole process, which the native engine sets. replicas: how many
+        threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
         another tokenizer than the first; UsageError for settings that the engine lacks, and for unknown arguments.
@@ -130,7 +132,16 @@ class Translator:
             tokenizer,
             search,
             safeguards,
-            open_engine(engine, folder, models, tokenizer, search, compute_type=compute_type, threads=threads),
+            open_engine(
+                engine,
+                folder,
+                models,
+                tokenizer,
+                search,
+                compute_type=compute_type,
+                threads=threads,
+                replicas=replicas,
+            ),
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(folder),
             extent=SourceExtent.load(folder),

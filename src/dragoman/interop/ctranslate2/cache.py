@@ -23,13 +23,18 @@ MAX_AGE = 30 * 86_400  # seconds since a copy was last used
 
 
 def open_ctranslate2(
-    path: str | Path, compute_type: str = "float32", threads: int = 1, sample: Sequence[Ids] = ()
+    path: str | Path,
+    compute_type: str = "float32",
+    threads: int = 1,
+    sample: Sequence[Ids] = (),
+    replicas: int = 1,
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
     compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; sample: sources
-    with which `verify_copy` compares a new copy with the model. Raise UsageError where this processor cannot compute in
-    that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
+    with which `verify_copy` compares a new copy with the model; replicas: how many searches may go on at the same
+    time, each with `threads` threads. Raise UsageError where this processor cannot compute in that type, DragomanError
+    where the folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type == "auto":
@@ -37,7 +42,7 @@ def open_ctranslate2(
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
     folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)
-    return CTranslate2Engine(folder, compute_type, threads)
+    return CTranslate2Engine(folder, compute_type, threads, replicas)
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:

@@ -48,11 +48,11 @@ class CTranslate2Engine:
 
     forces_terms = False
 
-    def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1):
-        """Load a copy that `convert` wrote for this `compute_type`."""
+    def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1, replicas: int = 1):
+        """Load a copy that `convert` wrote for this `compute_type`; replicas: how many threads may search at a time."""
         self.folder = folder
         self.translator = import_ctranslate2().Translator(
-            str(folder), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+            str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas, intra_threads=threads
         )
         self.pieces: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         self.ids = {piece: id for id, piece in enumerate(self.pieces)}
