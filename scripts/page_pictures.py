@@ -22,6 +22,7 @@ SIZES = {
     "page-light": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
     "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
+    "page-korean": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark", "locale": "ko-KR"},
     "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
 }
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -498,6 +499,54 @@ def test_languages_theme_and_korean(visit):
     assert page.tab.evaluate(ground) == "rgb(20, 23, 26)"
     assert page.tab.locator("html").get_attribute("lang") == "en"
     assert json.loads(page.tab.evaluate("JSON.stringify({...localStorage})")) == {"theme": "dark", "language": "en"}
+
+
+def test_what_is_read_out_waits_until_nobody_types(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    said, (new,) = page.tab.locator("#announcement"), answered(server, TEXT)
+    page.type(TEXT)
+    page.shows(new)
+    assert said.text_content() == ""
+    until(lambda: page.tab.wait_for_timeout(50) or said.text_content())
+    assert said.text_content().strip() == f"In Korean: {new}"
+
+
+def test_everything_can_be_reached_by_keyboard(visit):
+    page = visit("#source=en&target=ko")
+    focused = """() => {
+      const { id, dataset, className, tagName } = document.activeElement;
+      return id || dataset.language || className.split(" ")[0] || tagName;
+    }"""
+    names: list[str] = []
+    while not names or (names[-1] != "BODY" and len(names) < 40):
+        page.tab.keyboard.press("Tab")
+        names.append(page.tab.evaluate(focused))
+        if names[-1] == "source":
+            page.tab.keyboard.type(TEXT)
+            page.tab.locator("#output .word").first.wait_for()
+    assert names[: names.index("SUMMARY")] == [
+        *["theme", "en", "ko", "source-language", "source", "clear", "target-language", "word", "save", "copy"]
+    ]
+    assert names.count("word") == 1  # one stop, however many there are
+    page.tab.locator("#show-keys").focus()
+    page.tab.keyboard.press("?")
+    assert page.tab.locator("#keys").is_visible()
+    page.tab.keyboard.press("Escape")
+    assert page.tab.evaluate(focused) == "show-keys"
+
+
+def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models: Models, tmp_path: Path):
+    with running(models, replace(CONFIG, suggestions=str(tmp_path))) as taking:
+        page = visit("#source=en&target=ko", at=taking)
+        page.type(f"{TEXT}\n{OTHER}")
+        page.tab.locator("#output .word").first.wait_for()
+        page.tab.locator("#suggest").click()
+        assert page.tab.locator("#better").input_value() == "\n".join(answered(taking, TEXT, OTHER))
+        page.tab.locator("#better").fill("하나\n둘")
+        page.tab.locator("#suggestion [type=submit]").click()
+        page.tab.get_by_text("Thank you.").first.wait_for()
+        assert (tmp_path / "en-ko.tsv").read_text(encoding="utf-8") == f"{TEXT}\t하나\n{OTHER}\t둘\n"
+    assert not visit("#source=en&target=ko").tab.locator("#suggest").is_visible()  # the control
 
 
 @pytest.mark.parametrize("width", [320, 700])

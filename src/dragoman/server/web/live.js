@@ -129,9 +129,20 @@ async function showAlternatives() {
 }
 
 async function copy(text, button) {
-  await navigator.clipboard.writeText(text);
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else copyWithoutClipboard(text);
   button.textContent = t("copied");
   setTimeout(() => (button.textContent = t(button.dataset.t ?? "copy")), 1500);
+}
+
+// Browsers have no clipboard for pages that come by HTTP from another machine.
+function copyWithoutClipboard(text) {
+  const box = make("textarea", { class: "unseen", "aria-hidden": "true" });
+  box.value = text;
+  document.body.append(box);
+  box.select();
+  document.execCommand("copy");
+  box.remove();
 }
 
 function remember() {

@@ -99,8 +99,17 @@ function makeSentence(side, text, made, line) {
 
 // Shading.
 
+let shaded = [];
+
+function shade(element, name) {
+  if (!element) return;
+  element.classList.add(name);
+  shaded.push(element);
+}
+
 function clear() {
-  for (const element of document.querySelectorAll(".looked, .linked")) element.classList.remove("looked", "linked");
+  for (const element of shaded) element.classList.remove("looked", "linked");
+  shaded = [];
 }
 
 export function release() {
@@ -122,8 +131,8 @@ function look(place) {
   if (!here?.translation || here.translation !== there?.translation) return release();
   looked = place;
   clear();
-  here.sentences[place.sentence]?.classList.add("looked");
-  there.sentences[place.sentence]?.classList.add("looked");
+  shade(here.sentences[place.sentence], "looked");
+  shade(there.sentences[place.sentence], "looked");
   at("#readout").textContent = "";
   clearTimeout(dwelling);
   if (place.word !== null) dwelling = setTimeout(lookCloser, DWELL, place, here, there);
@@ -131,16 +140,17 @@ function look(place) {
 
 // Shades the words that belong to a word.
 async function lookCloser(place, here, there) {
-  here.words[place.word].classList.add("linked");
+  shade(here.words[place.word], "linked");
   const { alignment } = await examine(here.translation, pair);
   if (looked !== place) return;
   const own = place.side === "source" ? 0 : 1;
   const linked = alignment.filter((link) => link[own] === place.word).map((link) => there.words[link[1 - own]]);
-  for (const word of linked) word?.classList.add("linked");
+  for (const word of linked) shade(word, "linked");
   const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
   const label = here.words[place.word].firstChild.textContent;
-  if (words.length) at("#readout").textContent = t(`linked.${place.side}`, label, words.join(" "));
-  else at("#readout").textContent = pair?.alignment ? t("linked.none", label) : "";
+  const said = words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label);
+  at("#readout").textContent = pair?.alignment ? said : "";
+  if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
 }
 
 export function setUpPaper() {
