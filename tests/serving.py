@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
+from deepl_contract import Contract
 
 from dragoman.config.serve import ServeConfig
 from dragoman.server.app import App
@@ -39,12 +41,21 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
+def multipart(fields: Iterable[tuple[str, str]], files: Mapping[str, str] = MappingProxyType({})) -> tuple[bytes, str]:
+    """A form as browsers send it, and its content type; files: their texts, by their names."""
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields]
+    for name, text in files.items():
+        parts.append(f'--x\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n{text}\r\n')
+    return ("".join(parts) + "--x--\r\n").encode(), "multipart/form-data; boundary=x"
+
+
 class Running(NamedTuple):
     """A server that listens on a port of this machine."""
 
     port: int
     service: Service
     server: Server
+    contract: Any = None  # of DeepL, which all answers below /v2 and /v3 are held to
 
     @property
     def url(self) -> str:
@@ -87,16 +98,18 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
     """Serve on a free port until the block ends."""
     listener = bind(config)
     service = Service(config, models, keys, detector=open_detector(models))
-    server = Server(service, App(service, ROUTES, DIALECTS))
+    contract = Contract(App(service, ROUTES, DIALECTS))
+    server = Server(service, contract)  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
         until(lambda: server.started)
-        yield Running(listener.getsockname()[1], service, server)
+        yield Running(listener.getsockname()[1], service, server, contract)
     finally:
         server.should_exit = server.force_exit = True
         thread.join()
         torch.set_num_threads(1)
+    assert contract.broken == []
 
 
 class Process(NamedTuple):

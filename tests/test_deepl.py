@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import deepl
-import msgspec
 import pytest
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
-from serving import CONFIG, Answer, Running, running, until
+from deepl_contract import ANSWERS, check
+from jsonschema import ValidationError
+from serving import CONFIG, Answer, Running, multipart, running, until
 
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Gone
@@ -241,15 +242,69 @@ def test_a_server_without_a_folder_keeps_nothing_and_says_so(models: Models):
         assert "--state" in answer.json["message"]
 
 
-def test_answers_hold_to_the_types_of_their_routes(server: Running):
-    """Of every route with an answer that needs no body."""
-    asked = 0
-    for route in ROUTES:
-        if route.answer and route.method == "GET" and "{" not in route.path and route.path.startswith(("/v2", "/v3")):
-            path = f"{route.path}?resource=glossary" if route.path == "/v3/languages" else route.path
-            msgspec.convert(ask(server, "GET", path).json, route.answer)
-            asked += 1
-    assert asked >= 6
+def test_every_route_answers_within_the_contract(server: Running):
+    """Answers of all other tests are held to it, too. The control: whatever is changed in one of them is noticed."""
+    assert set(ANSWERS) == {(one.method, one.path) for one in ROUTES if one.path.startswith(("/v2/", "/v3/"))}
+    server.contract.seen.clear()
+    pair = {"source_lang": "en", "target_lang": "ko"}
+    terms = {**pair, "entries": "dog\t개", "entries_format": "tsv"}
+    translate(server, model_type="latency_optimized", tag_handling="xml", show_billed_characters=True)
+    body, kind = multipart([("target_lang", "KO")], {"a.txt": TEXT})
+    document = ask(server, "POST", "/v2/document", body, Content_Type=kind).json
+    key = {"document_key": document["document_key"]}
+    one = ask(server, "POST", "/v2/glossaries", {"name": "one", **terms}).json["glossary_id"]
+    many = ask(server, "POST", "/v3/glossaries", {"name": "many", "dictionaries": [terms]}).json["glossary_id"]
+    for method, path, fields in (
+        ("GET", "/v2/languages", None),
+        ("POST", "/v2/languages", {"type": "target"}),
+        ("GET", "/v2/usage", None),
+        ("POST", f"/v2/document/{document['document_id']}", key),
+        ("POST", f"/v2/document/{document['document_id']}/result", key),
+        ("GET", "/v2/glossary-language-pairs", None),
+        ("GET", "/v2/glossaries", None),
+        ("GET", f"/v2/glossaries/{one}", None),
+        ("GET", f"/v2/glossaries/{one}/entries", None),
+        ("GET", "/v3/glossaries", None),
+        ("GET", f"/v3/glossaries/{many}", None),
+        ("PATCH", f"/v3/glossaries/{many}", {"name": "more"}),
+        ("GET", f"/v3/glossaries/{many}/entries?{urlencode(pair)}", None),
+        ("PUT", f"/v3/glossaries/{many}/dictionaries", terms),
+        ("DELETE", f"/v3/glossaries/{many}/dictionaries?{urlencode(pair)}", None),
+        ("DELETE", f"/v3/glossaries/{many}", None),
+        ("DELETE", f"/v2/glossaries/{one}", None),
+        ("GET", "/v3/languages?resource=translate_text", None),
+        ("GET", "/v3/languages/resources", None),
+    ):
+        ask(server, method, path, fields)
+    assert set(server.contract.seen) == set(ANSWERS)
+    changed = 0
+    for (method, path), answer in server.contract.seen.items():
+        status, schema = ANSWERS[method, path]
+        headers = {"x-trace-id": "x", "content-type": "application/json"}
+        for wrong in variants(json.loads(answer)) if schema else ():
+            with pytest.raises(ValidationError):
+                check(method, path, status, headers, json.dumps(wrong).encode())
+            changed += 1
+        with pytest.raises(AssertionError, match="status"):
+            check(method, path, 202, headers, answer)
+        with pytest.raises(AssertionError, match="Trace"):
+            check(method, path, status, {}, answer)
+    assert changed > 100
+    assert server.contract.broken == []
+
+
+def variants(value: Any) -> Iterator[Any]:
+    """Yield an answer with null in the place of each of its parts, and with a field too many in each object."""
+    yield None
+    if isinstance(value, dict):
+        yield {**value, "unknown": 1}
+    for key, part in list(
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        for wrong in variants(part):
+            copy = value.copy()
+            copy[key] = wrong
+            yield copy
 
 
 def test_documents_are_uploaded_asked_for_and_fetched_once(client: deepl.DeepLClient, server: Running, alone: str):

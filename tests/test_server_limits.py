@@ -34,7 +34,8 @@ FORM = (
 
 
 def app_of(server: Running) -> App:
-    return server.server.config.app  # type: ignore[return-value]
+    app: App = server.contract.app
+    return app
 
 
 def upload(server: Running, path: str, text: str = "The dog sees 4 red cats.", key: str = "first") -> Answer:
