@@ -1,9 +1,5 @@
 """What the clients of LibreTranslate send and get, with real clients."""
 
-import base64
-import hashlib
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +7,12 @@ from urllib.parse import urlencode
 
 import libretranslatepy
 import pytest
-from conftest import toy_pairs
 from deep_translator import LibreTranslator
-from serving import CONFIG, Running, running
+from serving import CONFIG, Running, multipart, running
 from translate import Translator as TranslateClient
 
 from dragoman.server.detection import Detector
 from dragoman.server.models import Models
-from dragoman.server.table import ROUTES
 
 TEXT = "The dog sees 4 red cats."
 
@@ -29,15 +23,9 @@ def alone(models: Models) -> str:
     return next(iter(models.by_pair.values())).translator.translate(TEXT).text
 
 
-def multipart(**fields: str) -> tuple[bytes, str]:
-    """A form as browsers send it."""
-    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
-    return ("".join(parts) + "--x--\r\n").encode(), "multipart/form-data; boundary=x"
-
-
 def test_all_forms_of_a_body_get_the_same_answer(server: Running, alone: str):
     fields = {"q": TEXT, "source": "en", "target": "ko"}
-    form, kind = multipart(**fields)
+    form, kind = multipart(fields.items())
     answers = [
         server.ask("POST", "/translate", fields),
         server.ask("POST", "/translate", urlencode(fields), Content_Type="application/x-www-form-urlencoded"),
@@ -186,75 +174,6 @@ def test_corrections_become_a_corpus(models: Models, server: Running, tmp_path: 
     assert pairs == [(TEXT, "개 가"), ("one dog", "개"), ("two cats", "고양이"), ("one two", "하나")]
 
 
-# --- Our own API, below /api/v1
-
-
-def own(server: Running, **fields: Any) -> Any:
-    answer = server.ask("POST", "/api/v1/translate", {"source": "en", "target": "ko", **fields})
-    assert answer.status == 200, answer
-    return answer.json["translations"]
-
-
-def test_segments_are_spans_of_both_texts(server: Running, alone: str):
-    (second, _), (third, _) = toy_pairs(2)
-    text = f"  {TEXT} {second}\n\n7\n{third}"
-    (found,) = own(server, texts=[text])
-    sources = [text[slice(*one["source"])] for one in found["segments"]]
-    targets = [found["text"][slice(*one["target"])] for one in found["segments"]]
-    assert sources == [TEXT, second, third]
-    assert targets == [own(server, texts=[one])[0]["text"] for one in sources]
-    assert targets[0] == alone
-    assert found["score"] < 0
-
-
-def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
-    (plain,), (bound,), (begun,) = (
-        own(server, texts=[TEXT]),
-        own(server, texts=[TEXT], glossary=["dog\t강아지"]),
-        own(server, texts=[TEXT + "\n" + TEXT], prefix="말"),
-    )
-    assert plain["text"] == alone
-    assert ("강아지" in bound["text"] and bound["terms_met"] == ["dog"]) or "no dog" in bound["flags"]
-    first, second = begun["text"].split("\n")
-    assert first.startswith("말")
-    assert second == alone
-    assert own(server, texts=[TEXT])[0]["text"] == alone  # nothing of one request stays for the next
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"texts": []}, "length >= 1"),
-        ({"glossary": ["dog"]}, "no tab"),
-        ({"tag": "news"}, "unknown tag"),
-        ({"beam": 1000}, "at most 8"),
-        ({"forbid": [" "]}, "must not be blank"),
-        ({"source": "ko", "target": "en"}, "cannot be translated"),
-    ],
-)
-def test_wrong_requests_are_explained(server: Running, changes: dict[str, Any], message: str):
-    answer = server.ask("POST", "/api/v1/translate", {"texts": ["x"], "source": "en", "target": "ko", **changes})
-    assert answer.status == 400
-    assert message in answer.json["error"]["message"]
-
-
-def test_what_is_served_is_listed(server: Running):
-    answer = server.ask("GET", "/api/v1/models").json
-    assert answer["pairs"] == [
-        {
-            "source": "en",
-            "target": "ko",
-            "source_name": "English",
-            "target_name": "Korean",
-            "through": [],
-            "glossary": True,
-            "tags": [],
-        }
-    ]
-    detected = server.ask("POST", "/api/v1/detect", {"texts": [TEXT, "개가 봐요"]}).json["texts"]
-    assert [ranked[0]["language"] for ranked in detected] == ["en", "ko"]
-
-
 # --- Extensions, and the description of it all
 
 
@@ -274,29 +193,3 @@ def test_extensions_get_what_they_expect(server: Running, alone: str):
     assert answer["alternatives"]
     wrong = server.ask("POST", "/deeplx", {"text": TEXT, "target_lang": "ZZ"})
     assert (wrong.status, wrong.json) == (400, {"code": 400, "message": "ZZ is not supported"})
-
-
-def test_every_route_is_described(server: Running):
-    description = server.ask("GET", "/openapi.json").json
-    assert {(route.method.lower(), route.path) for route in ROUTES} == {
-        (method, path) for path, methods in description["paths"].items() for method in methods
-    }
-    for methods in description["paths"].values():
-        for one in methods.values():
-            assert one["summary"].endswith(".")
-    request = description["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    schema = description["components"]["schemas"][request["$ref"].rpartition("/")[2]]
-    assert schema["properties"]["source"]["enum"] == ["auto", "en", "ko"]
-    assert set(schema["required"]) == {"q", "source", "target"}
-    references = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
-    assert references <= set(description["components"]["schemas"])
-
-
-def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
-    answer = server.ask("GET", "/docs")
-    page = answer.body.decode()
-    assert all(f"{route.method} {route.path}" in page for route in ROUTES)
-    assert "<script" not in page
-    assert "http" not in page
-    style = hashlib.sha256(page.partition("<style>")[2].partition("</style>")[0].encode()).digest()
-    assert f"style-src 'sha256-{base64.b64encode(style).decode()}'" in answer.headers["content-security-policy"]

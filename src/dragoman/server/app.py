@@ -121,13 +121,13 @@ class App:
         exchange.dialect = dialect = route.dialect
         address = exchange.scope["client"][0] if exchange.scope.get("client") else "-"
         exchange.caller, rate = f"address {caller_of(address)}", 0
-        if not dialect.key_in_fields:
+        if not dialect.key_field:
             exchange.caller, rate = self._identify(exchange, Received({}))
         body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room)
         exchange.received_all = True
         query = exchange.scope["query_string"]
         received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
-        if dialect.key_in_fields:
+        if dialect.key_field:
             exchange.caller, rate = self._identify(exchange, received)
         request = None
         if route.request:
@@ -262,7 +262,6 @@ class App:
                 await asyncio.wait({work})  # until the step is over: its thread is not free before
             response = encode(call.route, work.result())
             outcome = "ok"
-            self.service.translated += exchange.characters
             return response
         except Gone:
             if not call.ticket.cancelled:  # but the model has ended

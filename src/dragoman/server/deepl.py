@@ -31,7 +31,7 @@ class Language(Struct, omit_defaults=True):
 
 
 class Usage(Struct):
-    """How many characters were translated since the server was started."""
+    """How many characters were translated for whoever asks since the server was started."""
 
     character_count: int
     character_limit: int
@@ -52,6 +52,7 @@ DEEPL = Dialect(
     prefix="/v2/",
     error=error,
     read_key=read_key,
+    schemes={"deepl": {"type": "apiKey", "in": "header", "name": "Authorization"}},
     no_key=(403, "Authorization failed: send the header Authorization: DeepL-Auth-Key KEY"),
     wrong_key=(403, "Authorization failed"),
     missing="Parameter '{}' not specified",
@@ -88,8 +89,8 @@ def region_case(code: str) -> str:
 
 
 def usage(call: Call) -> Usage:
-    """Say how many characters were translated since the start; there is no limit."""
-    return Usage(call.service.translated, UNLIMITED)
+    """Say how many characters were translated for this key, or this address, since the start; there is no limit."""
+    return Usage(call.service.usage.of(call.caller), UNLIMITED)
 
 
 class ResourceRequest(Struct):

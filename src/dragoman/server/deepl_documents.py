@@ -1,5 +1,6 @@
 """Translate documents for the clients of DeepL: upload, ask, fetch."""
 
+import secrets
 from dataclasses import replace
 
 from msgspec import UNSET, Struct, UnsetType
@@ -55,7 +56,8 @@ def upload(call: Call) -> Handle:
     source = sources_of(call, [""], request.source_lang, target)[0] if request.source_lang else None
     glossary = glossary_of(call, request, source or target, target)
     name = safe_name(request.filename or (call.file.name if call.file else ""))
-    return Handle(*begin(call, document, name, source, Task(target, safeguards=Safeguards(glossary=glossary))))
+    key, task = secrets.token_hex(32), Task(target, safeguards=Safeguards(glossary=glossary))
+    return Handle(begin(call, document, name, source, task, key), key)
 
 
 def status(call: Call) -> DocumentStatus:

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 
 from dragoman.server.libretranslate import check_pair, find_target
 from dragoman.server.reading import Fields, Refusal, Upload
-from dragoman.server.routes import OWN, Call, Dialect, Route, bearer
+from dragoman.server.routes import BEARER, OWN, Call, Dialect, Route, bearer
 from dragoman.server.texts import Task, Translated, check_size, detect_sources, translate_texts
 
 
@@ -90,7 +90,13 @@ def deeplx_error(refusal: Refusal) -> dict[str, Any]:
     return {"code": refusal.status, "message": refusal.message}
 
 
-DEEPLX = Dialect(prefix="/deeplx", error=deeplx_error, read_key=deeplx_key, key_in_fields=True)
+DEEPLX = Dialect(
+    prefix="/deeplx",
+    error=deeplx_error,
+    read_key=deeplx_key,
+    schemes={**BEARER, "token": {"type": "apiKey", "in": "query", "name": "token"}},
+    key_field="token",
+)
 EXTENSION = replace(OWN, prefix="/extensions/")
 
 

@@ -1,12 +1,11 @@
 """Translate documents: what the APIs for files share. Results lie below --state for an hour."""
 
 import contextlib
-import hashlib
 import hmac
 import os
 import re
-import secrets
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from dataclasses import replace
@@ -23,6 +22,7 @@ from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.errors import DragomanError
 from dragoman.files import lock_file, replace_file
 from dragoman.server.app import report
+from dragoman.server.keys import digest
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call
 from dragoman.server.store import Store
@@ -39,7 +39,8 @@ MAX_NAME = 100
 MAX_CHARACTERS = 1_000_000  # of the texts of a document
 MAX_WAITING = 32  # documents in memory; more are refused
 WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
-OWN: set[str] = set()  # the documents that this process is to translate
+OWN: dict[str, Ticket] = {}  # the documents that this process is to translate
+BLOCK = 256  # texts of a document that are translated before it is written down how many are done
 
 
 def size_of(request: Any, file: Upload | None) -> int:
@@ -64,15 +65,28 @@ def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
     return document, suffix
 
 
-def translate_document(call: Call, document: Document, source: str | None, task: Task) -> bytes:
-    """Return a document in the target language; source: None to detect it. Raise Refusal and what a search raises."""
-    if not document.texts:
-        return document.fill([])
-    language = source or detect_sources(call.service, ["\n".join(document.texts)], task.target)[0][0]
+def translate_document(
+    call: Call,
+    document: Document,
+    source: str | None,
+    task: Task,
+    progress: Callable[[int], None] = lambda done: None,
+) -> bytes:
+    """Return a document in the target language; source: None to detect it. Raise Refusal and what a search raises.
+
+    progress: is told how many texts are translated.
+    """
+    texts, found = document.texts, []
+    language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
     if language == task.target:
-        return document.fill(document.texts)
-    found = translate_lines(call, document.texts, [""] * len(document.texts), language, task)
-    return document.fill([one.text for one in found])
+        found = texts
+    else:
+        for start in range(0, len(texts), BLOCK):
+            block = texts[start : start + BLOCK]
+            found += [one.text for one in translate_lines(call, block, [""] * len(block), language, task)]
+            progress(len(found))
+    call.service.usage.add(call.caller, sum(map(len, texts)))
+    return document.fill(found)
 
 
 def safe_name(name: str, ending: str = "") -> str:
@@ -131,6 +145,23 @@ class Results:
         replace_file(self.path(name), content)
         self.store.write(name, owner, {**record, "status": "done"})
 
+    def update(self, name: str, owner: str, record: dict[str, Any], content: bytes | None = None) -> None:
+        """Write what is known of a result again, and the result if it is given. Raise Gone if it was deleted."""
+        with self.store.locked():
+            if not self.store.has(name, owner):
+                raise Gone("the document was deleted")
+            if content is not None:
+                replace_file(self.path(name), content)
+            self.store.write(name, owner, record)
+
+    def delete(self, name: str, owner: str) -> None:
+        """Delete a result; if this process is translating it, that ends. Raise Refusal where it is not the owner's."""
+        with self.store.locked():
+            self.store.delete(name, owner)
+            self.path(name).unlink(missing_ok=True)
+        if ticket := OWN.get(name):
+            ticket.cancel()
+
     def open(self, name: str) -> BinaryIO:
         """Return a result, to be read. Raise Refusal where it was fetched, or deleted after an hour."""
         try:
@@ -171,28 +202,30 @@ def results_of(call: Call) -> Results:
     return Results(call.service.config.state_folder)
 
 
-def begin(call: Call, document: Document, name: str, source: str | None, task: Task) -> tuple[str, str]:
-    """Begin to translate a document; return the name of its result, and the key that whoever asks for it needs."""
+def begin(call: Call, document: Document, name: str, source: str | None, task: Task, key: str) -> str:
+    """Begin to translate a document; return the name of its result. key: what its owner needs, too, to ask for it."""
     if len(OWN) >= MAX_WAITING:
         raise Refusal(429, "too many documents are waiting", {"Retry-After": "10"})
-    results, key = results_of(call), secrets.token_hex(32)
+    results = results_of(call)
     identity = results.new(call.caller)
     record = {
         "name": name,
-        "key": hashlib.sha256(key.encode()).hexdigest(),
+        "key": digest(key),
         "characters": sum(map(len, document.texts)),
+        "texts": len(document.texts),
+        "translated": 0,
     }
+    own = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
     with contextlib.ExitStack() as place:
-        OWN.add(identity)
-        place.callback(OWN.discard, identity)
+        OWN[identity] = own.ticket
+        place.callback(OWN.pop, identity, None)
         place.enter_context(lock_file(results.lock(identity), wait=False))
         place.callback(results.lock(identity).unlink, missing_ok=True)
         results.store.write(identity, call.caller, {**record, "status": "queued"})
-        own = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
         work = WORKERS.submit(finish, own, place.pop_all(), results, identity, record, document, source, task)
     with contextlib.suppress(NotDone):
         work.result(PROMPT)
-    return identity, key
+    return identity
 
 
 def finish(
@@ -206,23 +239,31 @@ def finish(
     task: Task,
 ) -> None:
     """Translate a document and write its result, or why there is none; then give back its place and its lock."""
+
+    def progress(done: int) -> None:
+        results.update(identity, call.caller, {**record, "status": "translating", "translated": done})
+
+    def fail(message: str) -> None:
+        with contextlib.suppress(Gone):
+            results.update(identity, call.caller, {**record, "status": "error", "message": message})
+
     with place:
         try:
-            results.store.write(identity, call.caller, {**record, "status": "translating"})
-            results.put(identity, call.caller, translate_document(call, document, source, task), record)
+            progress(0)
+            content = translate_document(call, document, source, task, progress)
+            done = {**record, "status": "done", "translated": record["texts"]}
+            results.update(identity, call.caller, done, content)
         except (DragomanError, Refusal) as error:
-            message = STOPPED if isinstance(error, Gone) else str(error)
-            results.store.write(identity, call.caller, {**record, "status": "error", "message": message})
+            fail(STOPPED if isinstance(error, Gone) else str(error))
         except Exception as error:
             report(error)
-            results.store.write(identity, call.caller, {**record, "status": "error", "message": FAILED})
+            fail(FAILED)
 
 
 def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
     """Return what is known of a document, for whoever has its key. Raise Refusal."""
     record = results_of(call).find(identity, call.caller)
-    given = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-    if not hmac.compare_digest(str(record.get("key")), given):
+    if not hmac.compare_digest(str(record.get("key")), digest(key)):
         raise Refusal(404, "there is no document with this id and key")
     if record["status"] in UNFINISHED and not results_of(call).is_waited_for(identity):
         record = results_of(call).find(identity, call.caller)  # it may have been finished meanwhile

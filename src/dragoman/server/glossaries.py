@@ -3,7 +3,7 @@
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -129,29 +129,35 @@ def base(code: str) -> str:
 
 def read_entries(request: DictionaryRequest) -> Record:
     """Return a dictionary as it is stored. Raise Refusal where its entries are not in their format."""
-    entries: dict[str, str] = {}
     lines = io.StringIO(request.entries)
     if request.entries_format == "tsv":
         rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         rows = csv.reader(lines, strict=True)
+    terms: list[Sequence[str]] = []
     try:
-        for row in rows:
-            if not row:
-                continue
+        for row in filter(None, rows):
             if len(row) < 2 or len(row) > (2 if request.entries_format == "tsv" else 4):
                 raise Refusal(400, f"an entry of a glossary has {len(row)} columns, not two")
-            source, target = map(normalise_term, row[:2])
-            if not source or not target or max(len(source), len(target)) > MAX_TERM_LENGTH:
-                raise Refusal(400, f"an entry of a glossary has from 1 to {MAX_TERM_LENGTH} characters on each side")
-            if source in entries:
-                raise Refusal(400, "a glossary has two entries for one term")
-            entries[source] = target
+            terms.append(row[:2])
     except csv.Error as error:
         raise Refusal(400, f"the entries cannot be read: {error}") from None
+    return as_record(request.source_lang, request.target_lang, terms)
+
+
+def as_record(source_lang: str, target_lang: str, terms: Iterable[Sequence[str]]) -> Record:
+    """Return a dictionary as it is stored. Raise Refusal where a term or its translation is empty, long, or twice."""
+    entries: dict[str, str] = {}
+    for term in terms:
+        source, target = map(normalise_term, term)
+        if not source or not target or max(len(source), len(target)) > MAX_TERM_LENGTH:
+            raise Refusal(400, f"an entry of a glossary has from 1 to {MAX_TERM_LENGTH} characters on each side")
+        if source in entries:
+            raise Refusal(400, "a glossary has two entries for one term")
+        entries[source] = target
     if not entries:
         raise Refusal(400, "a glossary needs entries")
-    return {"source": base(request.source_lang), "target": base(request.target_lang), "entries": entries}
+    return {"source": base(source_lang), "target": base(target_lang), "entries": entries}
 
 
 def merge(dictionaries: Sequence[Record], change: Record, *, keep: bool) -> list[Record]:
@@ -328,8 +334,8 @@ def delete_dictionary(call: Call) -> Response:
     return Response(status_code=204)
 
 
-def open_glossary(call: Call, identities: Sequence[str], source: str, target: str) -> Glossary | None:
-    """Return the terms of glossaries for a pair of languages; None for no glossaries. The first one counts most.
+def stored_entries(call: Call, identities: Sequence[str], source: str, target: str) -> dict[str, str]:
+    """Return the terms of stored glossaries for a pair of languages. The first glossary counts most.
 
     Raise Refusal where one is not there or not for this pair.
     """
@@ -339,6 +345,12 @@ def open_glossary(call: Call, identities: Sequence[str], source: str, target: st
     for identity in reversed(identities):
         found = find_dictionary(store_of(call).read(identity, call.caller), source, target)
         entries |= found["entries"]
+    return entries
+
+
+def open_glossary(call: Call, identities: Sequence[str], source: str, target: str) -> Glossary | None:
+    """Return the terms of stored glossaries; None for none. Raise Refusal as `stored_entries` does."""
+    entries = stored_entries(call, identities, source, target)
     try:
         return Glossary([Entry(term, (meaning,)) for term, meaning in entries.items()]) if entries else None
     except UsageError as error:

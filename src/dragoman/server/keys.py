@@ -6,6 +6,7 @@ import ipaddress
 import json
 import math
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -81,6 +82,28 @@ def caller_of(address: str) -> str:
             return str(found.ipv4_mapped)
         return str(ipaddress.ip_network((found, 64), strict=False))
     return str(found)
+
+
+class Usage:
+    """How many characters were translated for each caller since the start.
+
+    Those who asked longest ago are forgotten where there are more than MAX_CALLERS.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}  # by caller, the latest last
+        self.lock = threading.Lock()
+
+    def add(self, caller: str, characters: int) -> None:
+        """Count characters that were translated."""
+        with self.lock:
+            self.counts[caller] = self.counts.pop(caller, 0) + characters
+            if len(self.counts) > MAX_CALLERS:
+                del self.counts[next(iter(self.counts))]
+
+    def of(self, caller: str) -> int:
+        """Return how many characters were translated for a caller."""
+        return self.counts.get(caller, 0)
 
 
 class Rates:

@@ -13,7 +13,7 @@ from dragoman.files import open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
-from dragoman.server.routes import Call, Dialect, Route, bearer
+from dragoman.server.routes import BEARER, Call, Dialect, Route, bearer
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
@@ -80,7 +80,8 @@ LIBRETRANSLATE = Dialect(
     prefix="",
     error=error,
     read_key=read_key,
-    key_in_fields=True,
+    schemes={**BEARER, "api_key": {"type": "apiKey", "in": "query", "name": "api_key"}},
+    key_field="api_key",
     no_key=(400, "Please contact the server operator to get an API key"),
     wrong_key=(403, "Invalid API key"),
     missing="Invalid request: missing {} parameter",

@@ -12,6 +12,7 @@ from dragoman.config.serve import ServeConfig
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
 from dragoman.errors import DragomanError, UsageError
+from dragoman.inspection.summary import Summary
 from dragoman.model_folder import find_model
 from dragoman.server.languages import find_language
 from dragoman.text.languages import read_languages
@@ -38,6 +39,7 @@ class Served:
     source: ModelSource
     translator: Translator
     pool: Pool
+    summary: Summary
     rate: float  # sentences a second, one after the other, after the start
 
     @property
@@ -152,7 +154,7 @@ def parse_models(texts: Sequence[str], pivot: str | None) -> list[ModelSource]:
 
 def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
     """Open and warm up all models. Raise DragomanError where one is damaged, lacks its tag, or does not translate."""
-    opened: dict[Path, tuple[Translator, Pool]] = {}
+    opened: dict[Path, Served] = {}
     served = []
     threads, replicas = config.threads, 1  # one thread steps the batches of the native engine
     if config.engine == "ctranslate2":
@@ -176,9 +178,9 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 gather=config.gather,
                 cache=config.cache << 20,
             )
-            opened[source.folder] = translator, pool
-        translator, pool = opened[source.folder]
-        served.append(warm_up(Served(source, translator, pool, 0.0)))
+            summary = Summary.read(source.folder, translator.model.config, translator.tokenizer)
+            opened[source.folder] = Served(source, translator, pool, summary, 0.0)
+        served.append(warm_up(replace(opened[source.folder], source=source)))
     return Models(served, config.pivot)
 
 

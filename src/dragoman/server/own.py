@@ -1,40 +1,49 @@
-"""Serve dragoman's own API below /api/v1, which says all that is known of a translation."""
+"""Serve dragoman's own API below /api/v1: translations with all that is known of them, and detection."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from dragoman.config.search import Split
 from dragoman.documents import FORMS
-from dragoman.documents.document import as_line
 from dragoman.errors import UsageError
-from dragoman.server.languages import name_of
+from dragoman.server.glossaries import stored_entries
 from dragoman.server.libretranslate import find_target
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import OWN, Call, Route
+from dragoman.server.spans import Span, annotate, find_segments
 from dragoman.server.texts import Task, Translated, check_size, detect_sources, translate_texts
-from dragoman.text.glossary import Glossary, parse_entry
+from dragoman.text.glossary import Entry, Glossary, parse_entry
 from dragoman.translation.safeguards import Safeguards
-from dragoman.translation.translation import Translation
 
-Words = list[Annotated[str, Meta(min_length=1)]]
-Span = tuple[int, int]
+AUTO = "auto"
+Strings = list[Annotated[str, Meta(min_length=1)]]
 
 
-class TranslateRequest(Struct):
+class Wishes(Struct, kw_only=True):
+    """What may be asked for with texts and with documents."""
+
+    target: str
+    source: str = AUTO
+    tag: str = ""
+    beam: Annotated[int, Meta(ge=1)] | None = None
+    split: Split = "sentences"
+    glossary: Strings = []  # lines as a glossary file has them
+    glossary_ids: Strings = []  # of /api/v1/glossaries; the first one counts most, and lines count more
+    forbid: Strings = []
+
+
+class TranslateRequest(Wishes, kw_only=True):
     """What is to be translated, and how."""
 
     texts: Annotated[list[str], Meta(min_length=1)]
-    target: str
-    source: str = "auto"
     format: Literal["text", "html"] = "text"
-    tag: str = ""
     prefix: str = ""
     alternatives: Annotated[int, Meta(ge=0)] = 0
-    beam: Annotated[int, Meta(ge=1)] | None = None
-    split: Literal["sentences", "long", "none"] = "sentences"
-    glossary: Words = []  # lines as a glossary file has them
-    forbid: Words = []
+    alignment: bool = False
+    word_scores: bool = False
 
 
 class Segment(Struct):
@@ -44,17 +53,22 @@ class Segment(Struct):
     target: Span
 
 
-class TranslatedText(Struct):
+class TranslatedText(Struct, kw_only=True):
     """A translation, and what is known of it."""
 
     text: str
     source: str
     score: float
+    finished: bool
+    retried: bool
     flags: list[str]
     terms_met: list[str]
+    terms_missed: list[str]
     alternatives: list[str]
-    confidence: float | UnsetType = UNSET
-    segments: list[Segment] | UnsetType = UNSET
+    confidence: float | UnsetType = UNSET  # of the detection
+    segments: list[Segment] | UnsetType = UNSET  # of text; HTML has none
+    words: list[tuple[str, float]] | UnsetType = UNSET
+    alignment: list[tuple[int, int]] | UnsetType = UNSET
 
 
 class TranslateAnswer(Struct):
@@ -83,29 +97,6 @@ class DetectAnswer(Struct):
     texts: list[list[DetectedLanguage]]
 
 
-class ServedPair(Struct):
-    """A pair of languages that is translated."""
-
-    source: str
-    target: str
-    source_name: str
-    target_name: str
-    through: list[str]
-    glossary: bool
-    tags: list[str]
-
-
-class ModelsAnswer(Struct):
-    """What is served."""
-
-    pairs: list[ServedPair]
-    engine: str
-    detects: bool
-    max_alternatives: int
-    max_texts: int
-    max_characters: int
-
-
 def characters_of(request: TranslateRequest | DetectRequest, file: Upload | None) -> int:
     """Return how many characters a request has."""
     return sum(map(len, request.texts))
@@ -115,84 +106,110 @@ def translate(call: Call) -> TranslateAnswer:
     """Translate texts; say where each segment is in both, what is wrong with a translation, and what else it may be."""
     request: TranslateRequest = call.request
     check_size(call.service, request.texts, request.alternatives)
-    if request.beam and request.beam > call.service.config.max_beam:
-        raise Refusal(400, f"beam must be at most {call.service.config.max_beam}")
-    target = find_target(call.service, request.target)
-    if request.source.lower() == "auto":
+    target, source = languages_of(call, request)
+    if source is None:
         sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target), strict=True))
     else:
-        source = find_target(call.service, request.source)
-        if source != target and not call.service.models.path(source, target):
-            raise Refusal(400, f"{source} cannot be translated into {target}")
         sources, sure = [source] * len(request.texts), None
-    task = Task(
-        target,
-        FORMS[request.format],
-        request.alternatives,
-        request.beam,
-        request.split,
-        request.tag,
-        request.prefix,
-        Safeguards(glossary=read_glossary(request.glossary), forbidden=tuple(request.forbid)),
+    if request.alignment or request.word_scores:
+        check_annotations(call, request, sources, target)
+    task = replace(
+        task_of(call, request, source, target),
+        parse=FORMS[request.format],
+        alternatives=request.alternatives,
+        prefix=request.prefix,
     )
     found = translate_texts(call, request.texts, sources, task)
-    return TranslateAnswer(
-        [
-            TranslatedText(
-                one.text,
-                source,
-                sum(passage.score for passage in one.found),
-                list(dict.fromkeys(flag for passage in one.found for flag in passage.flags)),
-                [term for passage in one.found for term in passage.terms_met],
-                list(one.alternatives),
-                sure[index] if sure else UNSET,
-                list(segments(one)) if request.format == "text" else UNSET,
-            )
-            for index, (one, source) in enumerate(zip(found, sources, strict=True))
-        ],
-        target,
-    )
+    translations = [
+        describe(one, source, request.format, sure[index] if sure else None)
+        for index, (one, source) in enumerate(zip(found, sources, strict=True))
+    ]
+    if request.alignment or request.word_scores:
+        for one, answer in zip(found, translations, strict=True):
+            add_words(call, request, one, answer, target)
+    return TranslateAnswer(translations, target)
 
 
-def read_glossary(lines: Sequence[str]) -> Glossary | None:
-    """Return the glossary of a request, whose lines are those of a file; None without lines. Raise UsageError."""
-    if not lines:
-        return None
+def languages_of(call: Call, request: Wishes) -> tuple[str, str | None]:
+    """Return the language to translate into, and the one to translate from, None to detect it. Raise Refusal."""
+    target = find_target(call.service, request.target)
+    if request.source.lower() == AUTO:
+        return target, None
+    source = find_target(call.service, request.source)
+    if source != target and not call.service.models.path(source, target):
+        raise Refusal(400, f"{source} cannot be translated into {target}")
+    return target, source
+
+
+def task_of(call: Call, request: Wishes, source: str | None, target: str) -> Task:
+    """Return what a request wants; source: None where it is detected. Raise Refusal and UsageError."""
+    if request.beam and request.beam > call.service.config.max_beam:
+        raise Refusal(400, f"beam must be at most {call.service.config.max_beam}")
+    safeguards = Safeguards(glossary=glossary_of(call, request, source, target), forbidden=tuple(request.forbid))
+    return Task(target, beam=request.beam, split=request.split, tag=request.tag, safeguards=safeguards)
+
+
+def glossary_of(call: Call, request: Wishes, source: str | None, target: str) -> Glossary | None:
+    """Return the terms of a request, its own and stored ones; None for none. Raise Refusal and UsageError."""
+    entries = read_lines(request.glossary)
+    if request.glossary_ids:
+        if source is None:
+            raise Refusal(400, "glossary_ids needs the source language")
+        own = {entry.source for entry in entries}
+        stored = stored_entries(call, request.glossary_ids, source, target)
+        entries += [Entry(term, (meaning,)) for term, meaning in stored.items() if term not in own]
+    return Glossary(entries) if entries else None
+
+
+def read_lines(lines: Sequence[str]) -> list[Entry]:
+    """Return the entries that lines of a glossary file say. Raise UsageError."""
     try:
-        return Glossary([parse_entry(line, number) for number, line in enumerate(lines, start=1)])
+        return [parse_entry(line, number) for number, line in enumerate(lines, start=1)]
     except ValueError as error:
         raise UsageError(f"glossary: {error}") from None
 
 
-def segments(translated: Translated) -> Iterator[Segment]:
-    """Yield where each segment of a text without markup is, in the text and in its translation."""
-    document, shift = translated.document, 0  # how much longer the translation is so far
-    passages = zip(document.passages, translated.found, strict=True)
-    changed = {
-        change.passage.start: change.translations[0]
-        for change in document.changes([one.text for one in translated.found])
-    }
-    for passage, one in passages:
-        new = changed.get(passage.start, passage.texts[0])
-        begin = passage.start + shift
-        whole = Segment((passage.start, passage.end), (begin, begin + len(new)))
-        yield from segments_of_line(passage.texts[0], new, one, whole)
-        shift += len(new) - (passage.end - passage.start)
+def describe(one: Translated, source: str, form: str, sure: float | None) -> TranslatedText:
+    """Return what is known of a translation; sure: of the detection, None where the language was given."""
+    return TranslatedText(
+        text=one.text,
+        source=source,
+        score=sum(line.score for line in one.found),
+        finished=all(line.finished for line in one.found),
+        retried=any(line.retried for line in one.found),
+        flags=list(dict.fromkeys(flag for line in one.found for flag in line.flags)),
+        terms_met=[term for line in one.found for term in line.terms_met],
+        terms_missed=[term for line in one.found for term in line.terms_missed],
+        alternatives=list(one.alternatives),
+        confidence=UNSET if sure is None else sure,
+        segments=[Segment(piece.source, piece.target) for piece in find_segments(one)] if form == "text" else UNSET,
+    )
 
 
-def segments_of_line(text: str, new: str, translation: Translation, whole: Segment) -> Iterator[Segment]:
-    """Yield where each segment of a line is, in the line and in its translation, both of which `whole` says.
+def check_annotations(call: Call, request: TranslateRequest, sources: Sequence[str], target: str) -> None:
+    """Raise Refusal where the words of translations cannot be scored or aligned: of markup, and through a pivot."""
+    if request.format != "text":
+        raise Refusal(400, "alignment and word_scores are for text, not for html")
+    for source in dict.fromkeys(sources):
+        if len(path := call.service.models.path(source, target)) > 1:
+            pivot = path[0].pair.target
+            raise Refusal(400, f"{source} is translated through {pivot}: alignment and word_scores need one model")
 
-    The whole line is one segment where the translation was changed after it was put together.
-    """
-    source, target = (list(column) for column in zip(*translation.segments, strict=True))
-    if "".join(source).strip() != text or as_line("".join(target)) != new or new != "".join(target):
-        yield whole
+
+def add_words(call: Call, request: TranslateRequest, one: Translated, answer: TranslatedText, target: str) -> None:
+    """Write into an answer what the model says of its words: nothing where the text stayed as it was."""
+    answer.words = [] if request.word_scores else UNSET
+    answer.alignment = [] if request.alignment else UNSET
+    if not (path := call.service.models.path(answer.source, target)):  # it is in the target language already
         return
-    at, there = whole.source[0], whole.target[0]
-    for part, output in zip(source, target, strict=True):
-        yield Segment((at, at + len(part.rstrip())), (there, there + len(output.rstrip())))
-        at, there = at + len(part), there + len(output)
+    (served,) = path
+    tag, annotator = request.tag or served.source.tag, served.translator.annotator
+    with call.service.turn(call.ticket):
+        words = annotate(one, annotator, tag, scores=request.word_scores, links=request.alignment)
+    if request.word_scores:
+        answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores]
+    if request.alignment:
+        answer.alignment = words.links
 
 
 def detect(call: Call) -> DetectAnswer:
@@ -201,33 +218,7 @@ def detect(call: Call) -> DetectAnswer:
     return DetectAnswer([[DetectedLanguage(*one) for one in detector.rank(text)] for text in call.request.texts])
 
 
-def models(call: Call) -> ModelsAnswer:
-    """List the pairs of languages that are served, and what the server can do."""
-    service, served = call.service, call.service.models
-    pairs = [(source, target) for source in served.sources for target in served.targets(source)]
-    return ModelsAnswer(
-        [
-            ServedPair(
-                source,
-                target,
-                name_of(source),
-                name_of(target),
-                [one.pair.target for one in served.path(source, target)[:-1]],
-                len(served.path(source, target)) == 1,
-                sorted(served.path(source, target)[0].translator.tokenizer.tags),
-            )
-            for source, target in pairs
-        ],
-        service.config.engine,
-        service.detector is not None,
-        service.config.max_beam - 1,
-        service.config.texts,
-        service.config.characters,
-    )
-
-
 ROUTES = (
     Route("POST", "/api/v1/translate", translate, OWN, TranslateRequest, TranslateAnswer, characters_of),
     Route("POST", "/api/v1/detect", detect, OWN, DetectRequest, DetectAnswer, characters_of),
-    Route("GET", "/api/v1/models", models, OWN, answer=ModelsAnswer),
 )

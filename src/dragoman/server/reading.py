@@ -4,10 +4,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import inspect
+from msgspec.inspect import ListType, Metadata, StrType, Type, UnionType
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive
@@ -22,6 +25,7 @@ BODY_SECONDS = 30.0  # for a whole request
 
 Fields = dict[str, Any]
 ERROR = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
+NESTED = re.compile(r"(\w+)\[(\d{1,4})\]\.(\w+)")  # a field of an object in a list, in a form
 MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
@@ -52,7 +56,7 @@ class Received:
 
     fields: Fields
     file: Upload | None = None
-    typed: bool = False  # whether the fields have types, as those of JSON; else all are text
+    typed: bool = False  # whether all fields have types, as those of JSON; else they may be text
 
 
 class Room:
@@ -121,7 +125,7 @@ async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) 
     if not body:
         return Received(fields)
     if kind == "application/json":
-        return Received({**fields, **json_fields(body)}, typed=True)
+        return Received({**fields, **json_fields(body)}, typed=not fields)
     if kind == "application/x-www-form-urlencoded":
         return Received({**fields, **form_fields(body)})
     if kind == "multipart/form-data":
@@ -209,18 +213,24 @@ class MemoryParser(MultiPartParser):
 def gather(pairs: list[tuple[str, str]]) -> Fields:
     """Return the fields of a form by name: a string, or a list where a name is there several times.
 
-    `text[]`, as PHP writes a list, is `text`. Lines end in a line feed. Raise Refusal for too many names.
+    `text[]`, as PHP writes a list, is `text`, and `terms[0].name`, as DeepL's Node client writes a list of objects, the
+    field `name` of the first of `terms`. Lines end in a line feed. Raise Refusal for too many names.
     """
     fields: Fields = {}
+    objects: dict[str, dict[int, Fields]] = {}
     for name, value in pairs:
         check_text(name)
         check_text(value)
         name, value = name.removesuffix("[]"), value.replace("\r\n", "\n")
+        if nested := NESTED.fullmatch(name):
+            objects.setdefault(nested[1], {}).setdefault(int(nested[2]), {})[nested[3]] = value
+            continue
         before = fields.get(name)
         if before is None:
             fields[name] = value
         else:
             fields[name] = [*before, value] if isinstance(before, list) else [before, value]
+    fields |= {name: [own[number] for number in sorted(own)] for name, own in objects.items()}
     if len(fields) > MAX_FIELDS:
         raise Refusal(400, f"the form has more than {MAX_FIELDS} fields")
     return fields
@@ -231,8 +241,9 @@ def convert_fields(received: Received, kind: Any, missing: str) -> Any:
 
     missing: the message where a required field is missing, with {} for its name.
     """
+    fields = received.fields if received.typed else with_lists(received.fields, kind)
     try:
-        return msgspec.convert(received.fields, kind, strict=received.typed)
+        return msgspec.convert(fields, kind, strict=received.typed)
     except msgspec.ValidationError as error:
         message = str(error)
     except (ValueError, OverflowError):
@@ -243,3 +254,27 @@ def convert_fields(received: Received, kind: Any, missing: str) -> Any:
     where = found["where"].partition("[")[0] if found and found["where"] else ""
     what = (found["what"] if found else message).replace("`", "")
     raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")
+
+
+def with_lists(fields: Fields, kind: Any) -> Fields:
+    """Return the fields of a form with a list of one where a field takes only lists: a form cannot tell them apart."""
+    lists = list_fields(kind)
+    return {name: [value] if name in lists and isinstance(value, str) else value for name, value in fields.items()}
+
+
+@lru_cache
+def list_fields(kind: Any) -> frozenset[str]:
+    """Return the names of the fields of a Struct that take a list, but no string."""
+    fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    return frozenset(
+        field.encode_name for field in fields if takes(field.type, ListType) and not takes(field.type, StrType)
+    )
+
+
+def takes(kind: Type, wanted: type[Type]) -> bool:
+    """Return whether values of a type may be of another one."""
+    if isinstance(kind, Metadata):
+        return takes(kind.type, wanted)
+    if isinstance(kind, UnionType):
+        return any(takes(one, wanted) for one in kind.types)
+    return isinstance(kind, wanted)

@@ -13,6 +13,8 @@ from dragoman.server.reading import MAX_BODY, Fields, Refusal, Upload
 if TYPE_CHECKING:
     from dragoman.server.service import Service
 
+BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -24,8 +26,10 @@ class Dialect:
     "returns the body of an error"
     read_key: Callable[[Headers, Fields], str]
     "returns the key of a request, '' for none"
-    key_in_fields: bool = False
-    "whether it may be among the fields, so that the body has to be read first"
+    schemes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: BEARER)
+    "where a key may be, as OpenAPI says it"
+    key_field: str = ""
+    "the field that may have the key, so that the body has to be read first"
     no_key: tuple[int, str] = (401, "this server needs a key")
     wrong_key: tuple[int, str] = (403, "this key is not valid")
     missing: str = "the field '{}' is missing"

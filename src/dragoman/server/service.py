@@ -1,11 +1,14 @@
 """Hold what the handlers of all routes share."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dragoman.config.serve import ServeConfig
-from dragoman.server.keys import Key, Rates
+from dragoman.decoding.rows import Ticket
+from dragoman.server.keys import Key, Rates, Usage
 from dragoman.server.metrics import Metrics
 from dragoman.server.models import Models
 from dragoman.server.reading import Refusal
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.server.detection import Detector
 
 SLOW, DEAD = 5.0, 60.0  # seconds without a step, with work waiting, after which it is not ready, not alive
+LOOK = 0.05  # seconds between two looks at whether a client that waits for its turn has left
 
 
 @dataclass
@@ -26,14 +30,26 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     rates: Rates = field(default_factory=Rates)
     detector: "Detector | None" = None  # None: its package is not installed
-    translated: int = 0  # characters, since the start
+    usage: Usage = field(default_factory=Usage)
     stopping: bool = False
+    beside: threading.Lock = field(default_factory=threading.Lock)  # held by what computes beside the search
 
     def need_detector(self) -> "Detector":
         """Return the detector. Raise Refusal without one."""
         if self.detector is None:
             raise Refusal(400, "this server detects no languages: name the source language")
         return self.detector
+
+    @contextmanager
+    def turn(self, ticket: Ticket) -> Iterator[None]:
+        """Let nothing else be computed beside the search for the block. Raise Late and Gone as the ticket says."""
+        ticket.check()
+        while not self.beside.acquire(timeout=LOOK):
+            ticket.check()
+        try:
+            yield
+        finally:
+            self.beside.release()
 
     @property
     def alive(self) -> bool:

@@ -67,6 +67,10 @@ class Store:
                 found.append((name, self.read(name, owner)))
         yield from sorted(found, key=lambda item: (item[1]["written"], item[0]))
 
+    def has(self, name: str, owner: str) -> bool:
+        """Return whether an owner has a record with this name."""
+        return self._path(name, owner).exists()
+
     def delete(self, name: str, owner: str) -> None:
         """Delete a record. Raise Refusal where it is not the owner's."""
         self.read(name, owner)

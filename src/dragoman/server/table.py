@@ -10,6 +10,9 @@ from dragoman.server import (
     libretranslate,
     openapi,
     own,
+    own_documents,
+    own_glossaries,
+    own_models,
     page,
 )
 from dragoman.server.routes import OWN, Dialect, Route
@@ -21,6 +24,9 @@ APIS: tuple[Route, ...] = (
     *deepl.ROUTES,
     *glossaries.ROUTES,
     *own.ROUTES,
+    *own_models.ROUTES,
+    *own_documents.ROUTES,
+    *own_glossaries.ROUTES,
     *extensions.ROUTES,
     *health.ROUTES,
     *page.ROUTES,

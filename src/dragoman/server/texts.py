@@ -43,7 +43,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
     """Return the translation of each text, whose language is given. Those of one language are translated together.
 
     What has no letter stays as it is; so does all that is in the target language. Raise Late and Gone as the ticket of
-    the request says, and Refusal for a glossary with two models.
+    the request says, and Refusal for a glossary with two models. Their characters count as used by who asks.
     """
     documents = [read_text(text, task.parse) for text in texts]
     results = [Translated(document, (), text) for document, text in zip(documents, texts, strict=True)]
@@ -58,6 +58,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
         for index in own:
             passages = tuple(next(found) for _ in documents[index].texts)
             results[index] = put_together(documents[index], passages, task)
+    call.service.usage.add(call.caller, sum(map(len, texts)))
     return results
 
 

@@ -101,6 +101,7 @@ class Wording:
     """Which of the demanded words a translation has."""
 
     terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    terms_missed: tuple[str, ...] = ()  # those whose it has not
     flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
 
 
@@ -145,9 +146,11 @@ def check_wording(segment: Segment, text: str, safeguards: Safeguards) -> Wordin
     terms = check_terms(segment.terms, text)
     matches = safeguards.forbidden_words.find(text) if safeguards.forbidden_words else []
     forbidden = dict.fromkeys(match.entry.source for match in matches)
+    missed = tuple(term.entry.source for term in terms.missed)
     return Wording(
         tuple(term.entry.source for term in terms.met),
-        tuple([f"no {term.entry.source}" for term in terms.missed] + [f"has {word}" for word in forbidden]),
+        missed,
+        tuple([f"no {term}" for term in missed] + [f"has {word}" for word in forbidden]),
     )
 
 

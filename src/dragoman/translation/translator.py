@@ -533,7 +533,7 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
     """Return the translation of a text: one candidate for each of its segments, joined with the space between them.
 
-    Scores, flags (each once) and met terms are those of all. `retried`, `alternatives` are left to `join_segments`.
+    Scores, flags (each once), terms met and missed are those of all. `retried`, `alternatives`: see `join_segments`.
     """
     outputs = spaced_outputs(segments, [candidate.text for candidate in candidates])
     return Translation(
@@ -543,6 +543,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         all(candidate.hypothesis.finished for candidate in candidates),
         tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
         terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
+        terms_missed=tuple(term for candidate in candidates for term in candidate.wording.terms_missed),
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
     )
 

@@ -1,0 +1,123 @@
+"""Keep glossaries for dragoman's own API. They are those of DeepL's clients: what one has made, the other can use."""
+
+from dataclasses import replace
+
+from msgspec import Struct
+
+from dragoman.server.glossaries import Record, as_record, check_name, create, delete, merge, store_of, timestamp, write
+from dragoman.server.reading import Upload
+from dragoman.server.routes import OWN, Call, Route
+
+
+class Dictionary(Struct):
+    """The terms of one pair of languages, each with its translation."""
+
+    source: str
+    target: str
+    entries: dict[str, str]
+
+
+class GlossaryRequest(Struct):
+    """A glossary: its name, and a dictionary for each pair of languages."""
+
+    name: str
+    dictionaries: list[Dictionary]
+
+
+class GlossaryAnswer(Struct):
+    """A glossary, and when it was made."""
+
+    id: str
+    name: str
+    created: str
+    dictionaries: list[Dictionary]
+
+
+class DictionarySize(Struct):
+    """How many terms there are for a pair of languages."""
+
+    source: str
+    target: str
+    terms: int
+
+
+class GlossaryCard(Struct):
+    """A glossary without its terms."""
+
+    id: str
+    name: str
+    created: str
+    dictionaries: list[DictionarySize]
+
+
+class GlossariesAnswer(Struct):
+    """The glossaries, the oldest first."""
+
+    glossaries: list[GlossaryCard]
+
+
+def characters_of(request: GlossaryRequest, file: Upload | None) -> int:
+    """Return how many characters the terms of a glossary have, which are kept."""
+    return sum(len(term) + len(meaning) for one in request.dictionaries for term, meaning in one.entries.items())
+
+
+def dictionaries_of(request: GlossaryRequest) -> list[Record]:
+    """Return the dictionaries of a request as they are stored. Raise Refusal where they are wrong."""
+    found: list[Record] = []
+    for one in request.dictionaries:
+        found = merge(found, as_record(one.source, one.target, one.entries.items()), keep=True)
+    return found
+
+
+def describe(identity: str, record: Record) -> GlossaryAnswer:
+    """Return a glossary as it is answered."""
+    return GlossaryAnswer(
+        identity, record["name"], timestamp(record), [Dictionary(**one) for one in record["dictionaries"]]
+    )
+
+
+def add(call: Call) -> GlossaryAnswer:
+    """Make a glossary. Requests name it in glossary_ids."""
+    return describe(*create(call, call.request.name, dictionaries_of(call.request)))
+
+
+def list_all(call: Call) -> GlossariesAnswer:
+    """List the glossaries of whoever asks."""
+    return GlossariesAnswer(
+        [
+            GlossaryCard(
+                identity,
+                record["name"],
+                timestamp(record),
+                [DictionarySize(one["source"], one["target"], len(one["entries"])) for one in record["dictionaries"]],
+            )
+            for identity, record in store_of(call).all(call.caller)
+        ]
+    )
+
+
+def show(call: Call) -> GlossaryAnswer:
+    """Return a glossary with its terms."""
+    return describe(call.path["id"], store_of(call).read(call.path["id"], call.caller))
+
+
+def change(call: Call) -> GlossaryAnswer:
+    """Replace the name and all terms of a glossary."""
+    check_name(call.request.name)
+    store, identity = store_of(call), call.path["id"]
+    with store.locked():
+        record = store.read(identity, call.caller)
+        record |= {"name": call.request.name, "dictionaries": dictionaries_of(call.request)}
+        write(store, identity, call, record)
+    return describe(identity, record)
+
+
+PATH = "/api/v1/glossaries"
+TABLE = (
+    Route("POST", PATH, add, OWN, GlossaryRequest, GlossaryAnswer, characters_of, status=201),
+    Route("GET", PATH, list_all, OWN, answer=GlossariesAnswer),
+    Route("GET", f"{PATH}/{{id}}", show, OWN, answer=GlossaryAnswer),
+    Route("PUT", f"{PATH}/{{id}}", change, OWN, GlossaryRequest, GlossaryAnswer, characters_of),
+    Route("DELETE", f"{PATH}/{{id}}", delete, OWN, status=204),
+)
+ROUTES = tuple(replace(route, files=True) for route in TABLE)

@@ -1,0 +1,121 @@
+"""Say for dragoman's own API what is served: the pairs of languages, and a card for each model."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.documents import SUFFIXES
+from dragoman.model import parameter_count
+from dragoman.server.languages import name_of
+from dragoman.server.models import Served
+from dragoman.server.routes import OWN, Call, Route
+
+
+class ServedPair(Struct):
+    """A pair of languages that is translated, through which others, and what can be asked for."""
+
+    source: str
+    target: str
+    source_name: str
+    target_name: str
+    through: list[str]
+    glossary: bool
+    alignment: bool
+    word_scores: bool
+    tags: list[str]
+
+
+class TaggedPair(Struct):
+    """A pair of languages, and the tag that a model reads in front of its texts ('' for none)."""
+
+    source: str
+    target: str
+    tag: str
+
+
+class ModelCard(Struct):
+    """A model, and what it is and can, as `dragoman info --json` says it."""
+
+    pairs: list[TaggedPair]
+    parameters: int
+    vocabulary: int
+    config: dict[str, Any]
+    tags: list[str]
+    scripts: list[str]
+    extent: dict[str, Any] | None
+    engines: list[str]
+    alignment: bool
+    forces_terms: bool
+    sentences_per_second: float
+
+
+class ModelsAnswer(Struct):
+    """What is served."""
+
+    pairs: list[ServedPair]
+    models: list[ModelCard]
+    engine: str
+    compute_type: str
+    beam: int
+    detects: bool
+    document_formats: list[str]  # none without --state
+    max_alternatives: int
+    max_beam: int
+    max_texts: int
+    max_characters: int
+
+
+def pair_of(call: Call, source: str, target: str) -> ServedPair:
+    """Return what is said of a pair of languages."""
+    path = call.service.models.path(source, target)
+    direct = len(path) == 1
+    return ServedPair(
+        source,
+        target,
+        name_of(source),
+        name_of(target),
+        [one.pair.target for one in path[:-1]],
+        glossary=direct,
+        alignment=direct and path[0].translator.alignment is not None,
+        word_scores=direct,
+        tags=sorted(path[0].translator.tokenizer.tags),
+    )
+
+
+def card_of(served: list[Served]) -> ModelCard:
+    """Return the card of a model, which may be served for several pairs."""
+    one = served[0]
+    translator, summary = one.translator, one.summary.as_dict()
+    return ModelCard(
+        [TaggedPair(each.pair.source, each.pair.target, each.source.tag) for each in served],
+        parameter_count(translator.model),
+        alignment=translator.alignment is not None,
+        forces_terms=translator.engine.forces_terms,
+        sentences_per_second=round(one.rate, 2),
+        **summary,
+    )
+
+
+def models(call: Call) -> ModelsAnswer:
+    """List the pairs of languages and the models that are served, and what the server can do."""
+    service, served = call.service, call.service.models
+    by_folder: dict[str, list[Served]] = {}
+    for one in served.by_pair.values():
+        by_folder.setdefault(str(one.source.folder), []).append(one)
+    config = service.config
+    return ModelsAnswer(
+        [pair_of(call, source, target) for source in served.sources for target in served.targets(source)],
+        [card_of(own) for own in by_folder.values()],
+        engine=config.engine,
+        compute_type=config.compute_type,
+        beam=config.beam,
+        detects=service.detector is not None,
+        document_formats=list(SUFFIXES) if config.state else [],
+        max_alternatives=config.max_beam - 1,
+        max_beam=config.max_beam,
+        max_texts=config.texts,
+        max_characters=config.characters,
+    )
+
+
+ROUTES = (Route("GET", "/api/v1/models", models, OWN, answer=ModelsAnswer),)

@@ -1,0 +1,94 @@
+"""Say of a text without markup where its segments are in both languages, and what the model says of its words."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from dragoman.documents.document import as_line
+from dragoman.server.texts import Translated
+from dragoman.translation.annotate import Annotator
+from dragoman.translation.translation import Translation
+
+Span = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """A part of a text that was translated at once, or copied."""
+
+    source: Span  # where it is in the text, in characters
+    target: Span  # where its translation is in that of the text
+    tokens: tuple[int, ...] = ()  # of its translation, as the search found them; () for a copy
+
+
+class Words(NamedTuple):
+    """What the model says of the words of a translation."""
+
+    scores: list[tuple[str, float]]  # the words with their log-probabilities in nats, and '' for the ends of sentences
+    links: list[tuple[int, int]]  # pairs of a word of the text and the word that translates it, counted from 0
+
+
+def find_segments(translated: Translated) -> Iterator[Piece]:
+    """Yield the segments of a text, in order: what was translated at once. None of a text that stayed as it is."""
+    if not translated.found:
+        return
+    document, shift = translated.document, 0  # how much longer the translation is so far
+    changed = {
+        change.passage.start: change.translations[0]
+        for change in document.changes([one.text for one in translated.found])
+    }
+    for passage, one in zip(document.passages, translated.found, strict=True):
+        new = changed.get(passage.start, passage.texts[0])
+        yield from segments_of_line(passage.texts[0], new, one, passage.start, passage.start + shift)
+        shift += len(new) - (passage.end - passage.start)
+
+
+def segments_of_line(text: str, new: str, translation: Translation, at: int, there: int) -> Iterator[Piece]:
+    """Yield the segments of a line and its translation, which begin at these characters.
+
+    The whole line is one segment where the translation was changed after it was put together.
+    """
+    source, target = (list(column) for column in zip(*translation.segments, strict=True))
+    if "".join(source).strip() != text or as_line("".join(target)) != new or new != "".join(target):
+        tokens = tuple(chain.from_iterable(translation.tokens)) if new != text else ()
+        yield Piece((at, at + len(text)), (there, there + len(new)), tokens)
+        return
+    for part, output, tokens in zip(source, target, translation.tokens, strict=True):
+        yield Piece((at, at + len(part.rstrip())), (there, there + len(output.rstrip())), tokens)
+        at, there = at + len(part), there + len(output)
+
+
+def with_copies(text: str, segments: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the segments of a text and what was copied between them, in order; at last an empty piece at the end."""
+    at = there = 0
+    for segment in segments:
+        yield from copies(text[at : segment.source[0]], at, there)
+        yield segment
+        at, there = segment.source[1], segment.target[1]
+    yield from copies(text[at:], at, there)
+    yield Piece((len(text), len(text)), (there + len(text) - at,) * 2)
+
+
+def copies(gap: str, at: int, there: int) -> Iterator[Piece]:
+    """Yield what stands between two segments as a piece if it has words; at, there: where it begins."""
+    if gap.strip():
+        first, last = len(gap) - len(gap.lstrip()), len(gap.rstrip())
+        yield Piece((at + first, at + last), (there + first, there + last))
+
+
+def annotate(translated: Translated, annotator: Annotator, tag: str, *, scores: bool, links: bool) -> Words:
+    """Return what a model says of the words of a text, which are counted over all of its lines.
+
+    tag: what stood in front of each segment; scores, links: which of both to compute. Words that were copied have the
+    log-probability 0.
+    """
+    text, new = translated.document.original, translated.text
+    pieces = list(with_copies(text, find_segments(translated)))
+    whole = [
+        (text[one.source[0] : following.source[0]], new[one.target[0] : following.target[0]])
+        for one, following in pairwise(pieces)
+    ]
+    tokens = [one.tokens for one in pieces[:-1]]
+    return Words(
+        annotator.word_scores([whole], [tag], [tokens])[0] if scores else [],
+        annotator.links([whole], [tag], [tokens])[0] if links else [],
+    )

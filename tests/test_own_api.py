@@ -1,0 +1,328 @@
+"""Our own API below /api/v1: what it says of a translation, documents, glossaries, cards of models."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from conftest import Ran, toy_pairs
+from serving import CONFIG, Answer, Running, multipart, running, until
+
+from dragoman.inspection.summary import Summary
+from dragoman.server import files
+from dragoman.server.keys import MAX_CALLERS, Key, Usage, digest
+from dragoman.server.models import Models
+
+TEXT = "The dog sees 4 red cats."
+KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
+
+
+@pytest.fixture(scope="module")
+def kept(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with keys and a folder."""
+    with running(models, replace(CONFIG, state=str(tmp_path_factory.mktemp("state"))), KEYS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def alone(models: Models) -> str:
+    """How the model translates TEXT without a server."""
+    return next(iter(models.by_pair.values())).translator.translate(TEXT).text
+
+
+def own(server: Running, **fields: Any) -> Any:
+    answer = server.ask("POST", "/api/v1/translate", {"source": "en", "target": "ko", **fields})
+    assert answer.status == 200, answer
+    return answer.json["translations"]
+
+
+def ask(server: Running, method: str, path: str, body: Any = None, key: str = "first", **headers: str) -> Answer:
+    return server.ask(method, f"/api/v1/{path}", body, Authorization=f"Bearer {key}", **headers)
+
+
+# --- Texts
+
+
+def test_segments_are_spans_of_both_texts(server: Running, alone: str):
+    (second, _), (third, _) = toy_pairs(2)
+    text = f"  {TEXT} {second}\n\n7\n{third}"
+    (found,) = own(server, texts=[text])
+    sources = [text[slice(*one["source"])] for one in found["segments"]]
+    targets = [found["text"][slice(*one["target"])] for one in found["segments"]]
+    assert sources == [TEXT, second, third]
+    assert targets == [own(server, texts=[one])[0]["text"] for one in sources]
+    assert targets[0] == alone
+    assert found["score"] < 0
+    (same,) = own(server, texts=["개가 봐요.\n말"], source="ko", word_scores=True, alignment=True)
+    assert (same["text"], same["segments"], same["words"], same["alignment"]) == ("개가 봐요.\n말", [], [], [])
+
+
+def test_words_are_scored_and_aligned_as_the_command_does(server: Running, dragoman: Any, trained: Path):
+    """With placeholders that a second search puts back, with several sentences, and without letters."""
+    texts = [TEXT, f"{TEXT}  {TEXT}", "The {name} sees <b>4</b> red cats.", "7 8", toy_pairs(1)[0][0]]
+    flags = ["--output-format", "jsonl", "--word-scores", "--alignment", "--quiet"]
+    ran: Ran = dragoman("translate", "-m", trained, *flags, *texts)
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    found = own(server, texts=texts, word_scores=True, alignment=True)
+    for row, one in zip(rows, found, strict=True):
+        assert (one["text"], one["finished"], one["retried"]) == (
+            row["translation"], row["finished"], row.get("retried", False),
+        )  # fmt: skip
+        assert [word for word, _ in one["words"]] == [word for word, _ in row["words"]] == [*one["text"].split(), ""]
+        assert [p for _, p in one["words"]] == pytest.approx([p for _, p in row["words"]], abs=2e-4)
+        assert " ".join(f"{i}-{j}" for i, j in one["alignment"]) == row["alignment"]
+    assert found[0]["words"] != found[4]["words"]  # else the comparison would say nothing
+    assert any(found[2]["alignment"])
+    assert {"words", "alignment"} & set(own(server, texts=[TEXT])[0]) == set()
+
+
+def test_words_are_counted_over_all_lines(server: Running):
+    """What the lines of a text have alone, with the numbers of their words shifted; lines that are copied have 0."""
+    lines = [TEXT, toy_pairs(1)[0][0], "7 8", f"{TEXT} {TEXT}"]
+    (whole,) = own(server, texts=[" \n" + "\n\n ".join(lines) + "\n"], word_scores=True, alignment=True)
+    parts = own(server, texts=lines, word_scores=True, alignment=True)
+    assert [word for word, _ in whole["words"]] == [word for one in parts for word, _ in one["words"][:-1]] + [""]
+    log_p = [p for one in parts for _, p in one["words"][:-1]] + [sum(one["words"][-1][1] for one in parts)]
+    assert [p for _, p in whole["words"]] == pytest.approx(log_p, abs=1e-3)
+    before = list(accumulate((len(line.split()) for line in lines), initial=0))
+    after = list(accumulate((len(one["text"].split()) for one in parts), initial=0))
+    assert whole["alignment"] == [
+        [i + before[n], j + after[n]] for n, one in enumerate(parts) for i, j in one["alignment"]
+    ]
+
+
+def test_what_is_computed_beside_the_search_goes_one_at_a_time_and_has_a_deadline(models: Models):
+    with running(models, replace(CONFIG, deadline=0.5)) as server, server.service.beside:
+        body = {"texts": [TEXT], "source": "en", "target": "ko", "word_scores": True}
+        late = server.ask("POST", "/api/v1/translate", body)
+        assert (late.status, "longer than 0.5 seconds" in late.json["error"]["message"]) == (503, True)
+        assert server.ask("POST", "/api/v1/translate", {**body, "word_scores": False}).status == 200
+
+
+def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
+    (plain,), (bound,), (begun,) = (
+        own(server, texts=[TEXT]),
+        own(server, texts=[TEXT], glossary=["dog\t강아지", "red\t엉뚱한 말"]),
+        own(server, texts=[TEXT + "\n" + TEXT], prefix="말"),
+    )
+    assert plain["text"] == alone
+    assert plain["terms_met"] == plain["terms_missed"] == []
+    assert sorted(bound["terms_met"] + bound["terms_missed"]) == ["dog", "red"]
+    assert {f"no {term}" for term in bound["terms_missed"]} <= set(bound["flags"])
+    assert ("강아지" in bound["text"]) == ("dog" in bound["terms_met"])
+    first, second = begun["text"].split("\n")
+    assert first.startswith("말")
+    assert second == alone
+    assert own(server, texts=[TEXT])[0]["text"] == alone  # nothing of one request stays for the next
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"texts": []}, "length >= 1"),
+        ({"glossary": ["dog"]}, "no tab"),
+        ({"glossary_ids": [32 * "0"], "source": "auto"}, "needs the source language"),
+        ({"tag": "news"}, "unknown tag"),
+        ({"beam": 1000}, "at most 8"),
+        ({"forbid": [" "]}, "must not be blank"),
+        ({"source": "ko", "target": "en"}, "cannot be translated"),
+        ({"format": "html", "alignment": True}, "not for html"),
+    ],
+)
+def test_wrong_requests_are_explained(server: Running, changes: dict[str, Any], message: str):
+    answer = server.ask("POST", "/api/v1/translate", {"texts": ["x"], "source": "en", "target": "ko", **changes})
+    assert answer.status == 400
+    assert message in answer.json["error"]["message"]
+
+
+def test_words_are_not_scored_through_a_pivot(models: Models):
+    one = next(iter(models.by_pair.values()))
+    pairs = [replace(one, source=one.source._replace(pair=one.pair._replace(**new))) for new in (
+        {"target": "de"}, {"source": "de"})]  # fmt: skip
+    with running(Models(pairs, "de"), CONFIG) as server:
+        assert own(server, texts=[TEXT])[0]["segments"]
+        body = {"texts": [TEXT], "source": "en", "target": "ko", "alignment": True}
+        refused = server.ask("POST", "/api/v1/translate", body)
+        assert (refused.status, "through de" in refused.json["error"]["message"]) == (400, True)
+        served = {(one["source"], one["target"]): one for one in server.ask("GET", "/api/v1/models").json["pairs"]}
+        assert served["en", "ko"]["through"] == ["de"]
+        assert not served["en", "ko"]["word_scores"]
+        assert served["en", "de"]["word_scores"]
+
+
+def test_what_is_served_is_listed(server: Running, models: Models):
+    answer = server.ask("GET", "/api/v1/models").json
+    assert answer["pairs"] == [
+        {
+            "source": "en",
+            "target": "ko",
+            "source_name": "English",
+            "target_name": "Korean",
+            "through": [],
+            "glossary": True,
+            "alignment": True,
+            "word_scores": True,
+            "tags": [],
+        }
+    ]
+    (card,) = answer["models"]
+    one = next(iter(models.by_pair.values()))
+    summary = Summary.read(one.source.folder, one.translator.model.config, one.translator.tokenizer).as_dict()
+    assert {name: card[name] for name in summary} == json.loads(json.dumps(summary))
+    assert card["pairs"] == [{"source": "en", "target": "ko", "tag": ""}]
+    assert card["parameters"] == sum(tensor.numel() for tensor in one.translator.model.parameters())
+    assert str(one.source.folder.parent) not in json.dumps(answer)  # where it is, is nobody's business
+    detected = server.ask("POST", "/api/v1/detect", {"texts": [TEXT, "개가 봐요"]}).json["texts"]
+    assert [ranked[0]["language"] for ranked in detected] == ["en", "ko"]
+
+
+# --- Glossaries
+
+
+def test_glossaries_are_those_of_deepl_and_texts_are_translated_with_them(kept: Running):
+    terms = {"source": "en", "target": "ko", "entries": {"dog": "강아지"}}
+    made = ask(kept, "POST", "glossaries", {"name": "animals", "dictionaries": [terms]})
+    assert (made.status, made.json["dictionaries"]) == (201, [terms])
+    path = f"glossaries/{made.json['id']}"
+    client = deepl.DeepLClient("first", server_url=kept.url)
+    assert client.get_glossary_entries(made.json["id"]) == {"dog": "강아지"}
+    other = client.create_glossary("more", "EN", "KO", {"cat": "야옹이", "dog": "멍멍이"})
+    listed = ask(kept, "GET", "glossaries").json["glossaries"]
+    assert [(one["name"], one["dictionaries"][0]["terms"]) for one in listed] == [("animals", 1), ("more", 2)]
+
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "glossary_ids": [made.json["id"], other.glossary_id]}
+    bound = ask(kept, "POST", "translate", body).json["translations"][0]
+    lines = ask(kept, "POST", "translate", {**body, "glossary_ids": [], "glossary": ["dog\t강아지", "cat\t야옹이"]})
+    assert bound == lines.json["translations"][0]
+    assert "강아지" in bound["text"]
+    first = ask(kept, "POST", "translate", {**body, "glossary": ["dog\t멍멍이"]}).json["translations"][0]
+    assert "강아지" not in first["text"]
+
+    changed = {"name": "others", "dictionaries": [{**terms, "entries": {"horse": "망아지"}}]}
+    assert ask(kept, "PUT", path, changed).json["name"] == "others"
+    assert ask(kept, "GET", path).json["dictionaries"] == changed["dictionaries"]
+    assert client.get_glossary_entries(made.json["id"]) == {"horse": "망아지"}
+    for method in ("GET", "PUT", "DELETE"):
+        assert ask(kept, method, path, changed, key="second").status == 404
+    assert ask(kept, "GET", "glossaries", key="second").json == {"glossaries": []}
+    for wrong in ({"": "x"}, {"x": ""}, {"dog": "a", " dog ": "b"}, {}, {"d" * 300: "x"}):
+        body = {"name": "x", "dictionaries": [{**terms, "entries": wrong}]}
+        assert ask(kept, "POST", "glossaries", body).status == 400
+    assert ask(kept, "PUT", path, {**changed, "name": " "}).status == 400
+    for identity in (made.json["id"], other.glossary_id):
+        assert ask(kept, "DELETE", f"glossaries/{identity}").status == 204
+    assert ask(kept, "GET", path).status == 404
+
+
+# --- Documents
+
+
+def send(server: Running, text: str, key: str = "first", name: str = "a.txt", **fields: str) -> Answer:
+    body, kind = multipart([("target", "ko"), *fields.items()], {name: text})
+    return ask(server, "POST", "documents", body, key, Content_Type=kind)
+
+
+def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: str, monkeypatch: pytest.MonkeyPatch):
+    text = f"{TEXT}\n\n7\n{TEXT}\n"
+    sent = send(kept, text, source="en")
+    identity = sent.json["id"]
+    done = {
+        "id": identity, "name": "a_ko.txt", "status": "done", "characters": 2 * len(TEXT), "texts": 2, "translated": 2,
+    }  # fmt: skip
+    assert (sent.status, sent.json) == (201, done)
+    fetched = ask(kept, "GET", f"documents/{identity}/content")
+    assert fetched.body.decode() == f"{alone}\n\n7\n{alone}\n"
+    monkeypatch.setattr(files, "BLOCK", 1)  # each text alone: nothing changes
+    again = send(kept, text, forbid="x", beam="4", tag="").json["id"]
+    assert ask(kept, "GET", f"documents/{again}/content").body == fetched.body
+    bound = send(kept, text, source="en", glossary="dog\t강아지").json["id"]
+    assert "강아지" in ask(kept, "GET", f"documents/{bound}/content").body.decode()
+    assert [one["id"] for one in ask(kept, "GET", "documents").json["documents"]] == [identity, again, bound]
+    for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
+        assert ask(kept, method, f"documents/{identity}{path}", key="second").status == 404
+    for name in (identity, again, bound):
+        assert ask(kept, "DELETE", f"documents/{name}").status == 204
+        assert ask(kept, "GET", f"documents/{name}").status == 404
+    assert list(Path(kept.service.config.state or "", "documents").iterdir()) == []
+    wrong = send(kept, TEXT, source="en", tag="news").json
+    assert (wrong["status"], "unknown tag" in wrong["error"]) == ("error", True)
+    assert ask(kept, "GET", f"documents/{wrong['id']}/content").status == 409
+    assert ask(kept, "DELETE", f"documents/{wrong['id']}").status == 204
+
+
+def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):
+    client = deepl.DeepLClient("first", server_url=kept.url)
+    handle = client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
+    assert ask(kept, "GET", f"documents/{handle.document_id}").status == 404
+    assert ask(kept, "DELETE", f"documents/{handle.document_id}").status == 404
+    assert ask(kept, "GET", "documents").json == {"documents": []}
+    client.translate_document_download(handle, io.BytesIO())
+
+
+def test_a_document_shows_its_progress_and_can_be_cancelled(kept: Running, monkeypatch: pytest.MonkeyPatch):
+    may, translate_lines = threading.Semaphore(0), files.translate_lines
+    folder, blocks = Path(kept.service.config.state or "", "documents"), list[int]()
+
+    def step(*task: Any) -> Any:
+        assert may.acquire(timeout=20)
+        blocks.append(len(task[1]))
+        return translate_lines(*task)
+
+    monkeypatch.setattr(files, "BLOCK", 2)
+    monkeypatch.setattr(files, "PROMPT", 0.0)
+    monkeypatch.setattr(files, "translate_lines", step)
+    lines = "\n".join(source for source, _ in toy_pairs(7))
+    path = f"documents/{send(kept, lines, source='en').json['id']}"
+
+    def is_at(translated: int) -> bool:
+        document = ask(kept, "GET", path).json
+        return (document["status"], document["translated"]) == ("translating", translated)
+
+    for translated in (0, 2, 4, 6):
+        until(partial(is_at, translated))
+        assert ask(kept, "GET", f"{path}/content").status == 409
+        if translated < 6:
+            may.release()
+    assert ask(kept, "DELETE", path).status == 204
+    assert ask(kept, "GET", path).status == 404
+    may.release()
+    until(lambda: not list(folder.iterdir()))
+    assert blocks == [2, 2, 2, 1]
+
+    path = f"documents/{send(kept, lines, source='en').json['id']}"
+    until(partial(is_at, 0))
+    next(folder.glob("*.json")).unlink()  # as another server that shares the folder deletes it
+    may.release(4)
+    until(lambda: not list(folder.iterdir()))
+    assert blocks[4:] == [2]  # after the first block it is seen to be gone
+
+
+# --- Usage
+
+
+def test_each_key_has_its_own_usage(kept: Running):
+    first, second = (deepl.DeepLClient(key, server_url=kept.url) for key in ("first", "second"))
+    before = [one.get_usage().character.count for one in (first, second)]
+    second.translate_text("Eight ch", target_lang="KO")
+    own_text = {"texts": ["123456789"], "source": "en", "target": "ko"}
+    assert ask(kept, "POST", "translate", own_text, key="second").status == 200
+    assert send(kept, f"{TEXT}\n7\n", "second").json["characters"] == len(TEXT)
+    assert ask(kept, "POST", "detect", {"texts": ["not translated"]}, key="second").status == 200
+    assert ask(kept, "POST", "translate", {**own_text, "texts": [TEXT], "tag": "news"}, key="second").status == 400
+    assert [one.get_usage().character.count for one in (first, second)] == [before[0], before[1] + 8 + 9 + len(TEXT)]
+
+
+def test_usage_remembers_no_more_callers_than_it_says():
+    usage = Usage()
+    for number in range(MAX_CALLERS + 1):
+        usage.add(str(number), 2)
+        usage.add("always", 1)
+    assert (usage.of("always"), usage.of("0"), usage.of(str(MAX_CALLERS))) == (MAX_CALLERS + 1, 0, 2)
+    assert len(usage.counts) == MAX_CALLERS
