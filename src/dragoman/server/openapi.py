@@ -16,7 +16,10 @@ from dragoman.server.models import Models
 from dragoman.server.routes import OWN, Call, Route
 
 REF = "#/components/schemas/{name}"
-FORM_TYPES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+JSON, URLENCODED, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
+PLAIN = ("string", "integer", "number", "boolean")  # what a form can write
+KEY = {"type": "string", "description": "the key, if the server asks for keys"}
+IN_ADDRESS = "in place of the field of the body, with or without a body; addresses end up in logs"
 NAMED = re.compile(r"\{(\w+)\}")
 STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -32,13 +35,13 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
 
     def openapi(call: Call) -> dict[str, Any]:
         """Describe all routes as OpenAPI 3.1."""
-        return describe(every, call.service.models)
+        return describe(every, call.service.models, keys=bool(call.service.keys))
 
     def docs(call: Call) -> Response:
         """Describe all routes on a page."""
         style = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'"
-        page = docs_page(describe(every, call.service.models))
+        page = docs_page(describe(every, call.service.models, keys=bool(call.service.keys)))
         return Response(page, headers={"Content-Security-Policy": policy}, media_type="text/html")
 
     every: tuple[Route, ...] = (
@@ -50,18 +53,22 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
     return every[len(routes) :]
 
 
-def describe(routes: Sequence[Route], models: Models) -> dict[str, Any]:
-    """Return the description of all routes, with the languages that are served."""
+def describe(routes: Sequence[Route], models: Models, *, keys: bool) -> dict[str, Any]:
+    """Return the description of all routes, with the languages that are served; keys: whether they need keys."""
     types = [kind for route in routes for kind in (route.request, route.answer) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     found = iter(schemas)
     paths: dict[str, Any] = {}
+    for name, component in components.items():
+        name_languages(name, component, models)
     for route in routes:
         request = next(found) if route.request is not None else None
         answer = next(found) if route.answer is not None else None
-        paths.setdefault(route.path, {})[route.method.lower()] = operation(route, request, answer, components)
-    for name, component in components.items():
-        name_languages(name, component, models)
+        fields = components[request["$ref"].rpartition("/")[2]] if request else None
+        if fields and route.dialect.key_field:
+            fields["properties"][route.dialect.key_field] = KEY
+        one = operation(route, request, fields, answer, keys=keys)
+        paths.setdefault(route.path, {})[route.method.lower()] = one
     return {
         "openapi": "3.1.0",
         "info": {
@@ -72,50 +79,79 @@ def describe(routes: Sequence[Route], models: Models) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "deepl": {"type": "apiKey", "in": "header", "name": "Authorization"},
-            },
+            "securitySchemes": {name: scheme for route in routes for name, scheme in route.dialect.schemes.items()},
         },
     }
 
 
-def operation(route: Route, request: Any, answer: Any, components: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of one route. request, answer: the schemas of its types; None where it has none."""
-    content = {"application/json": {"schema": answer}} if answer else {"*/*": {"schema": {}}}
+def operation(route: Route, request: Any, fields: Any, answer: Any, *, keys: bool) -> dict[str, Any]:
+    """Return the description of one route.
+
+    request, answer: the schemas of its types, None where it has none; fields: what `request` refers to.
+    """
+    content = {JSON: {"schema": answer}} if answer else {"*/*": {"schema": {}}}
     done: dict[str, Any] = {"description": "done"}
     if route.status != 204:
         done["content"] = content
-    wrong = {
-        "description": "refused; the body says why",
-        "content": {"application/json": {"schema": {"type": "object"}}},
-    }
+    wrong = {"description": "refused; the body says why", "content": {JSON: {"schema": {"type": "object"}}}}
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in NAMED.findall(route.path)
     ]
     found: dict[str, Any] = {
-        "summary": (route.handler.__doc__ or "").strip(),
+        "summary": (route.handler.__doc__ or "").strip().partition("\n")[0],
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}"),
         "responses": {str(route.status): done, "4XX": wrong, "503": wrong},
-        "security": []
-        if route.access == "anyone"
-        else [{}, {"deepl" if "DeepL" in route.dialect.no_key[1] else "bearer": []}],
+        "security": [{name: []} for name in route.dialect.schemes] if keys and route.access == "key" else [],
     }
-    if request and route.method in ("GET", "DELETE"):
-        schema = components[request["$ref"].rpartition("/")[2]]
+    form = form_of(fields) if fields else None
+    if form and route.method in ("GET", "DELETE"):
         parameters += [
-            {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": property}
-            for name, property in schema["properties"].items()
+            {"name": name, "in": "query", "required": name in form["required"], "schema": schema}
+            for name, schema in form["properties"].items()
         ]
-    elif request and route.takes_file:
-        file = {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}, "required": ["file"]}
-        found["requestBody"] = {"required": True, "content": {FORM_TYPES[2]: {"schema": {"allOf": [request, file]}}}}
-    elif request:
-        found["requestBody"] = {"required": True, "content": {kind: {"schema": request} for kind in FORM_TYPES[:1]}}
+    elif fields:
+        if form:
+            parameters += [
+                {"name": name, "in": "query", "required": False, "description": IN_ADDRESS, "schema": schema}
+                for name, schema in form["properties"].items()
+            ]
+        found["requestBody"] = {"required": True, "content": bodies(route, request, form)}
     if parameters:
         found["parameters"] = parameters
     return found
+
+
+def bodies(route: Route, request: Any, form: Any) -> dict[str, Any]:
+    """Return the forms of body that a route takes, each with its schema; form: that of a form, None for JSON only."""
+    if route.takes_file:
+        properties = {**form["properties"], "file": {"type": "string", "format": "binary"}}
+        return {MULTIPART: {"schema": {**form, "properties": properties, "required": [*form["required"], "file"]}}}
+    kinds = {JSON: request} | ({URLENCODED: form, MULTIPART: form} if form else {})
+    return {kind: {"schema": schema} for kind, schema in kinds.items()}
+
+
+def form_of(fields: Any) -> dict[str, Any] | None:
+    """Return the schema of a form with these fields; None where a form cannot have one that is required.
+
+    A form has text, and names that are there several times: no null, and no objects.
+    """
+    properties = {name: plain for name, schema in fields["properties"].items() if (plain := plain_schema(schema))}
+    required = list(fields.get("required", ()))
+    if not set(required) <= set(properties):
+        return None
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def plain_schema(schema: Any) -> dict[str, Any] | None:
+    """Return what a form can have of a schema: None for nothing, as for an object."""
+    if "anyOf" in schema:
+        kinds = [plain for one in schema["anyOf"] if (plain := plain_schema(one))]
+        rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
+        return {**rest, "anyOf": kinds} if kinds else None
+    if schema.get("type") == "array":
+        return schema if plain_schema(schema["items"]) else None
+    return schema if "enum" in schema or schema.get("type") in PLAIN else None
 
 
 def name_languages(name: str, component: dict[str, Any], models: Models) -> None:
@@ -143,12 +179,16 @@ def docs_page(description: dict[str, Any]) -> str:
 def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
     """Yield the HTML of one route: what it does, and its fields."""
     yield f"<h2>{escape(method.upper())} {escape(path)}</h2><p>{escape(one['summary'])}</p>"
-    rows = [(each["name"], each["schema"], each["required"]) for each in one.get("parameters", [])]
-    for content in one.get("requestBody", {}).get("content", {}).values():
-        for part in content["schema"].get("allOf", [content["schema"]]):
-            schema = schemas[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
-            required = schema.get("required", ())
-            rows += [(name, kind, name in required) for name, kind in schema["properties"].items()]
+    rows = [
+        (each["name"], each["schema"], each["required"])
+        for each in one.get("parameters", [])
+        if each["in"] == "path" or "requestBody" not in one
+    ]
+    content = one.get("requestBody", {}).get("content", {})
+    for schema in [body["schema"] for body in content.values()][:1]:
+        fields = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        rows += [(name, kind, name in fields.get("required", ())) for name, kind in fields["properties"].items()]
+        yield f"<p>Takes {escape(', '.join(content))}.</p>"
     if rows:
         cells = "".join(
             f"<tr><td><code>{escape(name)}</code><td>{'required' if needed else ''}<td>{escape(words_of(kind))}"

@@ -1,0 +1,186 @@
+"""What /openapi.json and /docs say of the routes is so."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+from serving import CONFIG, Answer, Running, multipart, running
+
+from dragoman.server.keys import Key, digest
+from dragoman.server.models import Models
+from dragoman.server.table import ROUTES
+
+TEXT = "The dog sees 4 red cats."
+# Of fields for which the description gives no value that makes sense, or another one than theirs.
+EXAMPLES: Mapping[str, Any] = {
+    "q": TEXT, "s": "개", "source": "en", "target": "ko", "from": "en", "to": "ko", "source_lang": "EN",
+    "target_lang": "KO", "texts": [TEXT, "7"], "text_list": [TEXT], "text": TEXT, "name": "animals",
+    "entries": "dog\t개", "document_key": "x", "resource": "glossary", "alternatives": 1, "beam": 2, "forbid": ["x"],
+    "glossary": ["dog\t개"], "outline_detection": False, "type": "target", "dictionaries": [],
+    "api_key": "", "token": "",
+}  # fmt: skip
+LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
+BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]
+
+
+@pytest.fixture(scope="module")
+def kept(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that keeps documents, glossaries and suggestions."""
+    folders = {name: str(tmp_path_factory.mktemp(name)) for name in ("state", "suggestions")}
+    with running(models, replace(CONFIG, **folders)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def description(kept: Running) -> Any:
+    return kept.ask("GET", "/openapi.json").json
+
+
+def resolve(description: Any, schema: Any) -> Any:
+    """The schema that another one refers to, or itself."""
+    return description["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def check(description: Any, schema: Any, value: Any) -> None:
+    """Raise ValidationError where a value does not hold to a schema of the description."""
+    Draft202012Validator({**schema, "components": description["components"]}).validate(value)
+
+
+def example(path: str, properties: Any) -> dict[str, Any]:
+    """Values for the fields of a request: of EXAMPLES, else what is assumed without them."""
+    chosen = {name: EXAMPLES.get(name, schema.get("default")) for name, schema in properties.items()}
+    chosen = {name: value for name, value in chosen.items() if name in EXAMPLES or value not in (None, [])}
+    if "texts" in chosen and path in LISTS:
+        chosen.pop("text", None)
+    return chosen
+
+
+def as_pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Fields as a form has them: true and false, and a name for each value of a list."""
+    listed = {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
+    return [
+        (name, json.dumps(one) if isinstance(one, bool) else str(one)) for name, own in listed.items() for one in own
+    ]
+
+
+def send(server: Running, route: Any, kind: str, fields: Mapping[str, Any]) -> Answer:
+    """Send fields in a body of a kind, or for '' in the address."""
+    path = re.sub(r"\{\w+\}", 32 * "0", route.path)
+    if kind == "application/json":
+        return server.ask(route.method, path, dict(fields))
+    pairs = as_pairs(fields)
+    if kind == "multipart/form-data":
+        body, boundary = multipart(pairs, {"a.txt": TEXT} if route.takes_file else {})
+        return server.ask(route.method, path, body, Content_Type=boundary)
+    if kind:
+        return server.ask(route.method, path, urlencode(pairs), Content_Type=kind)
+    return server.ask(route.method, f"{path}?{urlencode(pairs)}")
+
+
+def without_chance(answer: Answer) -> Any:
+    """A status and what is always the same of an answer: no names, no times."""
+    chance = r'"(id|glossary_id|document_id|document_key|created|creation_time|translatedFileUrl)": ?("[^"]*"|\d+)'
+    return answer.status, re.sub(chance, "", answer.body.decode())
+
+
+@pytest.mark.parametrize("route", BODIES, ids=[f"{route.method} {route.path}" for route in BODIES])
+def test_each_form_of_body_that_is_described_is_taken(kept: Running, description: Any, route: Any):
+    """All forms of a request get the same answer, which holds to its schema. The control: without a field that is
+    required, each gets an error.
+    """
+    one = description["paths"][route.path][route.method.lower()]
+    content = one["requestBody"]["content"]
+    schemas = {kind: resolve(description, body["schema"]) for kind, body in content.items()}
+    addresses = {each["name"] for each in one["parameters"] if each["in"] == "query"} if "parameters" in one else set()
+    assert set(content) in (
+        {"multipart/form-data"},
+        {"application/json"},
+        {"application/json", "application/x-www-form-urlencoded", "multipart/form-data"},
+    )
+    assert ("multipart/form-data" in content) == bool(addresses)
+    answers = []
+    for kind, schema in schemas.items():
+        fields = example(route.path, schema["properties"])
+        file = {"file": TEXT} if route.takes_file else {}
+        assert set(schema.get("required", ())) <= set(fields | file), "EXAMPLES lacks a field"
+        check(description, schema, fields | file)
+        answers.append(send(kept, route, kind, {name: value for name, value in fields.items() if name != "file"}))
+        required = [name for name in schema.get("required", ()) if name != "file"]
+        if required:
+            lacking = {name: value for name, value in fields.items() if name != required[0]}
+            with pytest.raises(ValidationError):
+                check(description, schema, lacking)
+            assert send(kept, route, kind, lacking).status == 400
+    if addresses and not route.takes_file:
+        fields = example(route.path, schemas["multipart/form-data"]["properties"])
+        assert set(fields) <= addresses
+        answers.append(send(kept, route, "", fields))
+    assert answers[0].status not in (400, 405, 415), answers[0]
+    assert len(set(map(without_chance, answers))) == 1, answers
+    if answers[0].status < 300 and route.answer:
+        check(
+            description, one["responses"][str(route.status)]["content"]["application/json"]["schema"], answers[0].json
+        )
+
+
+def test_every_answer_without_a_body_holds_to_its_schema(kept: Running, description: Any):
+    asked = 0
+    for route in ROUTES:
+        if route.method == "GET" and route.answer and "{" not in route.path:
+            one = description["paths"][route.path]["get"]
+            names = [each["name"] for each in one.get("parameters", ()) if each["required"]]
+            answer = kept.ask("GET", f"{route.path}?{urlencode({name: EXAMPLES[name] for name in names})}").json
+            check(description, one["responses"]["200"]["content"]["application/json"]["schema"], answer)
+            asked += 1
+    assert asked > 10
+
+
+def test_every_route_is_described(server: Running):
+    description = server.ask("GET", "/openapi.json").json
+    assert {(route.method.lower(), route.path) for route in ROUTES} == {
+        (method, path) for path, methods in description["paths"].items() for method in methods
+    }
+    for methods in description["paths"].values():
+        for one in methods.values():
+            assert one["summary"].endswith(".")
+            assert one["security"] == []
+    request = description["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = resolve(description, request)
+    assert schema["properties"]["source"]["enum"] == ["auto", "en", "ko"]
+    assert set(schema["required"]) == {"q", "source", "target"}
+    references = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
+    assert references <= set(description["components"]["schemas"])
+
+
+def test_a_server_with_keys_says_where_they_go(models: Models):
+    with running(models, CONFIG, [Key("one", digest("first"))]) as server:
+        description = server.ask("GET", "/openapi.json").json
+    schemes = description["components"]["securitySchemes"]
+    found = {
+        path: [name for each in methods[method]["security"] for name in each]
+        for path, methods in description["paths"].items()
+        for method in methods
+    }
+    assert {name for names in found.values() for name in names} == set(schemes)
+    assert found["/v2/translate"] == ["deepl"]
+    assert found["/translate"] == ["bearer", "api_key"]
+    assert schemes["api_key"] == {"type": "apiKey", "in": "query", "name": "api_key"}
+    for route in ROUTES:
+        assert bool(found[route.path]) == (route.access == "key"), route
+
+
+def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
+    answer = server.ask("GET", "/docs")
+    page = answer.body.decode()
+    assert all(f"{route.method} {route.path}" in page for route in ROUTES)
+    assert "<script" not in page
+    assert "http" not in page
+    style = hashlib.sha256(page.partition("<style>")[2].partition("</style>")[0].encode()).digest()
+    assert f"style-src 'sha256-{base64.b64encode(style).decode()}'" in answer.headers["content-security-policy"]
