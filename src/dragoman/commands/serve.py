@@ -43,7 +43,7 @@ class Options:
     "a file with any of these settings"
     serve: Annotated[FlagServeConfig, tyro.conf.arg(name="")] = field(default_factory=FlagServeConfig)
     new_key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    "add a key to the file --api-keys, print it, and end"
+    "add a key to the file of --api-keys, print the key, and end"
 
 
 def main(arguments: list[str]) -> None:

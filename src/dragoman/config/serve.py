@@ -32,11 +32,11 @@ class ServeConfig:
     """Describe what is served, where, to whom, and within which limits."""
 
     model: tuple[str, ...] = ()
-    "a model: FOLDER, en-de=FOLDER if it does not record its languages, or en-de=FOLDER:TAG to tag its texts"
+    "model to serve: FOLDER; en-de=FOLDER if it does not record its languages; en-de=FOLDER:TAG to tag its texts"
     pivot: str | None = None
-    "translate pairs without a model of their own through this language, such as en"
+    "language, such as en, through which to translate pairs that have no model of their own"
     host: str = "127.0.0.1"
-    "address to listen on; 0.0.0.0 is every network, and needs --api-keys or --open"
+    "address to listen on; 0.0.0.0 lets other machines in, and needs --api-keys or --open"
     port: Annotated[int, at_least(0), at_most(MAX_PORT)] = 5000
     "port to listen on; 0: any free one"
     engine: Literal["native", "ctranslate2"] = "native"
@@ -50,15 +50,15 @@ class ServeConfig:
     processes: Annotated[int, at_least(1), at_most(MAX_PROCESSES)] = 1
     "processes that serve, each with models of its own; one that dies is replaced"
     replicas: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
-    "batches that ctranslate2 searches at the same time; default: as many as there are cores for their threads"
+    "batches that ctranslate2 searches at the same time; default: as many as keep all cores busy"
     batches: Annotated[int, at_least(1), at_most(MAX_BATCHES)] = 2
     "batches that the native engine steps in turn, so that a short text does not wait for the end of a long one"
     gather: Annotated[float, at_least(0), below(math.inf)] = 0.01
-    "seconds that a text waits for others to go with, while another one is searched"
+    "seconds for which a text waits for others to join it while a batch is searched"
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
-    "largest beam that a request may ask for; it may ask for one alternative fewer than that"
+    "largest beam size that a request may ask for; the most alternatives are one fewer"
     deadline: Duration = 30.0
     "seconds after which a request that is not finished is answered with an error"
     max_wait: Duration = 4.0
@@ -74,19 +74,19 @@ class ServeConfig:
     rate: CountOrZero = 1_000_000
     "characters a minute for each key, or for each address without keys; 0: any number"
     api_keys: str | None = None
-    "file of the keys that requests need; --new-key adds one"
+    "file with the keys that requests need; --new-key adds a key to it"
     open: bool = False
-    "serve everybody who can reach the host, without keys"
+    "serve everybody who can reach --host, without keys"
     host_name: tuple[str, ...] = ()
     "name by which clients reach the server, such as translate.example.org; IP addresses and localhost need none"
     allow_origin: tuple[str, ...] = ()
     "origin of web pages that may use the server, such as https://example.org or chrome-extension://*"
     proxy: tuple[str, ...] = ()
-    "address of a reverse proxy whose X-Forwarded-For is believed"
+    "address of a reverse proxy, whose X-Forwarded-For is then believed"
     state: str | None = None
-    "folder for the glossaries and documents of DeepL's clients, which several servers may share"
+    "folder for glossaries and documents; several servers may share it"
     suggestions: str | None = None
-    "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, which dragoman train reads"
+    "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, for dragoman train"
     grace: Duration = 30.0
     "seconds that accepted requests may take after SIGTERM"
 
