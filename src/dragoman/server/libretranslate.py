@@ -61,9 +61,12 @@ class Health(Struct):
 
 
 def read_key(headers: Headers, fields: Fields) -> str:
-    """Return the key of a request: the field api_key, else the header Authorization; '' for none."""
-    key = fields.get("api_key", "")
-    return key if isinstance(key, str) and key else bearer(headers, fields)
+    """Return the key of a request: the field api_key, or apiKey of a client for Node, else the header Authorization.
+
+    '' for none.
+    """
+    given = [fields.get("api_key"), fields.get("apiKey"), bearer(headers, fields)]
+    return next((key for key in given if isinstance(key, str) and key), "")
 
 
 def without_empty(fields: Fields) -> Fields:
