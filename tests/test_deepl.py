@@ -57,7 +57,7 @@ def ask(server: Running, method: str, path: str, body: Any = None, key: str = "f
 def translate(server: Running, **fields: Any) -> Any:
     answer = ask(server, "POST", "/v2/translate", {"text": [TEXT], "source_lang": "EN", "target_lang": "KO", **fields})
     assert answer.status == 200, answer
-    assert len(answer.headers["x-trace-id"]) == 32
+    assert len(answer.headers["x-trace-id"]) in (32, 36)  # Ray gives numbers of its own
     return answer.json["translations"]
 
 

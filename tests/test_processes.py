@@ -129,8 +129,9 @@ class Load:
         self.join()
 
     def more(self, answers: int) -> None:
+        """Wait for so many further answers."""
         known = len(self.answers)
-        until(lambda: len(self.answers) >= known + answers)
+        until(lambda: len(self.answers) >= known + answers, 60)
 
     def join(self) -> None:
         for thread in self.threads:

@@ -1,5 +1,6 @@
 """Bind the socket that a server listens on, and take the signals that end it."""
 
+import errno
 import signal
 import socket
 import threading
@@ -19,7 +20,10 @@ def bind(config: ServeConfig) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        raise DragomanError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
+        advice = "; choose another --port" if error.errno == errno.EADDRINUSE else ""
+        raise DragomanError(
+            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}{advice}"
+        ) from None
     return listener
 
 
