@@ -383,6 +383,26 @@ def test_a_busy_server_is_asked_again_when_it_says(visit, server: Running):
     assert not page.tab.locator("#trouble").is_visible()
 
 
+def test_a_long_text_appears_bit_by_bit_and_goes_on_where_it_was_refused(visit):
+    page = visit("#source=en&target=ko", expected="503")
+    lines = [f"{number} {'word ' * 120}end." for number in range(9)]
+    asked: list[list[str]] = []
+
+    def answer(route: Any) -> None:
+        asked.append(json.loads(route.request.post_data)["texts"])
+        if len(asked) == 2:
+            route.fulfill(status=503, headers={"Retry-After": "1"}, json={"error": {"message": "late"}})
+        else:
+            fulfil(route, *map(echo, asked[-1]))
+
+    page.tab.route("**/api/v1/translate", answer)
+    page.type("\n".join(lines))
+    page.tab.get_by_text("The server is busy.").wait_for()
+    assert page.lines() == lines[:3] + [""] * 6
+    page.shows("\n".join(lines))
+    assert asked == [lines[:3], lines[3:6], lines[3:6], lines[6:]]
+
+
 def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
     page = visit("#source=en&target=ko", expected="ERR_FAILED")
     page.tab.route("**/api/v1/translate", lambda route: route.abort())

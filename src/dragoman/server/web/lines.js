@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 
 const known = new Map(); // translations by wish and line, the oldest first
 const MOST = 5000;
-const MOST_AT_ONCE = 50_000; // characters of a request
+const MOST_AT_ONCE = 2000; // characters of a request: long texts appear bit by bit, and none waits beyond its deadline
 
 const nameOf = (line, wish) => `${JSON.stringify(wish)}\n${line}`; // neither part has a line break
 
@@ -16,8 +16,8 @@ function remember(line, wish, translation) {
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
-// Asks for the lines that are not known.
-export async function translateLines(lines, wish, mostTexts, signal) {
+// Asks for the lines that are not known, in several requests if there are many; `arrived` is called after each.
+export async function translateLines(lines, wish, mostTexts, signal, arrived) {
   const missing = [...new Set(lines)].filter((line) => line.trim() && !find(line, wish));
   while (missing.length) {
     const texts = [];
@@ -28,6 +28,7 @@ export async function translateLines(lines, wish, mostTexts, signal) {
     }
     const { translations } = await ask("api/v1/translate", { body: { texts, ...wish }, signal });
     texts.forEach((line, index) => remember(line, wish, translations[index]));
+    if (missing.length) arrived();
   }
 }
 

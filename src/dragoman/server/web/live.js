@@ -48,13 +48,13 @@ async function translateNow() {
   const lines = linesOf(text);
   at("#desk").classList.toggle("working", Boolean(text.trim()));
   try {
-    if (!text.trim()) return settle([], null);
+    if (!text.trim()) return finish([], null);
     if (lengthOf(text) > limits.max_characters) {
       throw new Trouble("length", t("too-long", lengthOf(text).toLocaleString(language), limits.max_characters.toLocaleString(language)));
     }
     const wish = wishFrom(await languages.sourceOf(text, signal));
-    await translateLines(lines, wish, limits.max_texts, signal);
-    if (mine === turn) settle(lines, wish);
+    await translateLines(lines, wish, limits.max_texts, signal, () => mine === turn && settle(lines, wish));
+    if (mine === turn) finish(lines, wish);
   } catch (error) {
     if (mine === turn && error.name !== "AbortError") showTrouble(error, start);
   } finally {
@@ -62,7 +62,7 @@ async function translateNow() {
   }
 }
 
-// Shows what was translated.
+// Shows what is translated so far.
 function settle(lines, wish) {
   last = wish && { lines, wish };
   const found = lines.map((line) => wish && find(line, wish));
@@ -72,6 +72,10 @@ function settle(lines, wish) {
   at("#output").lang = languages.target();
   source.lang = languages.source() ?? "";
   drawState();
+}
+
+function finish(lines, wish) {
+  settle(lines, wish);
   clearTimeout(announcing);
   if (wish) announcing = setTimeout(announce, QUIET);
   if (at("#alternatives").open) showAlternatives();

@@ -20,7 +20,7 @@ export function drawSource(lines, translations) {
   drawSide("source", lines, translations);
 }
 
-// Draws translations. null: what stands there until there is one; '' or white space is copied.
+// Draws translations. Without one, what stood there stays until there is one.
 export function drawTarget(lines, translations, languages) {
   pair = languages;
   drawSide("target", lines, translations);
@@ -56,7 +56,7 @@ function drawSide(side, lines, translations) {
 function makeLine(side, text, translation, line) {
   const element = make("div", { class: "line", dir: "auto" });
   const made = { text, translation, element, sentences: [], words: [] };
-  const letters = [...(side === "source" || !translation ? text : translation.text)]; // the server counts these
+  const letters = [...(side === "source" ? text : copyOrTranslation(text, translation))]; // the server counts these
   let done = 0;
   const gap = (end) => {
     if (end > done) element.append(letters.slice(done, end).join(""));
@@ -262,7 +262,9 @@ export async function showProbabilities(shown) {
   }
 }
 
-// The translation as text; '' before there is one.
+// A line of the translation; blank ones stay as they are.
+const copyOrTranslation = (text, translation) => translation?.text ?? (text.trim() ? "" : text);
+
 export const translated = () =>
-  sides.target.map(({ text, translation }) => (translation ? translation.text : text.trim() ? "" : text)).join("\n");
+  sides.target.map(({ text, translation }) => copyOrTranslation(text, translation)).join("\n");
 export const shown = () => sides.target;
