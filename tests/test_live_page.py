@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -361,6 +362,90 @@ def test_other_translations_are_listed_when_asked_for(visit, server: Running):
     assert page.tab.locator("#alternative-list li > span").all_text_contents() == expected
 
 
+def test_words_belong_together_as_the_server_aligns_them(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    page.type(f"{OTHER}\n{TEXT}")
+    (new,) = answered(server, TEXT)
+    page.shows(f"{answered(server, OTHER)[0]}\n{new}")
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "alignment": True}
+    links = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["alignment"]
+    roots = [page.tab.locator(f"{root} .line").nth(1).locator(".word") for root in ("#mirror", "#output")]
+    texts = [TEXT.split(), new.split()]
+    assert [root.all_text_contents() for root in roots] == texts
+    linked = "words => words.flatMap((word, number) => (word.classList.contains('linked') ? [number] : []))"
+
+    def wait_for(expected: list[list[int]]) -> None:
+        until(lambda: page.tab.wait_for_timeout(20) or [root.evaluate_all(linked) for root in roots] == expected)
+
+    for number in range(len(texts[1])):  # from the translation
+        roots[1].nth(number).hover()
+        wait_for([[source for source, target in links if target == number], [number]])
+    for number in range(len(texts[0])):  # from the text
+        box = roots[0].nth(number).bounding_box()
+        page.tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        wait_for([[number], sorted(target for source, target in links if source == number)])
+    _, target = links[0]
+    roots[1].nth(target).focus()
+    words = " ".join(texts[0][one] for one, other in links if other == target)
+    page.tab.get_by_text(
+        f"“{texts[1][target]}” comes from “{words}”, as the model’s attention has it."
+    ).first.wait_for()
+    assert sum("alignment" in one for one in page.asked) == 1  # for the line that was looked at, once
+
+
+def test_probabilities_are_numbers_of_the_model(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    page.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    page.tab.locator("#probabilities").check()
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "word_scores": True}
+    words = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["words"]
+    expected = [math.exp(log_p) for word, log_p in words if word]
+    page.tab.wait_for_function("() => document.querySelector('#output .word').style.getPropertyValue('--doubt')")
+    shown = page.tab.locator("#output .word").evaluate_all(
+        "words => words.map(word => [word.style.getPropertyValue('--doubt'), word.dataset.probability ?? ''])"
+    )
+    assert [1 - float(doubt) for doubt, _ in shown] == pytest.approx(expected, abs=0.00501)
+    assert [bool(number) for _, number in shown] == [probability < 0.9 for probability in expected]
+    assert [float(number) for _, number in shown if number] == pytest.approx(
+        [probability for probability in expected if probability < 0.9], abs=0.00501
+    )
+
+
+def test_documents_are_dropped_translated_saved_and_deleted(visit, models: Models, tmp_path: Path):
+    with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
+        page = visit("#source=en&target=ko", at=keeping)
+        tab = page.tab
+        drop = """text => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([text], "x<b>.txt"));
+          for (const type of ["dragover", "drop"]) {
+            document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+          }
+        }"""
+        tab.evaluate(drop, f"{TEXT}\n\n{OTHER}\n")
+        item = tab.locator("#document-list li")
+        item.get_by_text("2 texts translated").wait_for()
+        assert item.locator("b").all_inner_texts() == ["x<b>.txt"]
+        with tab.expect_download() as download:
+            item.get_by_role("button", name="Save").click()
+        assert download.value.suggested_filename == "x_b__ko.txt"
+        expected = "{}\n\n{}\n".format(*answered(keeping, TEXT, OTHER))
+        assert Path(download.value.path()).read_text(encoding="utf-8") == expected
+        item.get_by_text("saved, and deleted on the server").wait_for()
+        until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
+        # One that takes long, and is cancelled; one that is no document.
+        many = "".join(f"The dog sees {number} red cats.\n" for number in range(2000))
+        tab.locator("#document").set_input_files(
+            {"name": "long.txt", "mimeType": "text/plain", "buffer": many.encode()}
+        )
+        tab.get_by_text("of 2000 texts").wait_for()
+        assert len(keeping.ask("GET", "/api/v1/documents").json["documents"]) == 1
+        tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
+        until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
+        assert item.count() == 1
+
+
 # When something goes wrong.
 
 
@@ -545,7 +630,8 @@ def test_everything_can_be_reached_by_keyboard(visit):
             page.tab.keyboard.type(TEXT)
             page.tab.locator("#output .word").first.wait_for()
     assert names[: names.index("SUMMARY")] == [
-        *["theme", "en", "ko", "source-language", "source", "clear", "target-language", "word", "save", "copy"]
+        *["theme", "en", "ko", "source-language", "source", "clear", "target-language", "word"],
+        *["probabilities", "save", "copy"],
     ]
     assert names.count("word") == 1  # one stop, however many there are
     page.tab.locator("#show-keys").focus()

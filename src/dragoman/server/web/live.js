@@ -96,7 +96,7 @@ function drawState() {
   const nothing = !last;
   for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = nothing;
   const pair = languages.pair();
-  at("#probabilities").closest("label").hidden = !pair?.word_scores;
+  at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
   drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
   return count;
