@@ -99,6 +99,8 @@ def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
     assert read_corpus([write(tmp_path / "later.tsv", f"a\tb\n{line}\n")]).notes() == []
     sides = [write(tmp_path / f"{number}.txt", f"{side}\na\n") for number, side in enumerate(pair)]
     assert len(read_corpus(sides).notes()) == (line in HEADERS)
+    table = write(tmp_path / "a.csv", f"id,{','.join(pair)}\n1,a,b\n")
+    assert len(read_corpus([table, "columns=2,3"]).notes()) == (line in HEADERS)
     named = write(tmp_path / "a.jsonl", json.dumps(dict(zip(("source", "target"), pair, strict=True))))
     assert read_corpus([named]).notes() == []
 

@@ -201,6 +201,13 @@ def test_details_come_after_what_there_was_before(run, trained: Path, test_set: 
     assert sum(int(row.split()[3]) for row in rows[7:]) == 12
 
 
+def test_swapped_sides_are_noticed(run, trained: Path, test_set: str, pairs: list[Pair]):
+    swapped = write_tsv(Path("swapped.tsv"), [(target, source) for source, target in pairs[:11]])
+    for test, notices in ((swapped, True), (test_set, False)):
+        code, _, err = run("-m", trained, test)
+        assert (code, "are the sides of the test set swapped" in err) == (0, notices)
+
+
 def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, pairs: list[Pair]):
     rows = [("The dog\tsees", "개\t가"), *pairs[:3]]
     sources, references = zip(*rows, strict=True)

@@ -413,7 +413,7 @@ def test_the_command_prints_the_name_of_its_file(insight, trained: Path, corpus:
     flags = ["--out", out] if out != "insight.html" else []
     ran = insight(trained, "--pairs", corpus[1], *flags)
     assert (ran.code, ran.out) == (0, f"{out}\n")
-    assert ran.err.startswith("2 checkpoints, steps 40 to 80; loss of 10 pairs ")
+    assert ran.err.startswith("2 checkpoints, steps 40 to 80; training loss (label smoothing 0.1) of 10 pairs ")
     assert Path(out).stat().st_size > 10_000
 
 

@@ -1,15 +1,18 @@
 """Never losing work: processes are killed, asked to stop, and find damage and full disks where they resume."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import pty
 import random
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -666,6 +669,29 @@ def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: P
     assert command.code() == 128 + signal.SIGHUP
     assert "the same command resumes the run" in command.said
     ended(file, tmp_path / "nohup", 0, partial(signal.signal, signal.SIGHUP, signal.SIG_IGN), fault)
+
+
+def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp_path: Path):
+    """The kernel sends SIGHUP, and writing to the terminal fails from then on."""
+    file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "dragoman", "train", file]
+    process = subprocess.Popen(
+        command,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    shown = b""
+    while b"tokens/s" not in shown:
+        shown += os.read(master, 4096)
+    os.close(master)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert "the same command resumes the run" in (tmp_path / "run/train.log").read_text()
+    assert (tmp_path / "run/last/model.safetensors").exists()
 
 
 @pytest.mark.usefixtures("seeded_double_precision")

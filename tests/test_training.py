@@ -270,16 +270,20 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     word = ("The dog sees 2 red dogs.", pairs[0][1])
     for changed in ([word, *pairs[1:190]], [pairs[1], pairs[0], *pairs[2:190]], pairs[:189]):
         write_tsv(Path(path), changed)
-        with pytest.raises(DragomanError, match=f"{path}.* not the same text that"):
+        before = (tmp_path / "run/data/train.arrow").read_bytes()
+        with pytest.raises(DragomanError, match=f"{path}: not the same text that .*train.arrow was made from"):
             run_training(with_training(config, max_steps=2))
+        assert (tmp_path / "run/data/train.arrow").read_bytes() == before
     write_tsv(Path(path), pairs[:190])  # the control: with the text back, it is resumed
     assert len(run_training(with_training(config, max_steps=2)).losses) == 1
 
 
 def test_other_dev_pairs_are_refused(started: RunConfig):
     """Scores on them could not be compared."""
-    with pytest.raises(DragomanError, match=r"not the same text that .* was validated on"):
+    before = (Path(started.out) / "data/dev.arrow").read_bytes()
+    with pytest.raises(DragomanError, match=r"not the same text that .*dev.arrow was made from"):
         run_training(dataclasses.replace(started, dev=started.train))
+    assert (Path(started.out) / "data/dev.arrow").read_bytes() == before
     settings = read_toml(Path(started.out) / "config.toml")
     assert (settings["train"], settings["dev"]) == ([*started.train], [*started.dev])  # who was refused changed nothing
     assert len(run_training(started).losses) == 2

@@ -21,7 +21,8 @@ SHOWN = (("loss", "loss", 2), ("bleu", "BLEU", 1), ("chrf", "chrF2", 1))  # of a
 class Options:
     """Average the weights of several checkpoints into one model, and print its folder.
 
-    Checkpoints of a run that are much worse than the best of them are left out. The dev scores of each are shown.
+    Of the last checkpoints of a run, those that are much worse than the best of them are left out. The dev scores of
+    each are shown.
 
     $ dragoman average runs/en-ko --out runs/en-ko-average
     $ dragoman average runs/en-ko/checkpoints/step-00004000 runs/en-ko/best --out runs/en-ko-average

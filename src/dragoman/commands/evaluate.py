@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give --against or --against-file, not both")
     set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
-    from dragoman.evaluation.metrics import evaluate
+    from dragoman.evaluation.metrics import closer_to_sources, evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
     from dragoman.files import open_output
     from dragoman.text.scripts import direction_warning
@@ -94,6 +94,13 @@ def main(arguments: list[str]) -> None:
         with open_output(options.sentences) as file:
             file.write(table.encode())
 
+    for name, outputs in ((str(options.model), translations), (str(options.against or options.against_file), theirs)):
+        if outputs and closer_to_sources(outputs, sources, references):
+            print(
+                f"{name}: the translations are closer to the sources than to the references: are the sides of the test "
+                "set swapped, or does the model translate into another language?",
+                file=sys.stderr,
+            )
     scores = evaluate(translations, references, options.tokenize)
     record, text = scores.as_dict(), [str(scores)]
     if options.details or theirs:

@@ -62,19 +62,21 @@ def main(arguments: list[str]) -> None:
     settings = options.run / "config.toml"
     config = update(RunConfig(), read_toml(settings), str(settings))
     corpus = read_corpus(options.pairs or config.dev)
+    smoothing = config.training.label_smoothing
     history = read_history(
         options.run.resolve().name,
         by_step,
         corpus.pairs,
         corpus.tags,
         options.sentence,
-        config.training.label_smoothing,
+        smoothing,
         options.subwords,
     )
     first, last = history.snapshots[0], history.snapshots[-1]
+    loss = f"training loss (label smoothing {smoothing:g})" if smoothing else "loss"
     print(
         f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; "
-        f"loss of {plural(history.pairs, 'pair')} {first.loss:.2f} to {last.loss:.2f}; "
+        f"{loss} of {plural(history.pairs, 'pair')} {first.loss:.2f} to {last.loss:.2f}; "
         f"cross-attention of {history.head_name} for '{' '.join(history.source[:-1])}'",
         file=sys.stderr,
     )

@@ -30,7 +30,7 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     rows = csv.reader(chain([heading], unread), delimiter=delimiter_of(heading), strict=True)
     indices: list[int] = []
     while True:
-        begin = number + 1
+        begin = number + 1 if indices else 1  # the heading was read before
         try:
             cells = next(rows)
         except StopIteration:

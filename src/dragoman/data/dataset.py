@@ -184,13 +184,19 @@ class Pairs:
 
 
 def tokenise(
-    specs: Sequence[CorpusSpec], tokenizer: Tokenizer, max_length: int | None, path: Path, concatenate: float = 0.0
+    specs: Sequence[CorpusSpec],
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    path: Path,
+    concatenate: float = 0.0,
+    expected: str = "",
 ) -> tuple[Pairs, list[str]]:
     """Write the pairs of all corpora to `path`. Return them, and a sentence for each reason why pairs were left out.
 
     Left out are pairs with an empty side, and those with a side of more than `max_length` tokens, EOS included.
-    concatenate: see `TrainingConfig`; two pairs that are longer than `max_length` together are not concatenated. Raise
-    DragomanError where nothing is left of a corpus, and where the file cannot be written.
+    concatenate: see `TrainingConfig`; two pairs that are longer than `max_length` together are not concatenated.
+    expected: the fingerprint that the pairs must have, '' for any. Raise DragomanError where they have another one,
+    where nothing is left of a corpus, and where the file cannot be written; then what was in `path` stays.
     """
     kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
     corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight, "share": spec.share} for spec in specs]
@@ -213,6 +219,9 @@ def tokenise(
                 if not kept:
                     raise DragomanError(no_pairs_message(left_out, max_length))
                 notes += left_out.notes()
+            if expected and digest.hexdigest() != expected:
+                names = " ".join(spec.name for spec in specs)
+                raise DragomanError(f"{names}: not the same text that {path} was made from; choose another --out")
     except OSError as error:
         raise DragomanError(f"{path}: could not be written: {error.strerror or error}") from None
     return Pairs.open(path), notes

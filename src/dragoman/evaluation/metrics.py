@@ -11,6 +11,8 @@ from sacrebleu.metrics.chrf import CHRF
 from dragoman.config.fields import check_choice, check_texts
 from dragoman.errors import UsageError, plural
 
+SAMPLE = 500  # sentences that are compared with their sources
+
 
 @dataclass(frozen=True)
 class Score:
@@ -58,6 +60,18 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
     )
     same = sum(a == b for a, b in zip(translations, references, strict=True))
     return Scores(bleu_score, chrf_score, same / len(references), len(references))
+
+
+def closer_to_sources(translations: Sequence[str], sources: Sequence[str], references: Sequence[str]) -> bool:
+    """Return whether the first SAMPLE translations have a higher chrF with their sources than with their references.
+
+    So they are copies of much of the sources, or of another language than the references.
+    """
+    sample = list(translations[:SAMPLE])
+    to_sources, to_references = (
+        CHRF().corpus_score(sample, [list(texts[:SAMPLE])]).score for texts in (sources, references)
+    )
+    return to_sources > to_references
 
 
 def normalise_references(translations: Sequence[str], references: Sequence[str]) -> list[str]:

@@ -250,7 +250,7 @@ class FileAnswer(Struct):
 def translate_file(call: Call) -> FileAnswer:
     """Translate a document, and keep the result for an hour."""
     if not call.service.config.state:
-        raise Refusal(403, "Files translation are disabled on this server.")
+        raise Refusal(403, "this server translates no documents; its operator can give it a folder with --state")
     document, _ = open_document(call.file)
     assert call.file
     target, source = find_target(call.service, call.request.target), None

@@ -105,6 +105,7 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
             f"  curl {address}/translate {fields}{key}",
             f"  curl {address}/languages{'?api_key=KEY' if key else ''}",
             f"  curl {address}/health/ready",
+            *([] if config.state else ["documents and glossaries are off; --state FOLDER turns them on"]),
         ]
     )
 

@@ -8,7 +8,6 @@ import torch
 
 from dragoman.config import RunConfig, as_dict, read_toml, update
 from dragoman.config.training import ENDING_SCHEDULES
-from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress, checkpoints
@@ -76,18 +75,6 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return flat
-
-
-def check_same_data(progress: TrainingProgress, pairs: Pairs, dev: Pairs, config: RunConfig) -> None:
-    """Raise DragomanError where the earlier sessions of the run had other training or dev pairs."""
-    for corpora, before, now, use in (
-        (config.train, progress.data, pairs.fingerprint, "trained"),
-        (config.dev, progress.dev_data, dev.fingerprint, "validated"),
-    ):
-        if before != now:
-            raise DragomanError(
-                f"{' '.join(corpora)}: not the same text that {config.out} was {use} on; choose another --out"
-            )
 
 
 def check_same_tokenizer(checkpoint: Checkpoint, file: Path) -> None:

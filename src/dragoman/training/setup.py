@@ -33,7 +33,6 @@ from dragoman.training.learner import Learner
 from dragoman.training.memory import check_size, keep_freed_memory
 from dragoman.training.precision import best_precision
 from dragoman.training.resume import (
-    check_same_data,
     check_same_settings,
     check_same_tokenizer,
     describe_computation,
@@ -60,9 +59,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         with group.preparing():
             if checkpoint:
                 check_same_tokenizer(checkpoint, folder / TOKENIZER)
-            config, pairs, dev = prepare_data(config, group, journal)
-            if checkpoint:
-                check_same_data(checkpoint.progress, pairs, dev, config)
+            config, pairs, dev = prepare_data(config, group, journal, checkpoint.progress if checkpoint else None)
             replace_file(folder / "config.toml", to_toml(config))
     else:
         group.wait_for_first()
@@ -103,11 +100,13 @@ def refuse_links(folder: Path) -> None:
             refuse_links_out(part)
 
 
-def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tuple[RunConfig, Pairs, Pairs]:
+def prepare_data(
+    config: RunConfig, group: ProcessGroup, journal: Journal, progress: TrainingProgress | None
+) -> tuple[RunConfig, Pairs, Pairs]:
     """Return the config with all open settings decided, and the tokenised training and dev pairs.
 
-    What earlier sessions of the run decided and tokenised is reused. Raise UsageError or DragomanError where they had
-    settings that must not change.
+    progress: that of the newest checkpoint, None where there is none yet. What earlier sessions of the run decided and
+    tokenised is reused. Raise UsageError or DragomanError where they had settings that must not change, or other pairs.
     """
     folder = Path(config.out)
     previous = previous_config(folder)
@@ -130,8 +129,10 @@ def prepare_data(config: RunConfig, group: ProcessGroup, journal: Journal) -> tu
         config = replace(config, training=settings)
     limit = config.model.max_positions
     max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
-    pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, settings.concatenate)
-    dev_pairs = cached_dataset(dev, tokenizer, min(LOSS_TOKENS, limit or LOSS_TOKENS), data / "dev.arrow", journal)
+    before, dev_before = (progress.data, progress.dev_data) if progress else ("", "")
+    pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, before, settings.concatenate)
+    longest = min(LOSS_TOKENS, limit or LOSS_TOKENS)
+    dev_pairs = cached_dataset(dev, tokenizer, longest, data / "dev.arrow", journal, dev_before)
     if settings.terms:
         journal.log(f"{plural(mine_terms(pairs, tokenizer, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
@@ -238,12 +239,13 @@ def cached_dataset(
     max_tokens: int | None,
     file: Path,
     journal: Journal,
+    expected: str,
     concatenate: float = 0.0,
 ) -> Pairs:
     """Return the pairs of the corpora, tokenised into `file`; log what was left out and why.
 
-    max_tokens, concatenate: as for `tokenise`, which also says what is raised. `file` is reused if it was made from the
-    same texts with the same settings.
+    max_tokens, expected, concatenate: as for `tokenise`, which also says what is raised. `file` is reused if it was
+    made from the same texts with the same settings.
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
@@ -259,11 +261,12 @@ def cached_dataset(
         known = read_json(record)
         if {name: known.get(name) for name in key} == key:
             pairs = Pairs.open(file)
-            for note in known["notes"]:
-                journal.log(note)
-            return pairs
+            if expected in ("", pairs.fingerprint):
+                for note in known["notes"]:
+                    journal.log(note)
+                return pairs
     record.unlink(missing_ok=True)
-    pairs, notes = tokenise(specs, tokenizer, max_tokens, file, concatenate)
+    pairs, notes = tokenise(specs, tokenizer, max_tokens, file, concatenate, expected)
     for note in notes:
         journal.log(note)
     replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 GRACE = 1.0  # seconds that a process gets to end by itself
@@ -22,6 +23,7 @@ class GracefulStop:
     def __init__(self, same_request: float = 1.0) -> None:
         self.number, self.same_request = 0, same_request
         self.handled: dict[int, float] = {}  # when each signal was handled first
+        self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def __bool__(self) -> bool:
         """Return whether a signal has asked this process to stop."""
@@ -30,8 +32,16 @@ class GracefulStop:
     def handle(self, number: int, _: FrameType | None) -> None:
         """Remember that the signal `number` came. Raise what `exit_for` returns where it is a second request."""
         self.number = self.number or number
+        if number == signal.SIGHUP:
+            self.leave_terminals()
         if self.is_second(number, self.handled):
             raise exit_for(number)
+
+    def leave_terminals(self) -> None:
+        """Let what would be written to a terminal go nowhere: it is closed, and writing to it fails."""
+        with Path(os.devnull).open("wb") as nowhere:
+            for descriptor in self.terminals:
+                os.dup2(nowhere.fileno(), descriptor)
 
     def is_second(self, number: int, first: dict[int, float]) -> bool:
         """Return whether the signal `number` came before, more than `same_request` seconds ago.
