@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint test-slow test-nightly fuzz course benchmark benchmark-serving peers clean
+.PHONY: demo test lint test-slow test-nightly test-server fuzz course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed
 	$(BIN)/dragoman demo
@@ -19,6 +19,12 @@ test-slow: .venv/test.installed
 # Properties with twenty times the examples, other ones each time; a failure prints how to repeat it.
 test-nightly: .venv/test.installed
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+
+# The server attacked in full size, some 20 minutes: 300 requests from schemathesis to each route, a thousand texts in
+# crowds, hundreds of slow clients. It also runs Debian's slowhttptest, if that is installed.
+test-server: .venv/test.installed
+	$(BIN)/python -m pytest -m slow -rP --show-capture=stdout tests/test_any_request.py tests/test_access.py \
+	  tests/test_crowds.py tests/test_slow_clients.py
 
 # One minute for each reader of strangers' bytes, one after another; some targets, for less: make fuzz SECONDS=10 TARGETS="config state"
 SECONDS = 60

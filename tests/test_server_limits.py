@@ -22,6 +22,7 @@ from dragoman.server.keys import Key, caller_of, digest
 from dragoman.server.models import Models
 from dragoman.server.reading import FREE, MAX_BODY, Room
 from dragoman.server.store import Store
+from dragoman.server.texts import MAX_FORBIDDEN, MAX_TARGETS, MAX_TERMS
 
 KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
 ENTRIES = {"name": "animals", "source_lang": "en", "target_lang": "ko", "entries": "dog\t개"}
@@ -150,7 +151,23 @@ def test_a_model_whose_thread_has_ended_makes_the_server_unready(gated: tuple[Mo
         for _ in range(2):
             answer = server.translate("A dog.")
             assert (answer.status, "error" in answer.json) == (503, True)
-        assert server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 503
+        until(lambda: server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 503)
+
+
+def test_a_request_has_so_many_words_and_no_more(models: Models):
+    """Each step of the search looks at all of them, and other requests wait for it."""
+    with running(models, CONFIG) as server:
+
+        def ask(**words: list[str]) -> int:
+            fields = {"texts": ["A dog."], "source": "en", "target": "ko", **words}
+            return server.ask("POST", "/api/v1/translate", fields).status
+
+        words = [f"x{number}" for number in range(MAX_FORBIDDEN + 1)]
+        assert (ask(forbid=words[1:]), ask(forbid=words)) == (200, 400)
+        most = "|".join(words[:MAX_TARGETS])
+        assert (ask(glossary=[f"dog\t{most}"]), ask(glossary=[f"dog\t{most}|more"])) == (200, 400)
+        terms = [f"y{number}\tz" for number in range(MAX_TERMS + 1)]
+        assert (ask(glossary=terms[1:]), ask(glossary=terms)) == (200, 400)
 
 
 # --- What is kept
@@ -239,6 +256,12 @@ def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, stat
 
 
 # --- Who asks, and for what
+
+
+@pytest.mark.parametrize("code", ["", "x", "engl", "e n", "../../etc", "x" * 10_000, "\u0130\u0130"])
+def test_a_glossary_is_for_languages(keeping: Running, code: str):
+    assert make(keeping, source_lang=code).status == make(keeping, target_lang=code).status == 400
+    assert make(keeping, source_lang="EN-us").status == 201
 
 
 def test_a_path_with_a_line_feed_behind_it_is_another_path(keeping: Running):

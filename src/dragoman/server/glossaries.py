@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from dragoman.server.routes import Call, Route
 from dragoman.server.store import Store
 from dragoman.text.glossary import MAX_TERM_LENGTH, Entry, Glossary, normalise_term
 
+LANGUAGE = re.compile(r"[a-z]{2,3}")
 TSV = "text/tab-separated-values; charset=utf-8"
 MAX_NAME = 1024  # characters
 MAX_GLOSSARIES = 5  # of one translation
@@ -146,7 +148,10 @@ def read_entries(request: DictionaryRequest) -> Record:
 
 
 def as_record(source_lang: str, target_lang: str, terms: Iterable[Sequence[str]]) -> Record:
-    """Return a dictionary as it is stored. Raise Refusal where a term or its translation is empty, long, or twice."""
+    """Return a dictionary as it is stored.
+
+    Raise Refusal where a code is none of a language, and where a term or its translation is empty, long, or twice.
+    """
     entries: dict[str, str] = {}
     for term in terms:
         source, target = map(normalise_term, term)
@@ -157,7 +162,10 @@ def as_record(source_lang: str, target_lang: str, terms: Iterable[Sequence[str]]
         entries[source] = target
     if not entries:
         raise Refusal(400, "a glossary needs entries")
-    return {"source": base(source_lang), "target": base(target_lang), "entries": entries}
+    source, target = base(source_lang), base(target_lang)
+    if not (LANGUAGE.fullmatch(source) and LANGUAGE.fullmatch(target)):
+        raise Refusal(400, "a glossary needs the codes of two languages, such as en and de")
+    return {"source": source, "target": target, "entries": entries}
 
 
 def merge(dictionaries: Sequence[Record], change: Record, *, keep: bool) -> list[Record]:

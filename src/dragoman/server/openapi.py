@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -33,16 +34,27 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .1rem 1r
 def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
     """Return the routes that describe others and themselves."""
 
+    @lru_cache(1)  # it stays as it is, and everybody may ask
+    def described(models: Models, keys: bool) -> dict[str, Any]:
+        return describe(every, models, keys=keys)
+
+    @lru_cache(1)
+    def page(models: Models, keys: bool) -> str:
+        return docs_page(described(models, keys))
+
     def openapi(call: Call) -> dict[str, Any]:
         """Describe all routes as OpenAPI 3.1."""
-        return describe(every, call.service.models, keys=bool(call.service.keys))
+        return described(call.service.models, bool(call.service.keys))
 
     def docs(call: Call) -> Response:
         """Describe all routes on a page."""
         style = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'"
-        page = docs_page(describe(every, call.service.models, keys=bool(call.service.keys)))
-        return Response(page, headers={"Content-Security-Policy": policy}, media_type="text/html")
+        return Response(
+            page(call.service.models, bool(call.service.keys)),
+            headers={"Content-Security-Policy": policy},
+            media_type="text/html",
+        )
 
     every: tuple[Route, ...] = (
         *routes,

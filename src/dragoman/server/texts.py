@@ -11,6 +11,8 @@ from dragoman.server.service import Service
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
 
+MAX_FORBIDDEN, MAX_TERMS, MAX_TARGETS = 100, 50_000, 10  # words of a request; terms; translations of a term
+
 
 @dataclass(frozen=True)
 class Task:
@@ -66,6 +68,7 @@ def translate_lines(
     call: Call, lines: Sequence[str], prefixes: Sequence[str], source: str, task: Task
 ) -> list[Translation]:
     """Return the translations of texts of one line, by one model or by two, one after the other."""
+    check_words(task.safeguards)
     beam = max(task.beam or call.service.config.beam, task.alternatives + 1)
     path = call.service.models.path(source, task.target)
     if len(path) > 1 and task.safeguards.glossary:
@@ -106,6 +109,17 @@ def detect_sources(service: Service, texts: Sequence[str], target: str) -> list[
     among = {target, *(source for source in models.sources if models.path(source, target))}
     detector = service.need_detector()
     return [(best.language, best.confidence) for best in (detector.rank(text, among)[0] for text in texts)]
+
+
+def check_words(safeguards: Safeguards) -> None:
+    """Raise Refusal for so many words that each step of the search would take long, also for other requests."""
+    if len(safeguards.forbidden) > MAX_FORBIDDEN:
+        raise Refusal(400, f"at most {MAX_FORBIDDEN} words can be forbidden")
+    entries = safeguards.glossary.entries if safeguards.glossary else ()
+    if len(entries) > MAX_TERMS:
+        raise Refusal(400, f"at most {MAX_TERMS:,} terms at once")
+    if any(len(entry.targets) > MAX_TARGETS for entry in entries):
+        raise Refusal(400, f"a term can have at most {MAX_TARGETS} translations here")
 
 
 def check_size(service: Service, texts: Sequence[str], alternatives: int) -> None:
