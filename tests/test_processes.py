@@ -99,17 +99,20 @@ def ask(connection: http.client.HTTPConnection, path: str, body: str, kind: str 
 
 
 class Load:
-    """Threads that ask until a server is gone, or the block ends: what they got, and what failed."""
+    """Threads that ask until a server is gone, or the block ends: what they got, and what failed.
 
-    def __init__(self, server: Running):
-        self.server, self.over = server, threading.Event()
+    pause: seconds between two requests of one of them, in which others have the processor.
+    """
+
+    def __init__(self, server: Running, pause: float = 0.0):
+        self.server, self.pause, self.over = server, pause, threading.Event()
         self.answers: list[Answer] = []
         self.readiness: list[int] = []
         self.failed: list[Exception] = []
         self.threads = [threading.Thread(target=self.ask, args=(1000 * number,)) for number in range(4)]
 
     def ask(self, number: int) -> None:
-        while not self.over.is_set():
+        while not self.over.wait(self.pause):
             try:
                 self.answers.append(self.server.translate(f"A dog likes {number + len(self.answers)} red cats."))
                 self.readiness.append(self.server.ask("GET", "/health/ready").status)

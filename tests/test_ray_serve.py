@@ -70,8 +70,12 @@ def running_replicas() -> int:
     return status.replica_states.get("RUNNING", 0) if status.status == "HEALTHY" else 0
 
 
-def test_wrong_arguments_are_refused(config: ServeConfig):
+def test_arguments_are_those_of_serve_run(config: ServeConfig, tmp_path: Path):
     from dragoman.server.ray import application, deploy
+
+    file = tmp_path / "serve.toml"
+    file.write_text(f'model = ["{config.model[0]}"]\nopen = true\n')
+    assert isinstance(application({"config": str(file), "min_replicas": "2"}), serve.Application)
 
     with pytest.raises(UsageError, match="--open"):
         deploy(replace(config, open=False))
@@ -120,14 +124,14 @@ def test_a_new_version_under_load_fails_nothing(deployed: Callable[..., Running]
 def test_a_replica_that_is_killed_loses_what_it_was_answering_and_no_document(deployed: Callable[..., Running]):
     server = deployed()
     documents, kind = [], {"Content_Type": "multipart/form-data; boundary=x"}
-    for _ in range(12):
+    for _ in range(11):  # odd, so that two replicas have translated different numbers of them
         documents.append(server.ask("POST", "/v2/document", UPLOAD, **kind).json)
-    uploads = set()  # by replica: both have translated some of them
+    uploads = set()  # of each replica
     until(lambda: uploads.add(server.metric('dragoman_answers_total{route="/v2/document",status="2xx"}')) or
           sum(uploads) == len(documents))  # fmt: skip
     assert len(uploads) == 2
     assert 0 not in uploads
-    with Load(server) as load:
+    with Load(server, pause=0.2) as load:
         ray.kill(ray.get_actor(replicas()[0], namespace="serve"))
         began = time.monotonic()
         until(lambda: running_replicas() < 2)
