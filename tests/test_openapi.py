@@ -155,6 +155,17 @@ def test_every_route_is_described(server: Running):
     schema = resolve(description, request)
     assert schema["properties"]["source"]["enum"] == ["auto", "en", "ko"]
     assert set(schema["required"]) == {"q", "source", "target"}
+    fields = {"q": TEXT, "source": "en", "target": "ko"}
+    most, texts = CONFIG.max_beam - 1, CONFIG.texts
+    for allowed, wrong in (
+        ({"alternatives": most}, {"alternatives": most + 1}),
+        ({"q": [TEXT]}, {"q": ["7"] * (texts + 1)}),
+    ):
+        check(description, schema, fields | allowed)
+        with pytest.raises(ValidationError):
+            check(description, schema, fields | wrong)
+        assert server.ask("POST", "/translate", fields | allowed).status == 200
+        assert server.ask("POST", "/translate", fields | wrong).status == 400
     references = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
     assert references <= set(description["components"]["schemas"])
 

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 import dragoman
 from dragoman.server.libretranslate import LIBRETRANSLATE
-from dragoman.server.models import Models
 from dragoman.server.routes import OWN, Call, Route
+from dragoman.server.service import Service
 
 REF = "#/components/schemas/{name}"
 JSON, URLENCODED, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
@@ -35,26 +35,22 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
     """Return the routes that describe others and themselves."""
 
     @lru_cache(1)  # it stays as it is, and everybody may ask
-    def described(models: Models, keys: bool) -> dict[str, Any]:
-        return describe(every, models, keys=keys)
+    def described(service: Service) -> dict[str, Any]:
+        return describe(every, service)
 
     @lru_cache(1)
-    def page(models: Models, keys: bool) -> str:
-        return docs_page(described(models, keys))
+    def page(service: Service) -> str:
+        return docs_page(described(service))
 
     def openapi(call: Call) -> dict[str, Any]:
         """Describe all routes as OpenAPI 3.1."""
-        return described(call.service.models, bool(call.service.keys))
+        return described(call.service)
 
     def docs(call: Call) -> Response:
         """Describe all routes on a page."""
         style = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'"
-        return Response(
-            page(call.service.models, bool(call.service.keys)),
-            headers={"Content-Security-Policy": policy},
-            media_type="text/html",
-        )
+        return Response(page(call.service), headers={"Content-Security-Policy": policy}, media_type="text/html")
 
     every: tuple[Route, ...] = (
         *routes,
@@ -65,21 +61,22 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
     return every[len(routes) :]
 
 
-def describe(routes: Sequence[Route], models: Models, *, keys: bool) -> dict[str, Any]:
-    """Return the description of all routes, with the languages that are served; keys: whether they need keys."""
+def describe(routes: Sequence[Route], service: Service) -> dict[str, Any]:
+    """Return the description of all routes, with the languages and the limits of a server."""
     types = [kind for route in routes for kind in (route.request, route.answer) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     found = iter(schemas)
     paths: dict[str, Any] = {}
     for name, component in components.items():
-        name_languages(name, component, models)
+        if name.endswith("Request"):
+            fill_in(component["properties"], service)
     for route in routes:
         request = next(found) if route.request is not None else None
         answer = next(found) if route.answer is not None else None
         fields = components[request["$ref"].rpartition("/")[2]] if request else None
         if fields and route.dialect.key_field:
             fields["properties"][route.dialect.key_field] = KEY
-        one = operation(route, request, fields, answer, keys=keys)
+        one = operation(route, request, fields, answer, keys=bool(service.keys))
         paths.setdefault(route.path, {})[route.method.lower()] = one
     return {
         "openapi": "3.1.0",
@@ -166,13 +163,19 @@ def plain_schema(schema: Any) -> dict[str, Any] | None:
     return schema if "enum" in schema or schema.get("type") in PLAIN else None
 
 
-def name_languages(name: str, component: dict[str, Any], models: Models) -> None:
-    """Write the codes of the languages that are served into the fields of a request that name one, in place."""
-    if not name.endswith("Request"):
-        return
-    for field, served in (("source", ["auto", *models.languages]), ("target", models.languages)):
-        if field in component.get("properties", {}):
-            component["properties"][field]["enum"] = served
+def fill_in(properties: dict[str, Any], service: Service) -> None:
+    """Write the languages and the limits of a server into the fields of a request that name them, in place."""
+    languages, config = service.models.languages, service.config
+    several = {"maxItems": config.texts}  # where the field is a list
+    for field, more in (
+        ("source", {"enum": ["auto", *languages]}),
+        ("target", {"enum": languages}),
+        ("alternatives", {"maximum": config.max_beam - 1}),
+        ("beam", {"maximum": config.max_beam}),
+        *((field, several) for field in ("q", "text", "texts", "text_list")),
+    ):
+        if field in properties:
+            properties[field] |= more
 
 
 def docs_page(description: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ SLOW, DEAD = 5.0, 60.0  # seconds without a step, with work waiting, after which
 LOOK = 0.05  # seconds between two looks at whether a client that waits for its turn has left
 
 
-@dataclass
+@dataclass(eq=False)
 class Service:
     """A server: its models, its settings, who may use it, and what was counted."""
 
