@@ -43,9 +43,12 @@ def deploy(config: ServeConfig, replicas: tuple[int, int] = (1, 1)) -> "Applicat
     """
     from ray import serve
 
-    threads = config.threads or 1
+    threads = cores = config.threads or 1
     config = replace(config, threads=threads, host="0.0.0.0")  # others may reach Ray's proxies
     config.check_access()
+    if config.engine == "ctranslate2":  # which would search on all cores of the machine
+        config = replace(config, replicas=config.replicas or 1)
+        cores = threads * (config.replicas or 1)
 
     def build() -> App:
         return open_app(config)
@@ -62,7 +65,7 @@ def deploy(config: ServeConfig, replicas: tuple[int, int] = (1, 1)) -> "Applicat
         max_surge_percent=100,  # a new version is ready before the old one ends
         health_check_period_s=HEALTH_PERIOD,
         graceful_shutdown_timeout_s=config.grace,
-        ray_actor_options={"num_cpus": threads, "num_gpus": int(config.device == "cuda")},
+        ray_actor_options={"num_cpus": cores, "num_gpus": int(config.device == "cuda")},
     )
     return deployment(serve.ingress(build)(Replica)).bind()
 
