@@ -17,7 +17,7 @@ from serving import CONFIG, Running, running, until
 
 from dragoman.inspection.page import EXPORT, IMPORT, page_script
 from dragoman.server.keys import Key
-from dragoman.server.models import Models
+from dragoman.server.models import Models, open_models, parse_models
 from dragoman.server.page import INSPECTION, WEB, parts
 
 TEXT = "The dog sees 2 red cats."
@@ -195,6 +195,41 @@ def test_what_is_typed_is_translated_and_only_new_lines_are_asked_for(visit, ser
     page.tab.locator("#source").press("Control+Enter")  # at once, and from memory
     page.shows(first)
     assert page.texts() == [[TEXT], [OTHER]]
+
+
+def test_the_language_is_detected_and_languages_are_swapped(visit, trained: Path):
+    pytest.importorskip("py3langid")
+    opened = open_models(CONFIG, parse_models([f"en-ko={trained}", f"ko-en={trained}"], None))
+    with running(opened, CONFIG) as both:
+        page = visit("", at=both)
+        tab = page.tab
+        assert tab.locator("#swap").is_disabled()  # nothing is known yet
+        assert tab.locator("#source-language option").all_inner_texts() == ["Detect language", "English", "Korean"]
+        tab.locator("#target-language").select_option("ko")
+        page.type(TEXT)
+        (new,) = answered(both, TEXT)
+        page.shows(new)
+        assert re.fullmatch(r"English, \d+ % sure", tab.locator("#detected").inner_text())
+        assert tab.evaluate("[document.querySelector('#source').lang, document.querySelector('#output').lang]") == [
+            "en", "ko",
+        ]  # fmt: skip
+        tab.locator("#swap").click()
+        page.shows(answered(both, new, source="ko", target="en")[0])
+        assert tab.locator("#source").input_value() == new
+        assert tab.url.endswith("#source=ko&target=en")
+        korean = "개가 빨간 고양이 두 마리를 봐요."
+        tab.locator("#source-language").select_option("auto")
+        tab.locator("#target-language").select_option("ko")
+        page.type(korean)
+        page.shows(korean)
+        tab.get_by_text("This text is in Korean already.").wait_for()
+        with tab.expect_download() as download:
+            tab.locator("#save").click()
+        assert Path(download.value.path()).read_text(encoding="utf-8") == korean
+        page.open("#source=ko&target=en")  # as the reader of a link does who has the page open
+        page.shows(answered(both, korean, source="ko", target="en")[0])
+        assert tab.locator("#source-language").input_value() == "ko"
+    opened.close(5)
 
 
 def test_an_older_answer_never_replaces_a_newer_one(visit):

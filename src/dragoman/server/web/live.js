@@ -208,6 +208,14 @@ function speakIn(chosen) {
   drawState();
 }
 
+function readAddress() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  languages.serve(limits, Object.fromEntries(wanted));
+  if (!wanted.has("text")) return;
+  source.value = wanted.get("text");
+  remember(); // the text does not stay in the address
+}
+
 // Learns what is served, then translates what stands in the box.
 async function start() {
   if (!limits.pairs) {
@@ -216,13 +224,8 @@ async function start() {
     } catch (error) {
       return showTrouble(error, start);
     }
-    const wanted = new URLSearchParams(location.hash.slice(1));
-    languages.serve(limits, Object.fromEntries(wanted));
+    readAddress();
     setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
-    if (wanted.has("text")) {
-      source.value ||= wanted.get("text");
-      remember(); // the text does not stay in the address
-    }
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
     at("#suggest").hidden = !settings.suggestions;
     speakIn(language);
@@ -265,6 +268,11 @@ at("#code").addEventListener("change", drawState);
 at("#show-keys").addEventListener("click", () => at("#keys").showModal());
 addEventListener("keydown", (event) => {
   if (event.key === "?" && !event.target.closest("input, textarea, select")) at("#keys").showModal();
+});
+addEventListener("hashchange", () => {
+  if (!limits.pairs) return;
+  readAddress();
+  translateNow();
 });
 for (const button of document.querySelectorAll("[data-language]")) {
   button.addEventListener("click", () => {
