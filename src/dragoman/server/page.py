@@ -8,6 +8,7 @@ import jinja2
 from starlette.responses import Response
 
 import dragoman
+from dragoman.inspection.page import IMPORT
 from dragoman.inspection.page import WEB as INSPECTION
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route
@@ -29,9 +30,11 @@ def page(call: Call) -> Response:
 @lru_cache(1)
 def document() -> str:
     """Return the HTML of the page, with its texts in all languages."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     return environment.from_string((WEB / "index.html").read_text(encoding="utf-8")).render(
-        strings=json.loads((WEB / "strings.json").read_text(encoding="utf-8")), version=dragoman.__version__
+        strings=json.loads((WEB / "strings.json").read_text(encoding="utf-8")),
+        modules=sorted({name for file in WEB.glob("*.js") for name in IMPORT.findall(file.read_text("utf-8"))}),
+        version=dragoman.__version__,
     )
 
 
