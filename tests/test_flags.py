@@ -80,7 +80,7 @@ FLAGS = {
     "benchmark decoding": "--threads --rounds --sentences",
     "benchmark decoding-length": "--threads --rounds",
     "benchmark pipeline": "-m --model --test --threads --rounds",
-    "benchmark serving": "-m --model --test --parts --rounds --seconds --minutes --requests",
+    "benchmark serving": "-m --model --test --parts --threads --rounds --seconds --minutes --requests",
 }
 
 

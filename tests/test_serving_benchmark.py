@@ -123,7 +123,7 @@ def test_the_benchmark_of_serving_runs_and_loses_nothing(trained: Path, pairs: l
     """All parts, as briefly as possible: figures mean nothing here, but no request may fail."""
     test = write_tsv(tmp_path / "test.tsv", pairs)
     assert tuple(PARTS) == SERVING_PARTS
-    report = benchmark(str(trained), test, SERVING_PARTS, rounds=1, seconds=1.0, minutes=0.1, requests=500)
+    report = benchmark(str(trained), test, SERVING_PARTS, threads=1, rounds=1, seconds=1.0, minutes=0.1, requests=500)
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", report, re.MULTILINE))
     nothing = ("one length: failed", "mixed lengths: failed", "other answers", "sent and not answered", "exit code")
     assert [rows[name] for name in nothing] == ["0"] * len(nothing), report

@@ -28,13 +28,20 @@ PARTS: dict[str, Callable[[Setting], str]] = {
 
 
 def benchmark(
-    model: str, test: str, parts: Sequence[str], rounds: int, seconds: float, minutes: float, requests: int
+    model: str,
+    test: str,
+    parts: Sequence[str],
+    threads: int,
+    rounds: int,
+    seconds: float,
+    minutes: float,
+    requests: int,
 ) -> str:
     """Return a report in Markdown, with a section for each part (see PARTS).
 
-    model: model folder or run folder; test: a file of pairs, whose sources are translated. rounds, seconds: turns of
-    each contender, and how long one takes; minutes: of steady load; requests: of the soak. Raise DragomanError where a
-    server does not start or gives wrong answers.
+    model: model folder or run folder; test: a file of pairs, whose sources are translated; threads: of the native
+    engine. rounds, seconds: turns of each contender, and how long one takes; minutes: of steady load; requests: of the
+    soak. Raise DragomanError where a server does not start or gives wrong answers.
     """
     folder = find_model(Path(model))
     tokenizer = read_parts(folder)[1]
@@ -42,7 +49,7 @@ def benchmark(
     sentences = [text for text in dict.fromkeys(split) if any(map(str.isalpha, text))]
     alike = texts_of_length(LENGTH, sentences, tokenizer)
     with TemporaryDirectory() as temporary, exit_on_signals():
-        setting = Setting(folder, alike, sentences, Path(temporary), rounds, seconds, minutes, requests)
+        setting = Setting(folder, alike, sentences, Path(temporary), threads, rounds, seconds, minutes, requests)
         sections = []
         for part in parts:
             print(f"{part} ...", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dragoman.benchmarks.clients import REFUSED, UNANSWERED, Answer, Plan, Request, ask
-from dragoman.benchmarks.server_process import ServerProcess, our_server
+from dragoman.benchmarks.server_process import ServerProcess
 from dragoman.benchmarks.serving_tasks import (
     LANGUAGES,
     PATIENT,
@@ -45,7 +45,7 @@ def steady_load(setting: Setting) -> str:
     """Return how long answers take at 80 % of what the server can do."""
     alike, mixed = requests_for(setting.alike), requests_for(mixed_lengths(setting.sentences))
     full = capacities(setting, alike, mixed)
-    with our_server(setting.model, setting.folder / "steady", *UNCACHED) as server:
+    with setting.native("steady", *UNCACHED) as server:
         idle = idle_times(server, mixed)
         rows = []
         for title, requests, most in zip(("one length", "mixed lengths"), (alike, mixed), full, strict=True):
@@ -71,7 +71,7 @@ def overload(setting: Setting) -> str:
     """Return what becomes of three times as many requests as the server can answer."""
     requests = requests_for(setting.alike)
     rate = OVERLOAD * capacities(setting, requests)[0]
-    with our_server(setting.model, setting.folder / "overload", *UNCACHED) as server:
+    with setting.native("overload", *UNCACHED) as server:
         answers = ask(Plan(server.port, requests, CONNECTIONS, max(10.0, 10 * setting.minutes), rate))
     ok, refused = ([one.seconds for one in answers if one.status == status] for status in (200, 503))
     p50, p99 = (milliseconds(percentile(refused, share)) for share in (0.5, 0.99))
@@ -87,7 +87,7 @@ def overload(setting: Setting) -> str:
 
 def stop(setting: Setting) -> str:
     """Return what becomes of requests while the server gets SIGTERM."""
-    with our_server(setting.model, setting.folder / "stop", *UNCACHED) as server:
+    with setting.native("stop", *UNCACHED) as server:
         threading.Timer(setting.seconds, server.terminate).start()
         answers = ask(Plan(server.port, requests_for(setting.alike), CROWD, 60.0 + setting.seconds))
         code = server.process.wait(60)
@@ -105,7 +105,7 @@ def stop(setting: Setting) -> str:
 
 def soak(setting: Setting) -> str:
     """Return what many requests of all kinds leave behind, once the cache is full."""
-    with our_server(setting.model, setting.folder / "soak", "--cache", "1") as server:
+    with setting.native("soak", "--cache", "1") as server:
         kinds = itertools.cycle(mixed_requests(setting.sentences))
         seen = []
         for number in range(FULL + -(-setting.requests // SAMPLE)):
@@ -139,7 +139,7 @@ def beside_document(setting: Setting) -> str:
     rows = []
     for batches in (2, 1):
         flags = ("--batches", str(batches), "--state", str(setting.folder / "state"), *UNCACHED)
-        with our_server(setting.model, setting.folder / f"beside-{batches}", *flags) as server:
+        with setting.native(f"beside-{batches}", *flags) as server:
             long = {"document": document_of(long_text(setting)), "list": list_of(long_text(setting))}
             for kind, request in long.items():
                 idle, beside = short_times(server, request, short_requests(setting))
@@ -164,9 +164,17 @@ def pool_settings(setting: Setting) -> str:
     with contextlib.ExitStack() as stack:
         servers = {}
         for batches, gather in itertools.product(BATCHES, GATHER):
-            log = setting.folder / f"pool-{batches}-{gather}"
-            flags = ("--batches", f"{batches}", "--gather", f"{gather}", "--state", f"{log}-state", *PATIENT)
-            servers[batches, gather] = stack.enter_context(our_server(setting.model, log, *flags))
+            name = f"pool-{batches}-{gather}"
+            flags = (
+                "--batches",
+                f"{batches}",
+                "--gather",
+                f"{gather}",
+                "--state",
+                str(setting.folder / f"{name}-state"),
+                *PATIENT,
+            )
+            servers[batches, gather] = stack.enter_context(setting.native(name, *flags))
         default = servers[ServeConfig.batches, ServeConfig.gather]
         idle = idle_times(default, mixed)
         rates = [SHARE * capacity(default, requests, setting.seconds) for requests in (alike, mixed)]
@@ -205,7 +213,7 @@ def pool_settings(setting: Setting) -> str:
 
 def capacities(setting: Setting, *kinds: Sequence[Request]) -> list[float]:
     """Return how many requests of each kind a second a server answers that lets a crowd wait."""
-    with our_server(setting.model, setting.folder / "capacity", *PATIENT) as server:
+    with setting.native("capacity", *PATIENT) as server:
         return [capacity(server, requests, setting.seconds) for requests in kinds]
 
 

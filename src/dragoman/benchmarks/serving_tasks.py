@@ -4,12 +4,13 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from dragoman.benchmarks.clients import Answer, Plan, Request, ask
-from dragoman.benchmarks.server_process import PAIR, ServerProcess
+from dragoman.benchmarks.server_process import PAIR, ServerProcess, our_server
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 
@@ -30,10 +31,15 @@ class Setting:
     alike: list[str]  # texts of LENGTH tokens
     sentences: list[str]  # of a test set
     folder: Path  # for logs and documents
+    threads: int  # of the native engine
     rounds: int
     seconds: float  # of a turn
     minutes: float  # of steady load
     requests: int  # of the soak
+
+    def native(self, name: str, *flags: str) -> AbstractContextManager[ServerProcess]:
+        """Run our server with the native engine within the block; its log has this name."""
+        return our_server(self.model, self.folder / name, "--threads", str(self.threads), *flags)
 
 
 def texts_of_length(tokens: int, sentences: Sequence[str], tokenizer: Tokenizer) -> list[str]:

@@ -40,7 +40,7 @@ def throughput(setting: Setting) -> str:
     kinds = {"texts of one length": setting.alike, "a test set": setting.sentences}
     tables = []
     with contextlib.ExitStack() as stack:
-        ours = {"native": stack.enter_context(our_server(setting.model, setting.folder / "native", *PATIENT))}
+        ours = {"native": stack.enter_context(setting.native("native", *PATIENT))}
         peers: dict[tuple[str, int], tuple[str, ServerProcess]] = {}
         if unknown := unknown_settings(read_config(setting.model)):
             notes.append(f"CTranslate2 is left out: it lacks {' and '.join(unknown)}.")
@@ -102,10 +102,13 @@ def open_peers(setting: Setting, stack: contextlib.ExitStack) -> dict[tuple[str,
     best: dict[tuple[str, int], tuple[float, int, int]] = {}
     for kind, workers, threads in itertools.product(TYPES, WORKERS, THREADS):
         with open_peer(setting, kind, workers, threads) as server:
-            take_turn(server, Plan(server.port, requests, max(CLIENTS), WARM_UP))
+            take_turn(server, Plan(server.port, requests, 2 * workers, WARM_UP))
             for clients in CLIENTS:
                 rate = take_turn(server, Plan(server.port, requests, clients, WARM_UP)).rate
-                best[kind, clients] = max(best.get((kind, clients), (0.0, 0, 0)), (rate, workers, threads))
+                fastest = best.get((kind, clients), (0.0, 0, 0))
+                best[kind, clients] = max(fastest, (rate, workers, threads))
+                if rate < fastest[0] / 2:  # no better with more clients, who would have to wait for long
+                    break
     running: dict[tuple[str, int, int], ServerProcess] = {}
     peers = {}
     for (kind, clients), (_, workers, threads) in best.items():
@@ -132,7 +135,7 @@ def http_layer(setting: Setting) -> str:
     length = round(statistics.mean(map(len, setting.alike)))
     digits = [f"{number:0{length}d}" for number in range(1000)]
     rows = []
-    with our_server(setting.model, setting.folder / "http") as server:
+    with setting.native("http") as server:
         for title, texts in {"without letters": digits, "from the cache": setting.alike[:100]}.items():
             requests = requests_for(texts)
             take_turn(server, Plan(server.port, requests, 1))

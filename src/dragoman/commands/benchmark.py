@@ -166,6 +166,8 @@ class Serving:
         SERVING_PARTS
     )
     "what to measure"
+    threads: int = 1
+    "CPU threads of the native engine"
     rounds: int = 3
     "number of turns of each contender"
     seconds: float = 5.0
