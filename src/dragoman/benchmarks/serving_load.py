@@ -32,8 +32,8 @@ from dragoman.evaluation.timing import markdown_table
 SHARE, OVERLOAD = 0.8, 3.0  # of the capacity
 CROWD = 32  # clients whose requests fill a server
 CONNECTIONS = 256  # of clients that do not wait for each other
-MIXED = 300  # sentences, of all lengths
-DOCUMENT, DOCUMENTS = 300, 4  # sentences of a document; documents, one after the other
+MIXED = 100  # sentences, of all lengths
+DOCUMENT, DOCUMENTS = 300, 1  # sentences of a document; documents, one after the other
 SHORT, START = 60, 0.3  # requests beside each; seconds after it
 SAMPLE = 250  # requests of a soak between two looks at the memory
 FULL = 4  # samples after which the cache of a soak is full
@@ -138,7 +138,7 @@ def beside_document(setting: Setting) -> str:
     """Return how long short requests take while long ones are translated."""
     rows = []
     for batches in (2, 1):
-        flags = ("--batches", str(batches), "--state", str(setting.folder / "state"), *UNCACHED)
+        flags = ("--batches", str(batches), "--state", str(setting.folder / "state"), *PATIENT)
         with setting.native(f"beside-{batches}", *flags) as server:
             long = {"document": document_of(long_text(setting)), "list": list_of(long_text(setting))}
             for kind, request in long.items():
@@ -188,7 +188,6 @@ def pool_settings(setting: Setting) -> str:
             found.setdefault(key, []).append(
                 [
                     capacity(server, alike, setting.seconds),
-                    capacity(server, mixed, setting.seconds),
                     1000 * statistics.median(times),
                     1000 * percentile(times, 0.99),
                     percentile(slowdowns(both, idle), 0.5),
@@ -201,7 +200,7 @@ def pool_settings(setting: Setting) -> str:
         cells = [f"{statistics.median(own):.4g} ({min(own):.3g}–{max(own):.3g})" for own in zip(*turns, strict=True)]
         rows.append([f"{batches}", f"{1000 * gather:g}", *cells])
     columns = [
-        *("batches", "gather, ms", "requests/s, one length", "mixed", "one length: p50, ms", "p99, ms"),
+        *("batches", "gather, ms", "requests/s, one length", "one length: p50, ms", "p99, ms"),
         *("mixed: p50 of time / idle time", "p99", "short beside long: p95 / idle"),
     ]
     note = (
@@ -275,7 +274,8 @@ def short_times(
         for number in range(times):
             asking = threads.submit(take_turn, server, Plan(server.port, [long], 1))
             time.sleep(START)
-            own = ask(Plan(server.port, [short[(number * SHORT + place) % len(short)] for place in range(SHORT)], 1))
+            texts = [short[(number * SHORT + place) % len(short)] for place in range(SHORT)]
+            own = take_turn(server, Plan(server.port, texts, 1)).answers
             (whole,) = asking.result().answers
             beside += [one.seconds for one in own if whole.due < one.due and one.end < whole.end]
     return take_turn(server, Plan(server.port, short[:SHORT], 1)).times, beside
