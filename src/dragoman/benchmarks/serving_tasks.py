@@ -105,9 +105,9 @@ def take_turn(server: ServerProcess, plan: Plan) -> Turn:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that is at least as large as this share of all values."""
+    """Return the smallest value that is at least as large as this share of all values; NaN where there are none."""
     ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
 def milliseconds(seconds: float) -> str:
