@@ -1,29 +1,24 @@
 """Put the table of routes together: a row for everything that is served."""
 
-from dragoman.server import (
-    deepl,
-    deepl_documents,
-    deepl_texts,
-    extensions,
-    glossaries,
-    health,
-    libretranslate,
-    openapi,
-    own,
-    own_documents,
-    own_glossaries,
-    own_models,
-    page,
-)
+from dragoman.server import extensions, health, libretranslate, openapi, page
+from dragoman.server.deepl import dialect
+from dragoman.server.deepl import documents as deepl_documents
+from dragoman.server.deepl import glossaries as deepl_glossaries
+from dragoman.server.deepl import languages as deepl_languages
+from dragoman.server.deepl import texts as deepl_texts
+from dragoman.server.own import documents as own_documents
+from dragoman.server.own import glossaries as own_glossaries
+from dragoman.server.own import models as own_models
+from dragoman.server.own import texts as own_texts
 from dragoman.server.routes import OWN, Dialect, Route
 
 APIS: tuple[Route, ...] = (
     *libretranslate.ROUTES,
     *deepl_texts.ROUTES,
     *deepl_documents.ROUTES,
-    *deepl.ROUTES,
-    *glossaries.ROUTES,
-    *own.ROUTES,
+    *deepl_languages.ROUTES,
+    *deepl_glossaries.ROUTES,
+    *own_texts.ROUTES,
     *own_models.ROUTES,
     *own_documents.ROUTES,
     *own_glossaries.ROUTES,
@@ -35,8 +30,8 @@ ROUTES = (*APIS, *openapi.routes_of(APIS))
 # Of errors where there is no route: the first whose prefix fits.
 DIALECTS: tuple[Dialect, ...] = (
     OWN,
-    deepl.DEEPL,
-    deepl.DEEPL_V3,
+    dialect.DEEPL,
+    dialect.DEEPL_V3,
     extensions.DEEPLX,
     extensions.EXTENSION,
     libretranslate.LIBRETRANSLATE,

@@ -9,7 +9,7 @@ from dragoman.documents import Parse, Tags
 from dragoman.documents.html import html_passages
 from dragoman.documents.plain import paragraph_passages, plain_passages
 from dragoman.documents.xml import xml_passages
-from dragoman.server.deepl import DEEPL, find
+from dragoman.server.deepl.dialect import DEEPL, find
 from dragoman.server.glossaries import open_glossary
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call, Route

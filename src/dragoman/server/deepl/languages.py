@@ -1,15 +1,13 @@
-"""Speak to the clients of DeepL: how they authenticate, languages, usage."""
+"""Tell clients of DeepL which languages there are, and how much they have used."""
 
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
-from starlette.datastructures import Headers
 
-from dragoman.server.languages import find_language, name_of
-from dragoman.server.reading import Fields, Refusal
-from dragoman.server.routes import Call, Dialect, Route
-from dragoman.server.service import Service
+from dragoman.server.deepl.dialect import DEEPL, DEEPL_V3
+from dragoman.server.languages import name_of
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import Call, Route
 
 # Their clients refuse these languages as targets without a region.
 REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
@@ -35,39 +33,6 @@ class Usage(Struct):
 
     character_count: int
     character_limit: int
-
-
-def read_key(headers: Headers, fields: Fields) -> str:
-    """Return the key in the header `Authorization: DeepL-Auth-Key KEY`; '' without it."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "deepl-auth-key" else ""
-
-
-def error(refusal: Refusal) -> dict[str, Any]:
-    """Return the body of an error."""
-    return {"message": refusal.message}
-
-
-DEEPL = Dialect(
-    prefix="/v2/",
-    error=error,
-    read_key=read_key,
-    schemes={"deepl": {"type": "apiKey", "in": "header", "name": "Authorization"}},
-    no_key=(403, "Authorization failed: send the header Authorization: DeepL-Auth-Key KEY"),
-    wrong_key=(403, "Authorization failed"),
-    missing="Parameter '{}' not specified",
-    trace="X-Trace-ID",
-)
-
-
-DEEPL_V3 = replace(DEEPL, prefix="/v3/")
-
-
-def find(service: Service, field: str, code: str, served: list[str]) -> str:
-    """Return the language that a code in a field means. Raise Refusal where it is not served."""
-    if (language := find_language(code, served)) is None:
-        raise Refusal(400, f"Value for '{field}' not supported.")
-    return language
 
 
 def languages(call: Call) -> list[Language]:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
-from dragoman.server.own import Wishes, languages_of, task_of
+from dragoman.server.own.texts import Wishes, languages_of, task_of
 from dragoman.server.reading import MAX_DOCUMENT, Refusal
 from dragoman.server.routes import OWN, Call, Route
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from dragoman.server.deepl import DEEPL, find
-from dragoman.server.deepl_texts import Wishes, glossary_of, refuse_unsupported, sources_of
+from dragoman.server.deepl.dialect import DEEPL, find
+from dragoman.server.deepl.texts import Wishes, glossary_of, refuse_unsupported, sources_of
 from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
 from dragoman.server.reading import MAX_DOCUMENT, Refusal
 from dragoman.server.routes import Call, Route

@@ -1,0 +1,1 @@
+"""What the clients of DeepL ask for: /v2 and /v3."""

@@ -1,0 +1,44 @@
+"""Say how the clients of DeepL authenticate, and how errors reach them."""
+
+from dataclasses import replace
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from dragoman.server.languages import find_language
+from dragoman.server.reading import Fields, Refusal
+from dragoman.server.routes import Dialect
+from dragoman.server.service import Service
+
+
+def read_key(headers: Headers, fields: Fields) -> str:
+    """Return the key in the header `Authorization: DeepL-Auth-Key KEY`; '' without it."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "deepl-auth-key" else ""
+
+
+def error(refusal: Refusal) -> dict[str, Any]:
+    """Return the body of an error."""
+    return {"message": refusal.message}
+
+
+DEEPL = Dialect(
+    prefix="/v2/",
+    error=error,
+    read_key=read_key,
+    schemes={"deepl": {"type": "apiKey", "in": "header", "name": "Authorization"}},
+    no_key=(403, "Authorization failed: send the header Authorization: DeepL-Auth-Key KEY"),
+    wrong_key=(403, "Authorization failed"),
+    missing="Parameter '{}' not specified",
+    trace="X-Trace-ID",
+)
+
+
+DEEPL_V3 = replace(DEEPL, prefix="/v3/")
+
+
+def find(service: Service, field: str, code: str, served: list[str]) -> str:
+    """Return the language that a code in a field means. Raise Refusal where it is not served."""
+    if (language := find_language(code, served)) is None:
+        raise Refusal(400, f"Value for '{field}' not supported.")
+    return language
