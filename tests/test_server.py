@@ -281,7 +281,9 @@ def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(server: Running)
     ],
 )
 def test_bodies_of_other_kinds_are_refused(server: Running, headers: dict[str, str], status: int):
-    assert server.ask("POST", "/translate", b"q=x", **headers).status == status
+    # What comes behind headers that are no HTTP meets a closed connection, and the system may reset it.
+    body = b"" if headers.get("Content_Length") == "-1" else b"q=x"
+    assert server.ask("POST", "/translate", body, **headers).status == status
 
 
 HOSTILE = [
