@@ -163,6 +163,14 @@ def test_softmax_is_stable_for_huge_scores(dtype):
     assert (scores.exp() / scores.exp().sum(-1, keepdim=True)).isnan().any()
 
 
+def test_biases_count_beside_a_row_without_keys():
+    scores, bias = torch.randn(3, 4), torch.randn(3, 4)
+    without = bias.index_fill(0, torch.tensor([1]), -math.inf)
+    expected = (scores + bias).softmax(-1).index_fill(0, torch.tensor([1]), 0.0)
+    assert gap(masked_softmax(scores, without), expected) < 1e-12
+    assert gap(masked_softmax(scores, without > -math.inf), expected) > 0.01  # the control
+
+
 def test_every_kernel_is_stable_for_huge_inputs(kernel):
     query, key, value = random_inputs()
     out = kernel(100 * query, 100 * key, value)
