@@ -370,8 +370,10 @@ def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
     page.type(text)
     page.tab.locator("#output .word").first.wait_for()
     page.tab.locator("#code summary").click()
-    shown = page.tab.locator("#code-text")
+    shown = page.tab.locator("#code-text", has_text="curl")
+    shown.wait_for()  # the panel is filled once it is open
     curl = shown.inner_text()
+    shown = page.tab.locator("#code-text")
     page.tab.get_by_label("JSON").check()
     body = json.loads(shown.inner_text())
     assert body == {"texts": text.split("\n"), "source": "en", "target": "ko"}

@@ -251,8 +251,12 @@ def test_a_greedy_caller_waits_and_others_do_not(models: Models):
 
 def test_a_body_may_be_as_large_as_the_limit_and_no_larger(server: Running):
     form = {"Content_Type": "application/x-www-form-urlencoded"}
-    for size, status in ((MAX_BODY - 1, 400), (MAX_BODY, 400), (MAX_BODY + 1, 413)):  # 400: no q
-        assert server.ask("POST", "/translate", b"x=" + b"a" * (size - 2), **form).status == status
+    for size in (MAX_BODY - 1, MAX_BODY):
+        assert server.ask("POST", "/translate", b"x=" + b"a" * (size - 2), **form).status == 400  # no q
+    length = f"Content-Length: {MAX_BODY + 1}"
+    # Refused before it is sent: who sends it all the same may meet a closed connection.
+    with server.connect(f"POST /translate HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode()) as connection:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(server: Running):

@@ -125,7 +125,8 @@ def operation(route: Route, request: Any, fields: Any, answer: Any, *, keys: boo
                 {"name": name, "in": "query", "required": False, "description": IN_ADDRESS, "schema": schema}
                 for name, schema in form["properties"].items()
             ]
-        found["requestBody"] = {"required": True, "content": bodies(route, request, form)}
+        needed = route.takes_file or bool(fields.get("required"))
+        found["requestBody"] = {"required": needed, "content": bodies(route, request, form)}
     if parameters:
         found["parameters"] = parameters
     return found
