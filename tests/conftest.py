@@ -243,6 +243,21 @@ def models(trained: Path) -> Iterator[Any]:
     opened.close(5)
 
 
+@pytest.fixture
+def gated(models: Any) -> Iterator[tuple[Any, Any]]:
+    """Models that translate nothing until their gate is opened."""
+    from serving import Gate
+
+    from dragoman.decoding.pool import Pool
+    from dragoman.server.models import Models
+
+    one = next(iter(models.by_pair.values()))
+    gate = Gate(one.translator.engine)
+    with Pool(gate) as pool:  # type: ignore[arg-type]
+        yield Models([dataclasses.replace(one, pool=pool)]), gate
+        gate.open.set()
+
+
 @pytest.fixture(scope="session")
 def server(models: Any) -> Iterator[Any]:
     """A server without keys."""

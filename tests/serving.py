@@ -147,3 +147,49 @@ def until(condition: Callable[[], Any], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < end, f"nothing has happened for {seconds} seconds"
         time.sleep(0.002)
+
+
+class Gate:
+    """An engine whose steps wait until it is opened, and that may fail in a way that ends its thread."""
+
+    def __init__(self, engine: Any):
+        self.engine, self.open, self.steps, self.fails = engine, threading.Event(), 0, False
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, *task: Any) -> Any:
+        return self.engine.search(*task)
+
+    def search_batch(self, *task: Any, **more: Any) -> Any:
+        steps = self.engine.search_batch(*task, **more)
+        while True:
+            self.open.wait()
+            self.steps += 1
+            if self.fails:
+                raise SystemExit
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            yield
+
+
+class Slow:
+    """An engine that needs so many seconds for each search, in so many steps, and remembers what it searched for."""
+
+    def __init__(self, engine: Any, seconds: float, steps: int = 48):
+        self.engine, self.steps, self.pause = engine, steps, seconds / steps
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.searched: list[tuple[int, ...]] = []
+        self.taken = 0  # steps
+
+    def search(self, *task: Any) -> Any:
+        return self.engine.search(*task)
+
+    def search_batch(self, sources: Any, config: Any, constraints: Any, **_: Any) -> Any:
+        self.searched += [tuple(source) for source in sources]
+        found = self.engine.search(sources, config, constraints)
+        for _step in range(self.steps):
+            time.sleep(self.pause)
+            self.taken += 1
+            yield
+        return found

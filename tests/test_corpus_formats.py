@@ -362,7 +362,7 @@ def test_a_bomb_stops_at_a_cap(tmp_path: Path, name: str):
     assert isinstance(rows, str)
     assert str(tmp_path / name) in rows
     assert memory < 64
-    assert seconds < 2
+    assert seconds < 10
 
 
 def test_damaged_files_leave_no_memory_behind(tmp_path: Path):

@@ -153,7 +153,7 @@ def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name:
     with torch.no_grad():
         model.output.weight.mul_(3)
     engine = TorchEngine(model, compute_type=name)
-    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in [*range(1, 25), 40, 70]]
+    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 24, 40, 70]]
     for beam in (1, 2, 4):
         search = SearchConfig(beam=beam, extra_length=5, n_best=beam)
         together = engine.search(sources, search)
@@ -162,7 +162,7 @@ def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name:
         if name != "float32" and kind != "recurrent":
             assert alone == together
         others = [[id - 1 for id in ids] for ids in sources]
-        assert [engine.search([ids], search)[0] for ids in others] != together  # the control
+        assert [engine.search([ids], search)[0] for ids in others[:4]] != together[:4]  # the control
 
 
 @torch.inference_mode()

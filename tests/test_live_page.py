@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from serving import CONFIG, Running, running, until
+from serving import CONFIG, Gate, Running, running, until
 
 from dragoman.inspection.page import EXPORT, IMPORT, page_script
 from dragoman.server.keys import Key
@@ -449,7 +449,9 @@ def test_probabilities_are_numbers_of_the_model(visit, server: Running):
     )
 
 
-def test_documents_are_dropped_translated_saved_and_deleted(visit, models: Models, tmp_path: Path):
+def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[Models, Gate], tmp_path: Path):
+    models, gate = gated
+    gate.open.set()
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
         page = visit("#source=en&target=ko", at=keeping)
         tab = page.tab
@@ -472,11 +474,12 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, models: Model
         item.get_by_text("saved, and deleted on the server").wait_for()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         # One that takes long, and is cancelled; one that is no document.
-        many = "".join(f"The dog sees {number} red cats.\n" for number in range(2000))
+        gate.open.clear()
+        many = "".join(f"The dog sees {number} red cats.\n" for number in range(200))
         tab.locator("#document").set_input_files(
             {"name": "long.txt", "mimeType": "text/plain", "buffer": many.encode()}
         )
-        tab.get_by_text("of 2000 texts").wait_for()
+        tab.get_by_text("of 200 texts").wait_for()
         assert len(keeping.ask("GET", "/api/v1/documents").json["documents"]) == 1
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])

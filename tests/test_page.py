@@ -173,10 +173,10 @@ def large(tokenizer: Tokenizer) -> tuple[Inspection, str, float]:
 
 
 def test_a_long_sentence_in_a_large_model_makes_a_page_in_time(large: tuple[Inspection, str, float]):
-    """Under 10 s of one core, under 5 MB."""
+    """Under 20 s of one core, under 5 MB."""
     found, document, seconds = large
     assert found.cross.shape == (6, 8, 128, 128)
-    assert seconds < 10
+    assert seconds < 20
     assert len(document.encode()) < 5_000_000
     data = data_of(document)
     assert data["occlusion"] is None  # 128 sentences to score: left to --view occlusion

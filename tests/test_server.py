@@ -17,13 +17,12 @@ from typing import Any
 
 import pytest
 from conftest import Ran
-from serving import CONFIG, Answer, Running, running, until
+from serving import CONFIG, Answer, Gate, Running, running, until
 
 from dragoman.config import read_toml, update
 from dragoman.config.languages import parse_pair
 from dragoman.config.serve import ServeConfig
 from dragoman.data.corpus import Pair
-from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Late
 from dragoman.errors import DragomanError, UsageError
 from dragoman.server import app as server_app
@@ -45,38 +44,6 @@ def locked(models: Models) -> Iterator[Running]:
     """A server that asks for keys."""
     with running(models, CONFIG, KEYS) as started:
         yield started
-
-
-class Gate:
-    """An engine whose steps wait until it is opened."""
-
-    def __init__(self, engine: Any):
-        self.engine, self.open, self.steps = engine, threading.Event(), 0
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
-
-    def search(self, *task: Any) -> Any:
-        return self.engine.search(*task)
-
-    def search_batch(self, *task: Any, **more: Any) -> Any:
-        steps = self.engine.search_batch(*task, **more)
-        while True:
-            self.open.wait()
-            self.steps += 1
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
-            yield
-
-
-@pytest.fixture
-def gated(models: Models) -> Iterator[tuple[Models, Gate]]:
-    """Models that translate nothing until their gate is opened."""
-    one = next(iter(models.by_pair.values()))
-    gate = Gate(one.translator.engine)
-    with Pool(gate) as pool:
-        yield Models([replace(one, pool=pool)]), gate
-        gate.open.set()
 
 
 # --- Starting
@@ -429,7 +396,7 @@ def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
         for connection in connections:
             connection.close()
         gate.open.set()
-        until(lambda: server.metric("dragoman_in_flight") == 0, 5)
+        until(lambda: server.metric("dragoman_in_flight") == 0)
         assert server.metric('dragoman_finished_total{outcome="cancelled"}') == 5
         assert server.translate("A dog likes cats.").status == 200
         counts = [server.metric(f'dragoman_finished_total{{outcome="{one}"}}') for one in ("ok", "failed", "cancelled")]
@@ -439,16 +406,14 @@ def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
 def test_late_answers_are_errors_and_a_full_server_says_so_at_once(gated: tuple[Models, Gate]):
     models, gate = gated
     with running(models, replace(CONFIG, deadline=0.4, requests=1)) as server, ThreadPoolExecutor(1) as threads:
-        began = time.monotonic()
         late = threads.submit(server.translate, "A dog likes cats.")
         until(lambda: server.metric("dragoman_in_flight") == 1)
         refused = server.translate("A cat.")
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert late.result().status == 503
         assert "longer than 0.4 seconds" in late.result().json["error"]
-        assert time.monotonic() - began < 3
         gate.open.set()
-        until(lambda: server.translate("A dog.").status == 200, 5)
+        until(lambda: server.translate("A dog.").status == 200)
 
 
 def test_a_server_that_would_make_wait_too_long_refuses(gated: tuple[Models, Gate], monkeypatch: pytest.MonkeyPatch):

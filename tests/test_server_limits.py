@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import CONFIG, Answer, Running, running, until
+from serving import CONFIG, Answer, Gate, Running, running, until
 
-from dragoman.decoding.pool import Pool
 from dragoman.server import files, store
 from dragoman.server.app import App
 from dragoman.server.files import Results
@@ -59,33 +57,6 @@ def keeping(models: Models, state: Path) -> Iterator[Running]:
     """A server with keys and a folder."""
     with running(models, replace(CONFIG, state=str(state)), KEYS) as started:
         yield started
-
-
-class Gate:
-    """An engine whose steps wait until it is opened, and that may fail in a way that ends its thread."""
-
-    def __init__(self, engine: Any):
-        self.engine, self.open, self.fails = engine, threading.Event(), False
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
-
-    def search(self, *task: Any) -> Any:
-        return self.engine.search(*task)
-
-    def search_batch(self, *task: Any, **more: Any) -> Any:
-        yield
-        self.open.wait(20)
-        if self.fails:
-            raise SystemExit
-        return (yield from self.engine.search_batch(*task, **more))
-
-
-@pytest.fixture
-def gated(models: Models) -> Iterator[tuple[Models, Gate]]:
-    one = next(iter(models.by_pair.values()))
-    gate = Gate(one.translator.engine)
-    with Pool(gate) as pool:
-        yield Models([replace(one, pool=pool)]), gate
-        gate.open.set()
 
 
 # --- Memory

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -131,10 +130,8 @@ def post(text: str) -> bytes:
 
 def test_a_deadline_is_kept_although_a_batch_cannot_be_stopped(served: Served):
     with watching(served, deadline=0.3) as (server, watched):
-        began = time.monotonic()
         late = server.translate("The dog sees 2 cats.")
         assert (late.status, "longer than 0.3 seconds" in late.json["error"]) == (503, True)
-        assert time.monotonic() - began < 3
         assert watched.now == 1  # it goes on
         watched.open.set()
-        until(lambda: server.translate("The dog sees 3 cats.").status == 200, 5)
+        until(lambda: server.translate("The dog sees 3 cats.").status == 200)

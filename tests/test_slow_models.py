@@ -1,13 +1,12 @@
 """Clients that give up on a slow model and ask again: with the real client of DeepL."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import deepl
 import pytest
 from deepl import http_client
-from serving import CONFIG, running
+from serving import CONFIG, Slow, running
 
 from dragoman.decoding.pool import Pool
 from dragoman.server.models import Models
@@ -19,27 +18,6 @@ TEXT = "The dog sees 4 red cats."
 def expected(models: Models) -> str:
     """TEXT, translated without a server."""
     return next(iter(models.by_pair.values())).translator.translate(TEXT).text
-
-
-class Slow:
-    """An engine that takes its time, in steps."""
-
-    def __init__(self, engine: Any, seconds: float):
-        self.engine, self.steps = engine, 48
-        self.pause = seconds / self.steps
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
-        self.searched: list[Any] = []
-
-    def search(self, *task: Any) -> Any:
-        return self.engine.search(*task)
-
-    def search_batch(self, sources: Any, config: Any, constraints: Any, **more: Any) -> Any:
-        self.searched += [tuple(source) for source in sources]
-        found = self.engine.search(sources, config, constraints)
-        for _ in range(self.steps):
-            time.sleep(self.pause)
-            yield
-        return found
 
 
 def ask_slow_model(models: Models, monkeypatch: pytest.MonkeyPatch, second: float, grace: float) -> tuple[str, int]:

@@ -408,7 +408,7 @@ def test_patterns_in_a_file_are_not_run(tokenizer: Tokenizer, file: Path, part: 
     began = time.monotonic()
     text = "a" * 5000 + "b"
     assert Tokenizer.load(file).encode(text) == tokenizer.encode(text)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 20  # the pattern alone would take for ever
 
 
 def test_the_library_would_run_them(file: Path):
