@@ -19,6 +19,7 @@ from dragoman.check.rules import DROPS, RULES
 from dragoman.cli import main
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
+from dragoman.data.split import read_documents
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.errors import DragomanError
 
@@ -117,7 +118,7 @@ def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pa
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
 def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
-    read = "1 row read, 1 pair" if count == 1 else f"{count} rows read, {count} pairs"
+    read = "1 row, 1 pair" if count == 1 else f"{count} rows, {count} pairs"
     assert check("a.tsv") == (0, f"a.tsv: {read}, {count} of them without errors and warnings\n")
 
 
@@ -233,7 +234,8 @@ def test_what_was_cleaned_is_clean_whatever_the_white_space(tmp_path_factory: py
     report, written = corpora.check_and_clean({"train": parse_corpora([str(given)])}, CheckLimits(), clean)
     dropped = {name: found.count for name, found in report.findings.items() if name in DROPS - {"no-pairs"}}
     assert report.corpora[0].dropped == dropped
-    assert sum(dropped.values()) >= len(pairs) - report.kept()
+    full = sum(bool("".join(pair).strip()) for pair in pairs)
+    assert sum(dropped.values()) >= full - report.kept()
     assert report.dropped_later.total() >= report.kept() - written
     tabs = [pair for pair in pairs if "\t" in "".join(pair) and all(map(str.strip, pair))]
     assert (report.findings["tab"].count if "tab" in report.findings else 0) == len(tabs)
@@ -269,7 +271,8 @@ def test_a_corpus_that_is_never_clean_is_cleaned_a_limited_number_of_times(
 
     def pass_(draft: Path, *_: object) -> CheckReport:
         passes.append(draft)
-        corpus = CheckedCorpus("train", parse_corpora(["a.tsv"])[0], rows=1000, kept=999)
+        corpus = CheckedCorpus("train", parse_corpora(["a.tsv"])[0], read=1000, kept=999)
+        corpus.dropped["copy"] += 1
         draft.write_text(f"{len(passes)}")
         return CheckReport([corpus])
 
@@ -295,11 +298,43 @@ def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
     bad = [b"\xff\tb\n", b"abc\n", b"a\t\xff\xff\n"]
     (tmp_path / "a.tsv").write_bytes(bad[0] + tsv(CLEAN) + bad[1] + bad[2])
     code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
+    (counts,) = report["corpora"]
+    assert (counts["rows"], counts["pairs"], counts["kept"]) == (63, 60, 60)
+    assert "a.tsv: 63 rows, 60 pairs, 60 of them without errors and warnings\n" in check("a.tsv")[1]
     places = {found["id"]: (found["count"], found["locations"]) for found in report["findings"]}
     assert places == {"utf-8": (2, ["a.tsv:1:1", "a.tsv:63:3"]), "columns": (1, ["a.tsv:62"])}
     assert (code, report["errors"]) == (1, 3)
     assert report["clean"] == {"file": "clean.tsv", "pairs": len(CLEAN), "dropped_later": {}}
     assert read_corpus(["clean.tsv"]).pairs == CLEAN
+
+
+def test_a_row_that_cannot_be_read_on_either_side_counts_once(check, tmp_path: Path):
+    (tmp_path / "a.en").write_bytes(b"\xff\n" + text([s for s, _ in CLEAN]))
+    (tmp_path / "a.ko").write_bytes(b"\xff\n" + text([t for _, t in CLEAN]))
+    _, report = check("a.en", "a.ko", "--json")
+    assert (report["errors"], report["corpora"][0]["rows"], report["corpora"][0]["pairs"]) == (2, 61, 60)
+
+
+def test_blank_lines_end_documents_and_are_kept(check, tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv", [*CLEAN[:20], ("", ""), *CLEAN[20:40], ("x", "")])
+    (tmp_path / "b.en").write_bytes(text([s for s, _ in [*CLEAN[40:50], (" " * 3000, "")]]))
+    (tmp_path / "b.ko").write_bytes(text([t for _, t in [*CLEAN[40:50], ("", "")]]))
+    code, report = check("a.tsv", "b.en", "b.ko", "--json", "--write-clean", "clean.tsv")
+    found = {name: one["locations"] for name, one in findings(report).items()}
+    assert (code, found) == (1, {"empty": ["a.tsv:42"], "blank": ["a.tsv:21", "b.en:11"]})
+    assert report["clean"]["pairs"] == 50
+    parts = CLEAN[:20], CLEAN[20:40], CLEAN[40:50]
+    assert (tmp_path / "clean.tsv").read_bytes() == b"\n".join(map(tsv, parts)) + b"\n"  # and one between the files
+    located = read_documents(parse_corpora(["clean.tsv"]), blank_ends=True)
+    assert [located.documents.count(n) for n in range(3)] == [20, 20, 10]
+    assert check("clean.tsv")[0] == 0
+
+
+def test_the_example_of_json_on_the_page_is_what_the_command_prints(check, tmp_path: Path):
+    page = (Path(__file__).parents[1] / "docs" / "corpora.md").read_text(encoding="utf-8")
+    example = page.partition("prints one object:\n\n")[2].partition("\n\n")[0]
+    write_tsv(tmp_path / "train.tsv", [*CLEAN[:3], ("x", ""), *CLEAN[3:8]])
+    assert check("train.tsv", "--json", "--write-clean", "clean.tsv") == (1, json.loads(example))
 
 
 def test_limits_are_flags(check, tmp_path: Path):
@@ -316,7 +351,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     code, out = check("[red]a.tsv")
     assert code == 1
     places = "line-separator", f"[red]a.tsv:{AT + 1}", "empty", "[red]a.tsv:61"
-    for words in (*places, "61 rows read, 60 pairs, 59 of them without", RULES["line-separator"].advice):
+    for words in (*places, "61 rows, 60 pairs, 59 of them without", RULES["line-separator"].advice):
         assert words in out
 
 

@@ -69,6 +69,7 @@ class RowBlock:
         self.numbers, sources, targets = (list(column) for column in zip(*rows, strict=True))
         self.columns = (TextColumn(sources), TextColumn(targets))
         self.has_text = self.columns[0].has_text & self.columns[1].has_text  # (n,)
+        self.is_blank = ~(self.columns[0].has_text | self.columns[1].has_text)  # (n,)
         # Python's hash has a new key in each process: nobody can write texts that collide.
         self.pair_hashes = self.columns[0].hashes * np.int64(0x5851F42D4C957F2D) ^ self.columns[1].hashes  # (n,)
 

@@ -23,6 +23,7 @@ from dragoman.files import atomic_file, draft_of, name_errors
 # each pass drops a few more rows by chance.
 MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
+LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "plural"}  # problems of which each is a row less
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 
@@ -41,12 +42,14 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
         for spec, reading, repeats in zip(specs, readings[name], find_repeats(readings[name], later), strict=True):
             corpus, errors = CheckedCorpus(name, spec), report.count("error")
             report.corpora.append(corpus)
+            if clean and name == "train" and report.kept():
+                clean.write("\n")  # as the end of a file, a blank line ends a document
             profile, difference = usual.for_corpus(reading)
             if difference:
                 report.add("direction", [spec.name], example=difference)
             try:
-                for block in row_blocks(read_rows(spec, add_problems_to(report))):
-                    rows = slice(corpus.rows, corpus.rows + len(block))
+                for block in row_blocks(read_rows(spec, add_problems_to(report, corpus))):
+                    rows = slice(corpus.read, corpus.read + len(block))
                     if not np.array_equal(reading.pairs[rows], block.pair_hashes):
                         raise DragomanError(f"{spec.name}: changed while it was read; check it again")
                     hits = [
@@ -55,9 +58,9 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                         *(repeat.within(rows) for repeat in repeats),
                     ]
                     drop = add_hits(report, corpus, block, hits)
-                    corpus.rows += len(block)
+                    corpus.read += len(block)
                     corpus.pairs += int(block.has_text.sum())
-                    corpus.kept += int((~drop).sum())
+                    corpus.kept += int((block.has_text & ~drop).sum())
                     if clean and name == "train":
                         write_rows(block, ~drop, clean)
             except DragomanError as error:
@@ -75,12 +78,17 @@ def header_rows(spec: CorpusSpec, block: RowBlock) -> np.ndarray:
     return rows
 
 
-def add_problems_to(report: CheckReport) -> OnProblem:
-    """Return a callback for `read_rows` that adds each problem to the report and raises nothing."""
+def add_problems_to(report: CheckReport, corpus: CheckedCorpus) -> OnProblem:
+    """Return a callback for `read_rows` that adds each problem to the report, and raises nothing.
+
+    It notes in `corpus` the numbers of the rows that the problems leave out.
+    """
 
     def add(problem: Problem) -> None:
         rule = "byte-order-mark-first" if problem.kind == "byte-order-mark" else problem.kind
         report.add(rule, [problem.location], example=problem.text and str(problem))
+        if problem.kind in LEAVE_OUT:
+            corpus.unread.add(problem.number)
 
     return add
 
@@ -108,10 +116,10 @@ def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: 
 
 
 def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
-    """Write the rows with True in `keep` (n,) to `clean` as TSV."""
+    """Write the rows with True in `keep` (n,) to `clean` as TSV, and those without text as the blank lines they are."""
     sources, targets = (column.texts for column in block.columns)
     for row in np.flatnonzero(keep):
-        clean.write(f"{sources[row]}\t{targets[row]}\n")
+        clean.write(f"{sources[row]}\t{targets[row]}\n" if block.has_text[row] else "\n")
 
 
 def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[CheckReport, int]:
@@ -128,7 +136,7 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
         if UNFIT & report.findings.keys():
             return report, 0
         for _ in range(MAX_PASSES - 1):
-            if report.kept() == sum(corpus.rows for corpus in report.corpora if corpus.set == "train"):
+            if not any(corpus.dropped for corpus in report.corpora if corpus.set == "train"):
                 break
             drafts.reverse()
             report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits, out)

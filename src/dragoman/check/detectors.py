@@ -62,13 +62,15 @@ class Hits(NamedTuple):
 def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
     """Yield the hits of all rules that look at one block alone.
 
-    A pair with an empty side is a hit of the rule 'empty' and of no rule about text.
+    A pair with an empty side is a hit of the rule 'empty', a row without any text one of 'blank', and neither of a rule
+    about text.
     """
-    yield Hits("empty", ~block.has_text)
+    yield Hits("empty", ~block.has_text & ~block.is_blank)
+    yield Hits("blank", block.is_blank)
     for number, column in enumerate(block.columns):
         for hits in (*character_hits(column, profile), *form_hits(column)):
             yield hits._replace(rows=hits.rows & block.has_text, side=number)
-        yield Hits("over-long", column.lengths > limits.length, number)
+        yield Hits("over-long", (column.lengths > limits.length) & ~block.is_blank, number)
     for hits in (
         *copy_hits(block),
         *length_hits(block, profile, limits),

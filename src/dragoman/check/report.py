@@ -8,6 +8,8 @@ from dragoman.data.spec import CorpusSpec
 
 MAX_LOCATIONS = 5  # that a report names for each rule
 
+Numbers = set[int]
+
 
 @dataclass
 class Occurrences:
@@ -20,17 +22,23 @@ class Occurrences:
 
 @dataclass
 class CheckedCorpus:
-    """Count the rows of one corpus, those with text on both sides, those that no rule drops, and those dropped.
+    """Count the rows of one corpus, those with text on both sides, the pairs that no rule drops, and those dropped.
 
     A row that several rules drop counts for each of them in `dropped`.
     """
 
     set: str
     spec: CorpusSpec
-    rows: int = 0
+    read: int = 0
+    unread: Numbers = field(default_factory=Numbers)  # of the rows that are left out: not UTF-8, fuzzy, ...
     pairs: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)  # by rule
+
+    @property
+    def rows(self) -> int:
+        """The number of lines, rows, units or messages in the files, also of those that cannot be read."""
+        return self.read + len(self.unread)
 
 
 @dataclass

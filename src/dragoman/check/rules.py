@@ -36,7 +36,7 @@ RULES = {
     ),
     # The pair.
     "header": CheckRule("warning", "the first row looks like a header", "delete it, or it is learned as a pair"),
-    "empty": CheckRule("warning", "a side is empty", "find out why; training skips the pair"),
+    "empty": CheckRule("warning", "one side is empty", "find out why; training skips the pair"),
     "duplicate": CheckRule(
         "warning", "the same pair occurs earlier", "keep it once; to count it more often, use weight="
     ),
@@ -69,6 +69,7 @@ RULES = {
     ),
     "control-character": CheckRule("warning", "a control character", "delete it"),
     # Good to know.
+    "blank": CheckRule("note", "both sides are empty", "fine: 'split --by document' ends a document here"),
     "unassigned-character": CheckRule("note", "a character that is unassigned, or for private use", "look at it"),
     "short-copy": CheckRule("note", "source and target are the same one or two words", "fine for names"),
     "several-targets": CheckRule("note", "the source occurs earlier with another target", "fine if both are right"),

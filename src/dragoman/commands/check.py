@@ -164,7 +164,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
         console.print(table)
     for corpus in report.corpora:
         rows, pairs = plural(corpus.rows, "row"), plural(corpus.pairs, "pair")
-        print(f"{corpus.spec.name}: {rows} read, {pairs}, {corpus.kept:,} of them without errors and warnings")
+        print(f"{corpus.spec.name}: {rows}, {pairs}, {corpus.kept:,} of them without errors and warnings")
     if report.dropped_later:
         rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
         print(f"the pairs left were checked again, and more were dropped: {rules}")
