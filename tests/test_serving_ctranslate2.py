@@ -5,7 +5,7 @@ import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from serving import CONFIG, Running, running, until
 from dragoman.data.corpus import Pair
 from dragoman.decoding.pool import Pool
 from dragoman.errors import UsageError
+from dragoman.inspection.inspection import inspect
 from dragoman.server.models import Models, Served, open_models, parse_models
 from dragoman.threads import granted_cores
+from dragoman.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
 
@@ -135,3 +137,16 @@ def test_a_deadline_is_kept_although_a_batch_cannot_be_stopped(served: Served):
         assert watched.now == 1  # it goes on
         watched.open.set()
         until(lambda: server.translate("The dog sees 3 cats.").status == 200)
+
+
+def test_an_inspection_is_that_of_the_native_engine_and_says_what_the_server_translates(served: Served, trained: Path):
+    text = "The dog sees 4 red cats."
+    expected = inspect(Translator.load(trained, threads=1), text)
+    with watching(served, is_open=True) as (server, _):
+        body = {"text": text, "source": "en", "target": "ko"}
+        (one,) = server.ask("POST", "/api/v1/inspect", body).json["inspections"]
+        translated = server.translate(text).json["translatedText"]
+    assert one["engine"] == "ctranslate2"
+    assert one["inspection"]["tree"]["nodes"] == [asdict(node) for node in expected.tree.nodes]  # type: ignore[union-attr]
+    assert one["translation"] == translated
+    assert one["differs"] == (translated != expected.target.text)

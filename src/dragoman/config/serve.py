@@ -25,6 +25,7 @@ MAX_PORT = 65535
 MAX_PROCESSES = 1024
 MAX_CACHE = 1 << 20  # MB
 MAX_BATCHES = 64
+MAX_INSPECTED = 1024  # tokens
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class ServeConfig:
     "maximum number of texts in a request"
     characters: Count = 100_000
     "maximum number of characters in a request, over all of its texts"
+    inspect_tokens: Annotated[int, at_least(0), at_most(MAX_INSPECTED)] = 128
+    "maximum number of tokens on each side of a sentence that is inspected; 0: inspect nothing"
     rate: CountOrZero = 1_000_000
     "characters a minute for each key, or for each address without keys; 0: any number"
     api_keys: str | None = None

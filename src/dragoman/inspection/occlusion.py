@@ -4,12 +4,13 @@ Shapes: U source words, W target words with EOS.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dragoman.decoding.forced import score
+from dragoman.decoding.forced import Likelihood, score
 from dragoman.inspection.inspection import Inspection
 from dragoman.model import Model
 
@@ -29,19 +30,30 @@ class Occlusion:
         return self.probability - self.without
 
 
-def occlusion(model: Model, inspection: Inspection, *, subwords: bool = False) -> Occlusion:
+AT_ONCE = 16  # sources that are scored between two checks
+
+
+def occlusion(
+    model: Model, inspection: Inspection, *, subwords: bool = False, check: Callable[[], None] = lambda: None
+) -> Occlusion:
     """Return the probabilities of the inspected target without each source word, or each subword, in turn.
 
-    model: the one that was inspected; it is run once for each word, and must be in eval mode.
+    model: the one that was inspected; it is run once for each word, and must be in eval mode. check: called every few
+    words; what it raises ends the work.
     """
     source, target = inspection.source, inspection.target
     left_out = (source.tokens if subwords else source.words)[:-1]
     words = target.tokens if subwords else target.words
     sources = [source.ids, *(source.ids[: word.tokens.start] + source.ids[word.tokens.stop :] for word in left_out)]
+    likelihoods: list[Likelihood] = []
+    for start in range(0, len(sources), AT_ONCE):
+        check()
+        some = sources[start : start + AT_ONCE]
+        likelihoods += score(model, some, [target.ids] * len(some))
     table = torch.tensor(
         [
             [math.exp(math.fsum(likelihood.log_p[position] for position in word.tokens)) for word in words]
-            for likelihood in score(model, sources, [target.ids] * len(sources))
+            for likelihood in likelihoods
         ]
     )
     return Occlusion([word.label for word in left_out], [word.label for word in words], table[0], table[1:])

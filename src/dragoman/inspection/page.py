@@ -102,39 +102,64 @@ def page_data(inspection: Inspection, losses: Occlusion | None, positions: Posit
     return as_dict(inspection) | {
         "kinds": [encode_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
         "links": word_links(inspection),
-        "occlusion": losses
-        and {
-            "rows": losses.target,
-            "columns": losses.source,
-            "probabilities": losses.probability.tolist(),
-            "drops": losses.drop.T.tolist(),
-        },
+        "occlusion": losses and occlusion_as_dict(losses),
         "positional_encoding": positions and encode_positions(positions),
     }
+
+
+def describe_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
+    """Return what the page has to know of one kind of attention besides its weights.
+
+    Its keys: 'name', 'rows' and 'columns' (fields of `Inspection`), 'layers' and 'heads'.
+    """
+    layers, heads = inspection.maps(kind).shape[:2]
+    rows, columns = ROWS_AND_COLUMNS[kind]
+    return {"name": kind, "rows": rows, "columns": columns, "layers": layers, "heads": heads}
 
 
 def encode_maps(inspection: Inspection, kind: AttentionKind) -> dict[str, Any]:
     """Return a dict of one kind of attention for the page, with its weights and rollouts as bytes in base64.
 
-    Its keys: 'name', 'rows' and 'columns' (fields of `Inspection`), 'layers', 'heads', 'weights'
-    [layer][head][query][key], and 'rollout' [layer][query][key], None for a recurrent model.
+    Its keys: those of `describe_maps`, 'weights' [layer][head][query][key], and 'rollout' [layer][query][key], None for
+    a recurrent model.
     """
-    weights = inspection.maps(kind)
-    layers, heads = weights.shape[:2]
-    rollouts = None
-    if len(inspection.encoder):  # a recurrent model has none
-        rollouts = encode_weights(
-            torch.stack([inspection.weights(kind, n + 1, None, "rollout") for n in range(layers)])
-        )
-    rows, columns = ROWS_AND_COLUMNS[kind]
-    shape = {"rows": rows, "columns": columns, "layers": layers, "heads": heads}
-    return {"name": kind, **shape, "weights": encode_weights(weights), "rollout": rollouts}
+    followed = rollouts(inspection, kind)
+    return describe_maps(inspection, kind) | {
+        "weights": encode(weight_bytes(inspection.maps(kind))),
+        "rollout": None if followed is None else encode(weight_bytes(followed)),
+    }
 
 
-def encode_weights(weights: Tensor) -> str:
-    """Return weights from 0 to 1 as one byte each, in base64, off by 1/510 at most."""
-    levels = (weights.clamp(0, 1) * LEVELS).round().to(torch.uint8)
-    return base64.b64encode(levels.contiguous().numpy().tobytes()).decode()
+def rollouts(inspection: Inspection, kind: AttentionKind) -> Tensor | None:
+    """Return the rollouts (L, queries, keys) of a kind up to each layer; None for a recurrent model, which has none."""
+    if not len(inspection.encoder):
+        return None
+    layers = range(1, len(inspection.maps(kind)) + 1)
+    return torch.stack([inspection.weights(kind, layer, None, "rollout") for layer in layers])
+
+
+def weight_bytes(weights: Tensor) -> bytes:
+    """Return weights from 0 to 1 as one byte each, off by 1/510 at most."""
+    return (weights.clamp(0, 1) * LEVELS).round().to(torch.uint8).contiguous().numpy().tobytes()
+
+
+def encode(raw: bytes) -> str:
+    """Return bytes in base64."""
+    return base64.b64encode(raw).decode()
+
+
+def occlusion_as_dict(losses: Occlusion) -> dict[str, Any]:
+    """Return what each word of a translation loses, as JSON types.
+
+    Its keys: 'rows' and 'columns', the words of the translation and of the source, 'probabilities' [row], given the
+    whole source, and 'drops' [row][column].
+    """
+    return {
+        "rows": losses.target,
+        "columns": losses.source,
+        "probabilities": losses.probability.tolist(),
+        "drops": losses.drop.T.tolist(),
+    }
 
 
 def word_links(inspection: Inspection) -> dict[str, Any] | None:
@@ -161,4 +186,4 @@ def encode_positions(positions: PositionalEncoding) -> dict[str, Any]:
     rows, columns = levels.shape
     raw = levels.to(torch.uint8).contiguous().numpy().tobytes()
     size = {"scheme": positions.scheme, "rows": rows, "columns": columns, "largest": largest}
-    return size | {"table": base64.b64encode(raw).decode()}
+    return size | {"table": encode(raw)}

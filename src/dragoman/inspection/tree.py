@@ -14,9 +14,8 @@ from dragoman.alignment.words import token_label
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine
-from dragoman.decoding.search import BeamStep, Hypothesis, length_penalty
-from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine, SteppedEngine
+from dragoman.decoding.search import BeamStep, Hypothesis, finish, length_penalty
 
 Fate = Literal["kept", "finished", "pruned"]
 
@@ -86,10 +85,10 @@ class Recording:
         """
         constraints = constraints or [self.constraints]
         plain = config.temperature is None and config.beam_groups == 1 and not constraints[0].terms
-        if not isinstance(self.engine, TorchEngine) or not plain:
+        if not isinstance(self.engine, SteppedEngine) or not plain:
             return self.engine.search(sources, config, constraints)
         self.recorder = TreeRecorder(config, self.tokenizer)
-        return self.engine.search(sources, config, constraints, observe=self.recorder)
+        return finish(self.engine.search_batch(sources, config, constraints, observe=self.recorder))
 
     def tree(self, chosen: Hypothesis) -> BeamTree | None:
         """Return the search up to `chosen`, one of its hypotheses; None where it was not recorded."""

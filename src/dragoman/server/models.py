@@ -11,12 +11,14 @@ from dragoman.config.languages import PAIR, LanguagePair, parse_pair
 from dragoman.config.serve import ServeConfig
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.summary import Summary
 from dragoman.model_folder import find_model
 from dragoman.server.languages import find_language
 from dragoman.text.languages import read_languages
 from dragoman.threads import granted_cores
+from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translator import Translator
 
@@ -25,11 +27,12 @@ CROWD = 8  # sentences at once, which show how fast a model is with many request
 
 
 class ModelSource(NamedTuple):
-    """Where a model is, for which pair, and the tag in front of its texts ('' for none)."""
+    """Where a model is, for which pair, the tag in front of its texts ('' for none), and its name."""
 
     pair: LanguagePair
     folder: Path
-    tag: str = ""
+    tag: str
+    name: str  # of the folder that was given, as `dragoman inspect` shows it
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Models:
         self.by_pair = {one.pair: one for one in served}
         self.pools = list({id(one.pool): one.pool for one in served}.values())
         self.pivot = pivot
+        self.native: dict[Translator, TorchEngine] = {}
 
     @property
     def sources(self) -> list[str]:
@@ -90,6 +94,15 @@ class Models:
         first = self.by_pair.get(LanguagePair(source, self.pivot))
         second = self.by_pair.get(LanguagePair(self.pivot, target))
         return (first, second) if first and second else ()
+
+    def native_engine(self, served: Served) -> TorchEngine:
+        """Return the native engine in float32 with a model: its own, or else one that is made when first asked for."""
+        translator = served.translator
+        if isinstance(translator.engine, TorchEngine):  # the native one serves in float32 only
+            return translator.engine
+        if translator not in self.native:
+            self.native[translator] = torch_engine([translator.model], translator.tokenizer)
+        return self.native[translator]
 
     def find_source(self, code: str) -> str | None:
         """Return the language among the sources that a code means; None for none. See `find_language`."""
@@ -134,7 +147,7 @@ def parse_model(text: str) -> ModelSource:
     pair = pair or read_languages(folder)
     if not pair:
         raise UsageError(f"{name} does not record its languages: write them in front, as in en-de={name}")
-    return ModelSource(pair, folder, tag)
+    return ModelSource(pair, folder, tag, Path(name).absolute().name)
 
 
 def parse_models(texts: Sequence[str], pivot: str | None) -> list[ModelSource]:

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config.serve import ServeConfig
 from dragoman.decoding.rows import Ticket
+from dragoman.inspection.inspection import Inspection
 from dragoman.server.keys import Key, Rates, Usage
 from dragoman.server.metrics import Metrics
 from dragoman.server.models import Models
@@ -33,6 +34,9 @@ class Service:
     usage: Usage = field(default_factory=Usage)
     stopping: bool = False
     beside: threading.Lock = field(default_factory=threading.Lock)  # held by what computes beside the search
+    inspected: dict[Any, Inspection] = field(
+        default_factory=dict
+    )  # the latest, the oldest first; for holders of `beside`
 
     def need_detector(self) -> "Detector":
         """Return the detector. Raise Refusal without one."""

@@ -63,6 +63,7 @@ class ModelsAnswer(Struct):
     max_beam: int
     max_texts: int
     max_characters: int
+    max_inspect_tokens: int  # on each side of a sentence; 0: nothing is inspected
 
 
 def pair_of(call: Call, source: str, target: str) -> ServedPair:
@@ -115,6 +116,7 @@ def models(call: Call) -> ModelsAnswer:
         max_beam=config.max_beam,
         max_texts=config.texts,
         max_characters=config.characters,
+        max_inspect_tokens=config.inspect_tokens,
     )
 
 

@@ -22,11 +22,16 @@ AUTO = "auto"
 Strings = list[Annotated[str, Meta(min_length=1)]]
 
 
-class Wishes(Struct, kw_only=True):
-    """What may be asked for with texts and with documents."""
+class Direction(Struct, kw_only=True):
+    """The languages to translate into and from."""
 
     target: str
     source: str = AUTO
+
+
+class Wishes(Direction, kw_only=True):
+    """What may be asked for with texts and with documents."""
+
     tag: str = ""
     beam: Annotated[int, Meta(ge=1)] | None = None
     split: Split = "sentences"
@@ -130,7 +135,7 @@ def translate(call: Call) -> TranslateAnswer:
     return TranslateAnswer(translations, target)
 
 
-def languages_of(call: Call, request: Wishes) -> tuple[str, str | None]:
+def languages_of(call: Call, request: Direction) -> tuple[str, str | None]:
     """Return the language to translate into, and the one to translate from, None to detect it. Raise Refusal."""
     target = find_target(call.service, request.target)
     if request.source.lower() == AUTO:
@@ -143,10 +148,15 @@ def languages_of(call: Call, request: Wishes) -> tuple[str, str | None]:
 
 def task_of(call: Call, request: Wishes, source: str | None, target: str) -> Task:
     """Return what a request wants; source: None where it is detected. Raise Refusal and UsageError."""
-    if request.beam and request.beam > call.service.config.max_beam:
-        raise Refusal(400, f"beam must be at most {call.service.config.max_beam}")
+    check_beam(call, request.beam)
     safeguards = Safeguards(glossary=glossary_of(call, request, source, target), forbidden=tuple(request.forbid))
     return Task(target, beam=request.beam, split=request.split, tag=request.tag, safeguards=safeguards)
+
+
+def check_beam(call: Call, beam: int | None) -> None:
+    """Raise Refusal for more beams than the server has; None: as many as it has by itself."""
+    if beam and beam > call.service.config.max_beam:
+        raise Refusal(400, f"beam must be at most {call.service.config.max_beam}")
 
 
 def glossary_of(call: Call, request: Wishes, source: str | None, target: str) -> Glossary | None:
