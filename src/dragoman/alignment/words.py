@@ -83,7 +83,8 @@ def token_label(tokenizer: Tokenizer, id: int) -> str:
 def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> list[Span]:
     """Return the span of characters that each token stands for in `text`, by default the text that the ids decode to.
 
-    Each byte of a character has the span of the character; that of a tag is empty.
+    text: that of these very tokens, with or without the space in front that the first piece may begin with. Each byte
+    of a character has the span of the character. The span of a special token or tag is empty.
     """
     spans: list[Span] = [(0, 0)] * len(ids)
     visible = [position for position, id in enumerate(ids) if id not in tokenizer.special_ids]

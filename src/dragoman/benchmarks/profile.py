@@ -99,7 +99,7 @@ def profile_task(task: TrainingTask) -> dict[str, object]:
     """Return what our training on `task` consists of, as JSON can hold it.
 
     `operations`: multiplications and additions of matmuls per target token; `rate`: the most of them per second that
-    matmuls alone reach; `parts`: as of `time_shares`. The task's precision is that of all.
+    matmuls alone reach; `parts`: what `time_shares` returns. All are in the precision of the task.
     """
     model, step = our_step(task)
     batches = list(islice(planned_batches(task), COUNTED))

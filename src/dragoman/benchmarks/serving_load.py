@@ -42,7 +42,7 @@ GOALS = ["", "measured", "goal"]
 
 
 def steady_load(setting: Setting) -> str:
-    """Return how long answers take at 80 % of what the server can do."""
+    """Return a section of the report, in Markdown: how long answers take at 80 % of what the server can do."""
     alike, mixed = requests_for(setting.alike), requests_for(mixed_lengths(setting.sentences))
     full = capacities(setting, alike, mixed)
     with setting.native("steady", *UNCACHED) as server:
@@ -68,7 +68,7 @@ def steady_load(setting: Setting) -> str:
 
 
 def overload(setting: Setting) -> str:
-    """Return what becomes of three times as many requests as the server can answer."""
+    """Return a section of the report: what becomes of three times as many requests as the server can answer."""
     requests = requests_for(setting.alike)
     rate = OVERLOAD * capacities(setting, requests)[0]
     with setting.native("overload", *UNCACHED) as server:
@@ -86,7 +86,7 @@ def overload(setting: Setting) -> str:
 
 
 def stop(setting: Setting) -> str:
-    """Return what becomes of requests while the server gets SIGTERM."""
+    """Return a section of the report: what becomes of requests while the server gets SIGTERM."""
     with setting.native("stop", *UNCACHED) as server:
         threading.Timer(setting.seconds, server.terminate).start()
         answers = ask(Plan(server.port, requests_for(setting.alike), CROWD, 60.0 + setting.seconds))
@@ -104,7 +104,10 @@ def stop(setting: Setting) -> str:
 
 
 def soak(setting: Setting) -> str:
-    """Return what many requests of all kinds leave behind, once the cache is full."""
+    """Return a section of the report: how memory, files and threads grow over many requests of all kinds.
+
+    They are counted once the cache is full.
+    """
     with setting.native("soak", "--cache", "1") as server:
         kinds = itertools.cycle(mixed_requests(setting.sentences))
         seen = []
@@ -135,7 +138,7 @@ def soak(setting: Setting) -> str:
 
 
 def beside_document(setting: Setting) -> str:
-    """Return how long short requests take while long ones are translated."""
+    """Return a section of the report: how long short requests take while long ones are translated."""
     rows = []
     for batches in (2, 1):
         flags = ("--batches", str(batches), "--state", str(setting.folder / "state"), *PATIENT)
@@ -158,7 +161,7 @@ def beside_document(setting: Setting) -> str:
 
 
 def pool_settings(setting: Setting) -> str:
-    """Return how the number of batches and the time to gather change all this; the settings take turns."""
+    """Return a section of the report: what `--batches` and `--gather` change; the settings take turns."""
     alike, mixed = requests_for(setting.alike), requests_for(mixed_lengths(setting.sentences))
     found: dict[tuple[int, float], list[list[float]]] = {}
     with contextlib.ExitStack() as stack:

@@ -55,7 +55,7 @@ class UsualPairs:
     """Know what is usual in the training corpora: those with the same tag are of one kind."""
 
     def __init__(self, training: Sequence[FirstReading]):
-        """Merge the profiles of the corpora of each tag, all turned as the largest is."""
+        """Merge the profiles of the corpora of each tag, sides swapped where they are the reverse of the largest."""
         self.profiles: dict[str, Profile] = {}
         self.largest: dict[str, FirstReading] = {}
         for reading in sorted(training, key=lambda reading: len(reading.pairs), reverse=True):

@@ -148,7 +148,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Serving:
-    """Measure `dragoman serve`: a real server, which clients in other processes ask.
+    """Measure `dragoman serve` with clients in other processes.
 
     Throughput is compared with CTranslate2 called one request at a time, behind gunicorn. Run nothing else at the same
     time.

@@ -178,10 +178,10 @@ def add_details(
     record: dict[str, Any],
     text: list[str],
 ) -> None:
-    """Add intervals, groups by length and the comparison to `record` (JSON) and to the lines `text`, in place.
+    """Add intervals and, if there are any, the comparison to `record` (JSON) and to the lines `text`, in place.
 
-    translations and theirs: those of the model, and others to compare them with, or None. Print on standard error where
-    TER is left out.
+    With --details also add scores by length to both; without, `text` gets no intervals. translations: those of the
+    model; theirs: others to compare them with, or None. Print on standard error if TER is left out.
     """
     from dragoman.evaluation.metrics import scores_by_length
     from dragoman.evaluation.significance import LONGEST_FOR_TER, RESAMPLES, describe_difference, estimate_scores

@@ -59,7 +59,10 @@ def is_emptied(line: str) -> bool:
 
 
 def tidy_line(line: str) -> str:
-    """Return a line of help with the values of flags as users know them. A line of a box keeps its width."""
+    """Return a line of help, or of a message, with the values of flags as users know them: INT for {None}|INT.
+
+    A line of a box keeps its width; any other one, but a command to copy, is wrapped at the width of the terminal.
+    """
     if "│" not in line and not line.startswith("$"):
         return textwrap.fill(NONE.sub(without_none, line), shutil.get_terminal_size().columns)
     line = NONE.sub(lambda found: without_none(found).ljust(len(found[0])), line)

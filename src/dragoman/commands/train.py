@@ -17,10 +17,10 @@ from dragoman.errors import UsageError
 class Options:
     """Train a translator on sentence pairs.
 
-    It needs pairs to learn from and pairs to validate on: files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO), or a
-    source file and a target file; several of them, with options such as `weight=2` or `tag=news` after each. Ctrl-C
-    saves and stops; rerun the same command to resume. Settings come from the preset, then from CONFIG.toml, then from
-    flags, whose `training.` may be left out: --minutes 30.
+    It needs pairs to learn from (--train) and pairs to validate on (--dev). Each may be several corpora: files of pairs
+    (TSV, CSV, JSONL, Parquet, TMX, PO), or a source file and a target file, with options such as `weight=2` or
+    `tag=news` after each corpus. Ctrl-C saves and stops; rerun the same command to resume. Settings come from the
+    preset, then from CONFIG.toml, then from flags, whose `training.` may be left out: --minutes 30.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
     $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny

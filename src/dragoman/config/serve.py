@@ -59,7 +59,7 @@ class ServeConfig:
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
-    "largest beam size that a request may ask for; the most alternatives are one fewer"
+    "largest beam size that a request may ask for; it may ask for one alternative fewer than that"
     deadline: Duration = 30.0
     "seconds after which a request that is not finished is answered with an error"
     max_wait: Duration = 4.0
@@ -85,7 +85,7 @@ class ServeConfig:
     allow_origin: tuple[str, ...] = ()
     "origin of web pages that may use the server, such as https://example.org or chrome-extension://*"
     proxy: tuple[str, ...] = ()
-    "address of a reverse proxy, whose X-Forwarded-For is then believed"
+    "address of a reverse proxy, whose X-Forwarded-For is then trusted"
     state: str | None = None
     "folder for glossaries and documents; several servers may share it"
     suggestions: str | None = None

@@ -127,7 +127,10 @@ def unpaired_tags(inlines: Sequence[Inline]) -> list[str]:
 
 
 def disambiguate(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments with numbered tags for inlines that do not look like one, or look like some of the words."""
+    """Return the fragments with a numbered tag, such as <x id="1"/>, for each inline that could not be told from words.
+
+    These are the inlines that do not look like a tag or like code (SHOWN), and those that also occur among the words.
+    """
     lookalikes = {match for fragment in fragments if isinstance(fragment, str) for match in SHOWN.findall(fragment)}
     result: list[Fragment] = []
     number = 0

@@ -194,7 +194,10 @@ def target_name(original: str, source: Element) -> str:
 
 
 def target_tag(original: str, unit: Element, source: Element, target: Element | None) -> Iterator[str]:
-    """Yield the tag of a target, in front of it the space that is in front of the source if the target is new."""
+    """Yield the opening tag of a target, with the attributes that say in 1.2 that it needs a review.
+
+    Before the tag of a new target, yield the white space that is in front of the source.
+    """
     if target:
         tag = original[target.start : target.inner]
         tag = f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag

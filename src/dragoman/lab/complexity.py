@@ -152,8 +152,8 @@ def measure_times(rounds: int) -> dict[str, list[float]]:
 def claims(
     ratios: dict[Kind, list[float]],  # counted operations by the formulas' ones, at several sizes
     steps: dict[Kind, float],  # in a row, for each further word
-    crossings: dict[int, int],
-    seconds: dict[str, list[float]],
+    crossings: dict[int, int],  # by d, the n from which self-attention has more operations than recurrence
+    seconds: dict[str, list[float]],  # by the name of the kind, at each length of TIMED
 ) -> Claims:
     """Return each claim and whether it holds."""
     factor = {name: row[-1] / row[-2] for name, row in seconds.items()}  # over the last doubling of the length

@@ -99,10 +99,10 @@ def measure_scaling(d_model: int, seed: int) -> Scaling:
 
 def claims(
     gaps: list[tuple[float, float]],  # of results and gradients
-    hot: int,  # how many numbers stand for all words
-    dense: int,
-    one_hot_distances: Tensor,
-    embedded_distances: Tensor,
+    hot: int,  # how many numbers stand for all words, as one-hot vectors
+    dense: int,  # and as an embedding
+    one_hot_distances: Tensor,  # between pairs of words, as one-hot vectors
+    embedded_distances: Tensor,  # and as rows of an embedding
     scaling: Scaling,
 ) -> Claims:
     """Return each claim and whether it holds."""

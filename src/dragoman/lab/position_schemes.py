@@ -158,8 +158,8 @@ def conditions_met() -> dict[str, tuple[bool, ...]]:
 def claims(
     met: dict[str, tuple[bool, ...]], corners: dict[str, Tensor], code: list[float], wave: list[float]
 ) -> Claims:
-    """Return each claim and whether it holds. corners: two bits in two orders, and the line; code, wave: distances of
-    neighbours, in binary code and of sinusoids.
+    """Return each claim and whether it holds. met: which of CONDITIONS each scheme meets; corners: two bits in two
+    orders, and the line; code, wave: distances of neighbours, in binary code and of sinusoids.
     """
     missed = {name: [c for c, cell in zip(CONDITIONS, cells, strict=True) if not cell] for name, cells in met.items()}
     misses = "; ".join(f"{name}: {', '.join(conditions)}" for name, conditions in missed.items() if conditions)

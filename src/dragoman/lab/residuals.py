@@ -127,9 +127,9 @@ def change_when_silent(kind: str) -> float:
 
 def claims(
     silent: dict[str, float],  # change by layers whose f is 0
-    learned: tuple[float, float],
-    bare: dict[str, list[float]],  # gradients by layer, at the start
-    queries: dict[str, list[float]],
+    learned: tuple[float, float],  # what a layer learned to turn 10.0 into 10.4, with a residual and without
+    bare: dict[str, list[float]],  # gradients of feed-forward networks by layer, at the start, for all KINDS
+    queries: dict[str, list[float]],  # and of query matrices, WITH and WITHOUT
     cosine: dict[str, float],  # of two words after the last layer
     reached: dict[tuple[str, int], float],  # accuracy by kind and depth
     changes: list[float],  # |f| / |x| by layer, after training

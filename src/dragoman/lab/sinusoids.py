@@ -68,12 +68,12 @@ def wavelengths(table: Tensor) -> Tensor:
 
 def claims(
     nearest: tuple[float, float],  # distances of two of 50 positions, by all numbers and by one
-    norms: Tensor,
-    largest: float,
+    norms: Tensor,  # of the rows
+    largest: float,  # absolute number of the table
     apart: dict[int, tuple[float, float]],  # lowest and highest distance by offset
     products: list[float],  # from offset 0 on
     error: float,  # of the rotation
-    waves: Tensor,
+    waves: Tensor,  # of `wavelengths`
 ) -> Claims:
     """Return each claim and whether it holds."""
     rise = next((i for i in range(1, len(products)) if products[i] > products[i - 1]), 0)

@@ -190,13 +190,13 @@ def double_sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def claims(
-    kernel: float,  # largest differences
-    columns: float,
+    kernel: float,  # largest difference from the model's kernel
+    columns: float,  # and from attention with vectors as columns
     pairs: Sequence[tuple[Sequence[float], Sequence[float]]],  # weights as told and as computed
-    printed: Tensor,  # weights of "I am dog"
-    true: Tensor,
-    sums: Tensor,  # its output by the formula with two sums, and as it is
-    z: Tensor,
+    printed: Tensor,  # the weights of "I am dog" as printed
+    true: Tensor,  # and as the softmax gives them
+    sums: Tensor,  # its output by the note's formula with two sums
+    z: Tensor,  # and by the right one, both with the printed weights
 ) -> Claims:
     """Return each claim and whether it holds."""
     own = [bool((weights.argmax(-1) == torch.arange(3)).all()) for weights in (printed, true)]

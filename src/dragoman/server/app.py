@@ -64,7 +64,10 @@ class App:
     """The ASGI application: one table of routes, and what all of them have in common."""
 
     def __init__(self, service: Service, routes: Sequence[Route], dialects: Sequence[Dialect]):
-        """Take the rows of the table, and the dialects of errors where no row fits: the first with a fitting prefix."""
+        """Take the routes, and the dialects in which to report errors where no route fits.
+
+        The first dialect whose prefix fits the path is taken, so the last one should fit any.
+        """
         self.service, self.routes, self.dialects = service, routes, dialects
         self.table = [(compile_path(route.path)[0], route) for route in routes]
         self.host_names = {name.lower().rstrip(".") for name in service.config.host_name}
@@ -103,7 +106,10 @@ class App:
         self._log(exchange, response.status_code)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Say that all is ready, as it is; at the end, stop the models. Our own server does not ask, but Ray does."""
+        """Answer ASGI's lifespan messages: at startup all is ready already; at shutdown, close the models.
+
+        Ray sends them; our own server does not.
+        """
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -203,7 +203,12 @@ def results_of(call: Call) -> Results:
 
 
 def begin(call: Call, document: Document, name: str, source: str | None, task: Task, key: str) -> str:
-    """Begin to translate a document; return the name of its result. key: what its owner needs, too, to ask for it."""
+    """Begin to translate a document in another thread; return its identity, by which `Results` knows it.
+
+    name: of its file; source: its language, None to detect it; key: a secret of which the record keeps the digest, for
+    APIs that give one to the owner. Wait up to PROMPT seconds for a short document to be done. Raise Refusal (429)
+    where too many are waiting.
+    """
     if len(OWN) >= MAX_WAITING:
         raise Refusal(429, "too many documents are waiting", {"Retry-After": "10"})
     results = results_of(call)

@@ -32,7 +32,7 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .1rem 1r
 
 
 def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
-    """Return the routes that describe others and themselves."""
+    """Return the routes /openapi.json, /spec and /docs, which describe `routes` and themselves."""
 
     @lru_cache(1)  # it stays as it is, and everybody may ask
     def described(service: Service) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def form_of(fields: Any) -> dict[str, Any] | None:
 
 
 def plain_schema(schema: Any) -> dict[str, Any] | None:
-    """Return what a form can have of a schema: None for nothing, as for an object."""
+    """Return the part of a schema that a form can write, such as strings and lists of them; None if there is none."""
     if "anyOf" in schema:
         kinds = [plain for one in schema["anyOf"] if (plain := plain_schema(one))]
         rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}

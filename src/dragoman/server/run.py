@@ -116,8 +116,8 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, app: App, beat: Callable[[float], None] | None = None):
         """Take the application and what it serves.
 
-        beat: is called each second with the seconds that may pass until the next call, unless the server is stuck. Who
-        hears it also says when the server is to end at once, so later signals to it do nothing.
+        beat: is called each second with the seconds that may pass until the next call, unless the server is stuck. With
+        a beat, the process that hears it decides when this one ends at once, so further signals do nothing here.
         """
         config = service.config
         super().__init__(

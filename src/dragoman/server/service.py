@@ -46,7 +46,10 @@ class Service:
 
     @contextmanager
     def turn(self, ticket: Ticket) -> Iterator[None]:
-        """Let nothing else be computed beside the search for the block. Raise Late and Gone as the ticket says."""
+        """Hold the lock of what is computed besides searches, such as word scores, so that requests take turns for it.
+
+        While waiting for it, raise Late or Gone if the ticket is late or cancelled.
+        """
         ticket.check()
         while not self.beside.acquire(timeout=LOOK):
             ticket.check()

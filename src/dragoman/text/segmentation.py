@@ -74,8 +74,8 @@ MAX_ABBREVIATION = 12  # characters
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, each with the space after it, so that joined they are the text.
 
-    Each has the tags, notes and emoji that follow its end, and also ends at a line break, the tag <br>. None ends
-    inside a placeholder, such as a statement of a template or a tag.
+    A sentence also ends at a blank line and at the tag <br>, but not at a single line feed. It includes the tags, notes
+    and emoji that follow its end. None ends inside a placeholder, such as a template statement or a tag.
     """
     placeholders = find(text)
     starts = [placeholder.start for placeholder in placeholders]
@@ -132,7 +132,11 @@ def _split(text: str, pattern: regex.Pattern[str], ends: Callable[[regex.Match[s
 
 
 def _ends_sentence(match: regex.Match[str]) -> bool:
-    """Return whether a sentence ends at this match of a possible end."""
+    """Return whether a sentence ends at this match of SENTENCE: at a line break or a blank line it always does.
+
+    Elsewhere it does not before a small letter, where a space is missing after a mark that needs one, or after an
+    abbreviation, an initial or the number of a list.
+    """
     text, mark, end = match.string, match["mark"], match.end()
     if mark is None or match["line"] or match["space"].count("\n") > 1:  # a line break or a blank line
         return True

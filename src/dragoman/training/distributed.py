@@ -64,7 +64,10 @@ class ProcessGroup:
         self._tell_whether_ready(True)
 
     def _give_signs_of_life(self, end: threading.Event) -> None:
-        """Tell the others from time to time that this process gets on, until `end` is set."""
+        """Tell the others, at intervals and until `end` is set, to go on waiting, if other threads have computed since.
+
+        If these hang, nothing is told, and the others end after `timeout`.
+        """
         interval, before = self.timeout / SIGNS_OF_LIFE, 0.0
         while not end.wait(interval):
             worked = time.process_time() - time.thread_time()  # by the other threads

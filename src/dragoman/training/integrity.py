@@ -63,7 +63,11 @@ def verify(path: Path) -> Iterator[Finding]:
 
 
 def verify_model(folder: Path) -> Iterator[Finding]:
-    """Yield the damaged files of a model folder, or the folder where there are none, then those that are not listed."""
+    """Yield a finding for each damaged file of a model folder, or one for the folder if all of its files are intact.
+
+    Then yield one for each file that its manifest does not list. A folder that cannot be read, or that is of a newer
+    format, is a single finding.
+    """
     try:
         manifest = read_manifest(folder)
         if damaged := list(find_damage(folder, manifest)):

@@ -48,10 +48,10 @@ def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: Tokenize
 
 
 def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
-    """Return the token sequences of forbidden words, in each case that they are forbidden in.
+    """Return the token sequences of forbidden words, in every case in which they are forbidden; () for None.
 
-    Each is there as it is at the beginning of a text, which is as it is after a space, and after opening marks; and so
-    is every token that has it inside, as " 개가" has "개".
+    A word is tokenised as at the beginning of a text, where it begins with a space as inside a text, and as after each
+    opening mark. Tokens that contain a whole forbidden word, as " 개가" contains "개", are sequences of their own.
     """
     if words is None:
         return ()

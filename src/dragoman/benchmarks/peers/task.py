@@ -78,10 +78,10 @@ class TrainingTask:
 
 
 def group_by_length(widths: np.ndarray, batch_tokens: int, beyond: bool = False) -> list[np.ndarray]:
-    """Group pairs of similar length; return their indices.
+    """Group pairs of similar length; return the indices of each group, the shortest pairs first.
 
-    A group has at most `batch_tokens` tokens, padding included; `beyond`: it ends with the pair with which it has that
-    many or more. widths (n): tokens that count of each pair, 1 or more.
+    widths (n): how many tokens each pair counts for, 1 or more. A group has at most `batch_tokens` of them, padding
+    included. With `beyond` it is full only when it has that many or more, and the pair that fills it belongs to it.
     """
     order = np.argsort(widths, kind="stable")
     groups, start = [], 0

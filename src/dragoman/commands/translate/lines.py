@@ -233,9 +233,10 @@ def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str |
 
 
 def parse_object(number: int, text: str, text_key: str) -> Line:
-    """Return the line of a JSON object, with an `error` where it is not an object or has no string under `text_key`.
+    """Return the line of a JSON object, with its other fields but for those that the output will have (OUTPUT_FIELDS).
 
-    number: of the line; text: the JSON.
+    number: of the line; text: the JSON. The line has an `error` instead of a text if this is not JSON, nested more than
+    MAX_DEPTH deep, not an object, or if it has no string under `text_key`.
     """
     try:
         fields = json.loads(text, parse_float=parse_finite, parse_constant=parse_finite)

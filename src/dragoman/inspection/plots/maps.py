@@ -110,7 +110,7 @@ class Mask:
 
 
 def mask_figure(shown: Sequence[Mask], caption: str) -> Figure:
-    """Return masks beside each other: white where attention is allowed, dark and crossed out where it is not."""
+    """Return masks beside each other: white where attention is allowed, grey and crossed out where it is not."""
     widths = [1.6 + 0.34 * len(mask.columns) for mask in shown]
     height = 2.2 + 0.3 * max(len(mask.rows) for mask in shown)
     total = sum(widths)

@@ -39,10 +39,10 @@ def tag_pairs(tags: Sequence[Tag | None]) -> dict[int, int]:
 
 
 def inside_tags(text: str) -> tuple[int, int]:
-    """Return start and end of a text without the tags at its edges that enclose all of it, none of it, or no letters.
+    """Return start and end of a text without the tags at its edges that need not move with any of its words.
 
-    So are tags whose partners are in another text. Around a word inside, tags move with the word; these need not. The
-    whole text where nothing but tags would be left.
+    These are pairs of tags around the whole text, tags without a partner in it, and at its end pairs without letters
+    between them. If nothing would be left, return the whole text.
     """
     found = [placeholder for placeholder in find(text) if placeholder.kind == "tag"]
     closing = tag_pairs([parse_tag(placeholder.text) for placeholder in found])
