@@ -1,6 +1,8 @@
 """Cut off clients that send the head of a request, or take an answer, too slowly. No application sees them."""
 
 import asyncio
+import socket
+import struct
 from typing import Any
 
 import h11
@@ -8,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0  # until the head of a request is complete
 ANSWER_SECONDS = 30.0  # until a client has taken its answer
+RESET = struct.pack("ii", 1, 0)  # on, and after no seconds
 
 
 class TimedProtocol(H11Protocol):
@@ -63,5 +66,6 @@ class TimedProtocol(H11Protocol):
             self._cut()
 
     def _cut(self) -> None:
-        """Close the connection at once, whatever waits to be sent."""
+        """Close the connection at once, whatever waits to be sent, by us or by the system, which would go on trying."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
