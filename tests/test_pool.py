@@ -396,25 +396,52 @@ def test_a_deadline_is_kept_while_a_step_takes_longer(pools):
     over.set()
 
 
-@pytest.mark.parametrize(("batches", "first"), [(2, "short"), (1, "long")])
-def test_a_short_text_does_not_wait_for_the_end_of_a_long_one(pools, batches: int, first: str):
-    """Counted in steps. The control: with one batch at a time it does."""
-    order: list[str] = []
+@pytest.mark.parametrize("batches", [2, 1], ids=["", "control: one batch at a time"])
+def test_a_single_text_does_not_wait_for_a_list(pools, batches: int):
+    """On a clock on which a step takes 3 ms, and 1 ms more for each row. Texts of one length; one after the other."""
+    clock, taken, began = Clock(), list[float](), threading.Event()
 
     def look(sources: list[Ids]) -> None:
-        order.append("long" if len(sources) > 1 else "short")
-        if len(order) == 3:
-            until(lambda: len(pool.searches) == 2)
+        began.set()
+        until(lambda: len(pool.searches) == 2 or long.done())  # there is always one
+        clock.tick(0.003 + 0.001 * len(sources))
 
-    pool = pools(Watched(Echo(), look), batches=batches, tokens=10**4)
-    with ThreadPoolExecutor(2) as threads:
-        long = threads.submit(pool.view(Ticket()).search, [[60, number, 0, 0] for number in range(300)], PLAIN)
-        until(lambda: order)
-        assert ask(pool, [5])
-        assert len(long.result()) == 300
-    assert (order.count("short"), order.count("long")) == (5, 60)
-    assert order[-1] != first
-    assert order.index("short") == 60 if first == "long" else order.index("short") < 6
+    pool = pools(Watched(Echo(), look), batches=batches, tokens=50 * 3, clock=clock)
+    with ThreadPoolExecutor(1) as threads:
+        long = threads.submit(pool.view(Ticket()).search, [[40, number] for number in range(200)], PLAIN)
+        began.wait(20)
+        while not long.done():
+            asked = clock.now
+            ask(pool, [40, 1000 + len(taken)])
+            taken.append(clock.now - asked)
+        assert [tokens(own) for own in long.result()] == [[[40, number]] for number in range(200)]
+    idle = 40 * 0.004
+    if batches == 1:
+        assert max(taken) > 10 * idle
+        return
+    assert max(taken) <= 2.5 * idle
+    # Each had half of the time: four batches of 50 rows, and after each, the text that was searched meanwhile.
+    assert clock.now <= 2 * 4 * 40 * 0.053 + 5 * idle
+
+
+def test_texts_and_lists_go_with_their_like(pools):
+    """A batch that waits for none of unlike size, at most twice as many rows and twice as long ones."""
+    watched = Watched(Echo())
+    requests: list[tuple[list[Ids], bool]] = [
+        ([[9] * 3], False),
+        ([[1] * 5, [2] * 5, [3] * 5], False),
+        ([[4] * 5], False),
+        ([[5] * 5, [6] * 5], False),
+        ([[7] * 11], False),
+        ([[8] * 12], False),
+    ]
+    found = batches_of(pools(watched, batches=1), watched, requests)
+    assert found == [
+        [[9] * 3],
+        [[1] * 5, [2] * 5, [3] * 5, [5] * 5, [6] * 5],
+        [[4] * 5, [7] * 11],
+        [[8] * 12],
+    ]
 
 
 def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], bool]]) -> list[list[Ids]]:
@@ -441,14 +468,13 @@ def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], boo
 def test_requests_take_turns_and_rows_of_similar_length_go_together(pools):
     watched = Watched(Echo())
     pool = pools(watched, batches=1, tokens=12)
-    array: list[Ids] = [[1, 0, 0], [1] * 9, [1, 0, 1], [1] * 8, [1, 0, 2], [1, 0, 3]]
-    found = batches_of(pool, watched, [(array, False), ([[1, 5]], False), ([[1, 6], [1] * 7], False)])
+    array: list[Ids] = [[1, 0, 0], [1] * 5, [1, 0, 1], [1, 2] * 2 + [1], [1, 0, 2], [1, 0, 3]]
+    found = batches_of(pool, watched, [(array, False), ([[1, 5]], False), ([[1, 6], [1] * 4], False)])
     assert found == [
         [[1, 0, 0], [1, 0, 1], [1, 0, 2]],  # three places of four tokens
-        [[1] * 9],
+        [[1] * 5, [1, 2] * 2 + [1]],
         [[1, 5], [1, 6], [1, 0, 3]],  # the single text, with what is of its length
-        [[1] * 7],
-        [[1] * 8],
+        [[1] * 4],
     ]
 
 
@@ -481,13 +507,14 @@ def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
 
 def test_a_document_that_a_request_waits_for_goes_on(pools):
     """The control: the rest of the document waits."""
-    order: list[int] = []
+    clock, order = Clock(), list[int]()
 
     def look(sources: list[Ids]) -> None:
         order.append(sources[0][0])
         until(lambda: len(pool.searches) == 3 or len(order) > 1)
+        clock.tick(1)
 
-    pool = pools(Watched(Echo(), look), tokens=10)
+    pool = pools(Watched(Echo(), look), tokens=10, clock=clock)
     with ThreadPoolExecutor(3) as threads:
         document = threads.submit(pool.view(Ticket(bulk=True)).search, [[9] * 9, [8] * 8], PLAIN)
         until(lambda: order)
@@ -495,7 +522,7 @@ def test_a_document_that_a_request_waits_for_goes_on(pools):
         until(lambda: len(pool.searches) == 2)
         other = threads.submit(ask, pool, [7] * 3)
         assert all(one.result() for one in (document, same, other))
-    assert order[:4] in ([9, 9, 7, 9], [9, 7, 9, 7])
+    assert order[:4] == [9, 7, 9, 7]
     assert order[-8:] == [8] * 8
 
 
@@ -534,7 +561,7 @@ def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
     def look(sources: list[Ids]) -> None:
         if not seen:
             until(lambda: len(pool.searches) == 2)
-            seen.extend([pool.wait(), pool.stalled()])
+            seen.extend([pool.wait(), pool.wait(5), pool.stalled()])
             clock.tick(3)
             seen.append(pool.stalled())
 
@@ -545,7 +572,7 @@ def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
         document = threads.submit(ask, pool, [1] * 29, Ticket(bulk=True))
         assert request.result()
         assert document.result()
-    assert seen == [2, 0, 3]
+    assert seen == [2, 0.5, 0, 3]
 
 
 def test_the_rate_is_that_of_batches_while_others_wait(pools):

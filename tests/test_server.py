@@ -420,11 +420,28 @@ def test_a_server_that_would_make_wait_too_long_refuses(gated: tuple[Models, Gat
     models, gate = gated
     gate.open.set()
     with running(models, replace(CONFIG, max_wait=4)) as server:
-        monkeypatch.setattr(models, "wait", lambda: 9.5)
+        monkeypatch.setattr(models, "wait", lambda characters: 9.5)
         refused = server.translate("A dog.")
         assert (refused.status, refused.headers["retry-after"]) == (503, "6")
-        monkeypatch.setattr(models, "wait", lambda: 3.9)
+        monkeypatch.setattr(models, "wait", lambda characters: 3.9)
         assert server.translate("A dog.").status == 200
+
+
+def test_a_long_list_does_not_keep_others_out(gated: tuple[Models, Gate]):
+    """The control: another list of that length would wait for it, and is refused."""
+    models, gate = gated
+    pool = models.pools[0]
+    long = [f"A dog sees {number} cats." for number in range(200)]
+    with running(models, replace(CONFIG, max_wait=4)) as server, ThreadPoolExecutor(2) as threads:
+        pool.finished_tokens, pool.spent_seconds = 100.0, 1.0
+        first = threads.submit(server.translate, long)
+        until(lambda: pool.searches)
+        assert models.wait() > 4
+        assert server.translate([f"{text} Yes." for text in long]).status == 503
+        single = threads.submit(server.translate, "A dog sees a cat.")
+        until(lambda: len(pool.searches) == 2 or single.done())
+        gate.open.set()
+        assert (single.result().status, first.result().status) == (200, 200)
 
 
 def test_a_model_that_is_stuck_makes_the_server_unready_and_then_dead(server: Running, monkeypatch: Any):

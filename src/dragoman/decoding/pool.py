@@ -7,6 +7,7 @@ rows of several requests into one batch, and equal rows are searched once.
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
@@ -47,10 +48,12 @@ class Pool:
 
     Requests take turns, the oldest first. To the row whose turn it is come those with the same settings nearest in
     length, as long as the sources have at most `tokens` tokens with padding. A batch begins at once if nothing runs,
-    otherwise when a request has waited `gather` seconds for others to join it. A thread steps up to `batches` batches
-    in turn, each at most half as long as those before it: a short text does not wait for a long one, and texts of one
-    length wait to go together, which is faster. Of bulk requests, one batch is searched at a time; it begins when no
-    other request waits, and is stepped when there is no other batch.
+    otherwise when a request has waited `gather` seconds for others to join it.
+
+    Requests of about one size (see `Size.like`) go together, which is faster: they wait for the end of a batch that is
+    like them. Others go beside each other, so that a single text does not wait for a long list: a thread steps up to
+    `batches` batches, which get equal shares of its time. Of bulk requests, one batch is searched at a time; it begins
+    when nothing else is searched, and is stepped when there is no other batch.
 
     A row that nobody waits for any more goes on for `grace` seconds if no other one waits, because clients that give up
     ask again at once. Finished rows stay in a cache of `cache` bytes.
@@ -80,6 +83,7 @@ class Pool:
         self.running: list[Batch] = []
         self.cache = Cache(cache)
         self.finished_tokens = self.spent_seconds = 0.0  # of the latest batches
+        self.shared = 0.0  # seconds for which each of the batches beside each other has been stepped
         self.stamped, self.closed = clock(), False
         self.threads = [
             threading.Thread(target=self._decode, name=f"decoding {number}", daemon=True) for number in range(threads)
@@ -99,20 +103,23 @@ class Pool:
         """Return the engine that the request with this ticket searches with."""
         return View(self, ticket)
 
-    def wait(self) -> float:
-        """Return about how many seconds a new request would wait: the tokens asked for over the measured rate.
+    def wait(self, tokens: float = math.inf) -> float:
+        """Return about how many seconds a new request for so many tokens would wait for others.
 
-        Those of bulk requests do not count, nor those of requests that are over. The rate is that of batches while
-        others wait, or that of the fastest one since. 0 before the first batch is finished.
+        Each of these gets as much before the new one is answered, or all that it asks for; the rate is that of batches
+        while others wait, or that of the fastest one since. Bulk requests do not count, nor those that are over. 0
+        before the first batch is finished.
         """
         with self.lock:
-            queued = sum(
-                asked.row.tokens
-                for asked in self.asked.values()
-                if not all(search.ticket.bulk or search.ticket.over for search in asked.searches)
-            )
+            asked_for = Counter[Search]()
+            for asked in self.asked.values():
+                for search in asked.searches:
+                    if not (search.ticket.bulk or search.ticket.over):
+                        asked_for[search] += asked.row.tokens
+                        break
+            ahead = sum(min(tokens, own) for own in asked_for.values())
             rate = len(self.threads) * self.finished_tokens / self.spent_seconds if self.spent_seconds else math.inf
-            return queued / rate
+            return ahead / rate
 
     def stalled(self) -> float:
         """Return for how many seconds there has been work and no step was finished; 0 without work.
@@ -199,7 +206,8 @@ class Pool:
                 except Exception as error:  # of one of its rows, or memory: it is theirs to hear of it
                     result = error
                 with self.lock:
-                    batch.seconds += self.clock() - began
+                    batch.step = self.clock() - began
+                    batch.seconds += batch.step
                     if result is not None:
                         self._remove(batch, own)
                         if isinstance(result, Exception):
@@ -225,9 +233,10 @@ class Pool:
                 self._drop(own)
                 self._begin(own)
                 if own:
-                    batch = next((batch for batch in own if not batch.bulk), own[0])
+                    batch = min([batch for batch in own if not batch.bulk] or own, key=lambda batch: batch.due)
                     own.remove(batch)
-                    own.append(batch)  # the last in line
+                    own.append(batch)  # the last among equals
+                    self.shared = batch.start + batch.seconds
                     return batch
                 if self.closed and not self.searches:
                     return None
@@ -256,8 +265,9 @@ class Pool:
         turn = next((search for search in eligible if self._has_room(own, search)), None)
         if turn is None or (self.running and self.clock() - turn.since < self.gather):
             return
-        first, config = next(iter(turn.waiting)), next(iter(turn.waiting)).row.config
-        others = {asked: None for search in eligible for asked in search.waiting}
+        first, config, size = next(iter(turn.waiting)), next(iter(turn.waiting)).row.config, turn.size(self.tokens)
+        alike = [search for search in eligible if search is turn or search.size(self.tokens).like(size)]
+        others = {asked: None for search in alike for asked in search.waiting}
         # Threads share what there is: with all of it in one batch, the others would have nothing to do.
         share = math.ceil((sum(len(batch.rows) for batch in self.running) + len(others)) / len(self.threads))
         rows = nearest_in_length(first, others, min(self.tokens, max_batch_tokens(config)), share)
@@ -273,17 +283,18 @@ class Pool:
             steps = self.engine.search_batch(sources, config, constraints, dropped=dropped)
         else:
             steps = one_step(self.engine, sources, config, constraints)
-        batch = Batch(turn, rows, steps, dropped)
+        batch = Batch(rows, steps, dropped, turn, size, self.shared)
         own.append(batch)
         self.running.append(batch)
 
     def _has_room(self, own: list[Batch], search: Search) -> bool:
         """Return whether a batch with the next row of a search may begin beside those of this thread."""
-        others = [batch for batch in own if search.ticket.bulk or not batch.bulk]
-        tokens = next(iter(search.waiting)).row.tokens
+        if search.ticket.bulk:
+            return not own
+        others = [batch for batch in own if not batch.bulk]
         # Two batches of one request would take as long as one after the other, and leave no room for another request.
-        return len(others) < self.batches and all(
-            batch.search is not search and 2 * tokens <= batch.longest for batch in others
+        return len(others) < self.batches and not any(
+            batch.search is search or search.size(self.tokens).like(batch.size) for batch in others
         )
 
     def _remove(self, batch: Batch, own: list[Batch]) -> None:

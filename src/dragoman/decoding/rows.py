@@ -96,6 +96,17 @@ class Asked:
         return bool(self.row.constraints.terms) == bool(other.row.constraints.terms)
 
 
+class Size(NamedTuple):
+    """How much a request asks for at once."""
+
+    rows: int
+    tokens: int  # of the longest row
+
+    def like(self, other: "Size") -> bool:
+        """Return whether neither has more than twice as many rows as the other, or rows more than twice as long."""
+        return all(max(pair) <= 2 * min(pair) for pair in zip(self, other, strict=True))
+
+
 @dataclass(eq=False)
 class Search:
     """One call of `Engine.search`: the rows that it asks for."""
@@ -107,6 +118,11 @@ class Search:
     open: set[Asked] = field(default_factory=set)  # those without a result
     waiting: dict[Asked, None] = field(default_factory=dict)  # those that are in no batch, in order
     error: Exception | None = None
+
+    def size(self, max_tokens: int) -> Size:
+        """Return the size of its next batch, which has at most so many tokens with padding; some row must wait."""
+        longest = max(asked.row.tokens for asked in self.waiting)
+        return Size(min(len(self.waiting), max(1, max_tokens // longest)), longest)
 
     def add(self, asked: Asked) -> None:
         """Ask for one more row."""
@@ -122,11 +138,14 @@ class Search:
 class Batch:
     """Rows that are searched together."""
 
-    search: Search  # whose turn it was
     rows: list[Asked]
     steps: Steps
     dropped: Dropped
+    search: Search  # whose turn it was
+    size: Size  # of that search
+    start: float  # how long each batch beside it had been stepped when it began, see `due`
     seconds: float = 0.0  # that its steps took so far
+    step: float = 0.0  # and the latest one
 
     @property
     def tokens(self) -> int:
@@ -134,14 +153,14 @@ class Batch:
         return sum(asked.row.tokens for asked in self.rows)
 
     @property
+    def due(self) -> float:
+        """When its next step ends, on a clock that goes on by as much as each of the batches is stepped."""
+        return self.start + self.seconds + self.step
+
+    @property
     def bulk(self) -> bool:
         """Whether it lets other batches go first: no request waits for it that is not bulk."""
         return all(search.ticket.bulk for asked in self.rows for search in asked.searches)
-
-    @property
-    def longest(self) -> int:
-        """The tokens of its longest source."""
-        return max(asked.row.tokens for asked in self.rows)
 
 
 def nearest_in_length(first: Asked, others: Iterable[Asked], max_tokens: int, max_rows: int) -> list[Asked]:

@@ -222,7 +222,7 @@ class App:
         bulk = exchange.route is not None and exchange.route.bulk  # may take long: others keep half of the threads
         if self.busy >= requests or (bulk and self.busy_bulk >= max(1, requests // 2)):
             raise Refusal(503, "the server is busy", {"Retry-After": "1"})
-        wait = service.models.wait()
+        wait = service.models.wait(characters)  # at most so many tokens
         if wait > service.config.max_wait:
             later = math.ceil(wait - service.config.max_wait)
             raise Refusal(

@@ -1,5 +1,6 @@
 """Open the models of a server, and find the ones for a pair of languages."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -116,9 +117,9 @@ class Models:
         """Return the language, source or target, that a code means; None for none. See `find_language`."""
         return find_language(code, self.languages)
 
-    def wait(self) -> float:
-        """Return about how many seconds a request would wait, at the busiest model."""
-        return max(pool.wait() for pool in self.pools)
+    def wait(self, tokens: float = math.inf) -> float:
+        """Return about how many seconds a request for so many tokens would wait, at the busiest model."""
+        return max(pool.wait(tokens) for pool in self.pools)
 
     def stalled(self) -> float:
         """Return for how many seconds a model has had work without finishing a step; 0 where all go on."""
