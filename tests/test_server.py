@@ -100,6 +100,11 @@ def test_a_model_records_its_languages_and_averages_keep_them(tmp_path: Path, co
     from conftest import run_config, run_training
 
     run_training(replace(run_config(corpus, tmp_path / "run", max_steps=2, validate_every=1), languages="en-ko"))
+    resumed = replace(run_config(corpus, tmp_path / "run", max_steps=4, validate_every=1), languages=None)
+    run_training(resumed)  # without --languages, they stay
+    log = tmp_path / "run" / "train.log"
+    assert "languages" not in log.read_text()
+    assert read_languages(tmp_path / "run" / "last") == ("en", "ko")
     average([tmp_path / "run" / "best"], tmp_path / "mean")
     for folder in (tmp_path / "run", tmp_path / "mean"):
         (source,) = parse_models([str(folder)], None)
@@ -108,6 +113,9 @@ def test_a_model_records_its_languages_and_averages_keep_them(tmp_path: Path, co
     file.write_text('{"source": "en"}')
     with pytest.raises(DragomanError, match="does not name two languages"):
         read_languages(tmp_path / "mean")
+    run_training(replace(resumed, languages="en-de", training=replace(resumed.training, max_steps=6)))
+    assert "checkpoints now record the languages en-de instead of en-ko" in log.read_text()
+    assert read_languages(tmp_path / "run" / "last") == ("en", "de")
 
 
 @pytest.mark.parametrize(

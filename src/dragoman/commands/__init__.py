@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from dragoman import formats
-from dragoman.commands.help import HelpText, refuse_unknown_flag, tidy
+from dragoman.commands.help import HelpText, refuse_unknown_flag, refuse_values, tidy
 from dragoman.config import SearchConfig
 from dragoman.errors import UsageError
 
@@ -55,8 +55,8 @@ OneBestSearch = Annotated[OneBestSearchConfig, tyro.conf.arg(name="")]
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
     """Return the flags of a command as an instance of the dataclass `options`.
 
-    default: the instance that flags change; without it, the defaults of the fields. Wrong values print a message and
-    end the program with exit code 2, and --help ends it with 0. Raise UsageError for a flag that does not exist.
+    default: the instance that flags change; without it, the defaults of the fields. --help ends the program with exit
+    code 0. Raise UsageError for a flag that does not exist, and for values that are missing or wrong.
     """
     config: Any = {"prog": f"dragoman {command}", "config": (tyro.conf.AvoidSubcommands,)}
     if default is not None:
@@ -71,8 +71,9 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
             with contextlib.redirect_stdout(listing), contextlib.suppress(SystemExit):
                 tyro.cli(options, args=["--help"], **config)
             refuse_unknown_flag(command, arguments, listing.getvalue())
+        if end.code:
+            refuse_values(command, wrong.getvalue())
         sys.stdout.write(tidy(shown.getvalue()))
-        sys.stderr.write(tidy(wrong.getvalue()))
         raise
 
 

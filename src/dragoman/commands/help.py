@@ -7,9 +7,11 @@ import shutil
 import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import TextIO
+from itertools import takewhile
+from typing import NoReturn, TextIO
 
 from dragoman.commands.habits import HABITS
+from dragoman.config.fields import check_choice
 from dragoman.errors import UsageError
 
 COLOUR = r"\x1b\[[\d;]*m"
@@ -18,10 +20,16 @@ GAP = "\0"  # a space in the place of something removed, so that the boxes stay 
 NO_DEFAULT = re.compile(rf"\(default:((?:{COLOUR}|[\s│])*)(None|''|)\)")
 # How it names the values of a flag without a default: "{None}|INT", "{None,tiny,small}".
 NONE = re.compile(r"\{None(?:\}\||(,))([^\s\]\x1b]+)")
-# How it names it among the choices of a flag, in the message for another value.
-CHOICE_NONE = re.compile(r"(?:'None', ?|, 'None'(?=\)))(.*?)(?=│|\Z)")
-# What Python says of text that is no number.
-NO_NUMBER = re.compile(r"(?:invalid literal for (int)\(\) with base 10|could not convert string to float): ('.*?')")
+# What it says of wrong flags, without the box around it.
+NO_NUMBER = re.compile(r"Error parsing (\S+): .*(?:literal for (int)\(\) with base 10|string to float): ('.*?')")
+ALTERNATIVES = re.compile(r"does not match choices \('(?!None)(.*?)',?\)")
+NO_CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)\.")
+NO_VALUE = re.compile(r"Missing value for argument '(.*)'\.")
+NO_FLAG = re.compile(r"Missing from .*?: (-\S+ [^\s,]+)(?:, --\S+ \S+)? (.*?) \(required\)")
+NO_COMMAND = re.compile(r"Expected one of \{(.*)\}\.")
+EXTRA = re.compile(r"Unrecognized options: (.*)")
+BOX_LINE = re.compile(r"[│|] ?(.*?) *[│|]")
+RULE = re.compile(r"[─-]{5,}")
 # Corpora and folders among the settings of a run, which have the type of any string.
 CORPORA = re.compile(rf"(--(?:train|dev|test)(?:{COLOUR}| )+)\[STR \[STR \.\.\.\]\]")
 FOLDERS = re.compile(rf"(--(?:out|init-from)(?:{COLOUR}| )+)STR   ")
@@ -66,16 +74,38 @@ def tidy_line(line: str) -> str:
     if "│" not in line and not line.startswith("$"):
         return textwrap.fill(NONE.sub(without_none, line), shutil.get_terminal_size().columns)
     line = NONE.sub(lambda found: without_none(found).ljust(len(found[0])), line)
-    line = CHOICE_NONE.sub(lambda found: found[1].ljust(len(found[0])), line)
-    line = NO_NUMBER.sub(
-        lambda found: f"{found[2]} is not a {'whole ' if found[1] else ''}number".ljust(len(found[0])), line
-    )
     return FOLDERS.sub(r"\1FOLDER", CORPORA.sub(r"\1CORPUS ...     ", line))
 
 
 def without_none(found: re.Match[str]) -> str:
     """Return the values of a flag without None, for a match of NONE."""
     return f"{'{' if found[1] else ''}{found[2]}"
+
+
+def refuse_values(command: str, shown: str) -> NoReturn:
+    """Raise UsageError with a sentence for what is wrong with the flags of a command.
+
+    shown: what tyro printed about it: a box with a title, the reason, a rule, and hints.
+    """
+    lines = re.sub(COLOUR, "", shown).strip().splitlines()
+    inside = (found[1].strip() for line in lines if (found := BOX_LINE.fullmatch(line)))
+    reason = " ".join(takewhile(lambda line: not RULE.fullmatch(line), inside))
+    see = f"see dragoman {command} --help"
+    if found := NO_NUMBER.search(reason):
+        number = f"a {'whole ' if found[2] else ''}number"
+        others = "".join(f" or {other}" for other in ALTERNATIVES.findall(reason))
+        raise UsageError(f"{found[1]} must be {number}{others}, not {found[3]}; {see}")
+    if found := NO_CHOICE.search(reason):
+        check_choice(found[2], found[1], sorted({*re.findall("'(.*?)'", found[3])} - {"None"}))
+    if found := NO_VALUE.search(reason):
+        raise UsageError(f"{found[1]} needs a value; {see}")
+    if found := NO_FLAG.search(reason):
+        raise UsageError(f"{command} needs {found[1]} ({found[2]}); {see}")
+    if found := NO_COMMAND.search(reason):
+        raise UsageError(f"{command} needs one of {found[1]}; {see}")
+    if found := EXTRA.search(reason):
+        raise UsageError(f"{command} does not take '{found[1]}'; {see}")
+    raise UsageError(f"{reason or shown}; {see}")
 
 
 def refuse_unknown_flag(command: str, arguments: Sequence[str], shown: str) -> None:

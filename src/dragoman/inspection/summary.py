@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import ModelConfig, as_dict
+from dragoman.config.languages import LanguagePair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
+from dragoman.text.languages import read_languages
 from dragoman.text.scripts import name_scripts, read_scripts
 from dragoman.translation.extent import SourceExtent
 
@@ -19,6 +21,7 @@ class Summary:
     config: ModelConfig
     vocabulary: int  # subwords, special tokens included
     tags: tuple[str, ...] = ()  # that may stand in front of a source
+    languages: LanguagePair | None = None
     scripts: tuple[str, ...] = ()  # of the target language
     extent: SourceExtent | None = None  # what the sources of the training were like
 
@@ -29,7 +32,7 @@ class Summary:
         Raise DragomanError where a record of its training is damaged.
         """
         extent = SourceExtent.load(folder)
-        return cls(config, len(tokenizer), tuple(tokenizer.tags), read_scripts(folder), extent)
+        return cls(config, len(tokenizer), tuple(tokenizer.tags), read_languages(folder), read_scripts(folder), extent)
 
     def __str__(self) -> str:
         rows = {"model": str(self.config)}
@@ -38,10 +41,12 @@ class Summary:
         rows["vocabulary"] = f"{self.vocabulary:,} subwords"
         if self.tags:
             rows["tags"] = ", ".join(self.tags)
+        if self.languages:
+            rows["languages"] = f"{self.languages.source} to {self.languages.target}"
         if self.scripts and self.extent and self.extent.scripts:
-            rows["languages"] = f"from {name_scripts(self.extent.scripts)} to {name_scripts(self.scripts)} script"
+            rows["scripts"] = f"{name_scripts(self.extent.scripts)} to {name_scripts(self.scripts)}"
         elif self.scripts:
-            rows["languages"] = f"to {name_scripts(self.scripts)} script"
+            rows["scripts"] = f"to {name_scripts(self.scripts)}"
         if self.extent:
             sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
             rows["reads at once"] = f"{sentences}, {tokens}: as 95 of 100 training sources had"
@@ -56,6 +61,7 @@ class Summary:
             "config": as_dict(self.config),
             "vocabulary": self.vocabulary,
             "tags": self.tags,
+            "languages": self.languages._asdict() if self.languages else None,
             "scripts": self.scripts,
             "extent": asdict(self.extent) if self.extent else None,
             "engines": ["native"] if unknown_settings(self.config) else ["native", "ctranslate2"],

@@ -10,6 +10,8 @@ from dragoman.config import RunConfig, as_dict, read_toml, update
 from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
+from dragoman.model_folder import find_model
+from dragoman.text.languages import read_languages
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress, checkpoints
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
@@ -75,6 +77,21 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return flat
+
+
+def languages_of_run(config: RunConfig, checkpoint: Checkpoint | None, journal: Journal) -> str | None:
+    """Return the languages that checkpoints will record, such as 'en-de'; None for unknown ones.
+
+    They are those of the settings, else those of the checkpoint that is resumed, or of the model that a new run starts
+    from. Log a change. Raise DragomanError where a record is damaged.
+    """
+    if checkpoint:
+        recorded = read_languages(checkpoint.folder)
+    else:
+        recorded = read_languages(find_model(Path(config.init_from))) if config.init_from else None
+    if config.languages and recorded and config.languages != str(recorded):
+        journal.log(f"checkpoints now record the languages {config.languages} instead of {recorded}")
+    return config.languages or (str(recorded) if recorded else None)
 
 
 def check_same_tokenizer(checkpoint: Checkpoint, file: Path) -> None:

@@ -9,15 +9,13 @@ import numpy as np
 
 from dragoman.alignment.heads import AlignmentHead, measure_heads
 from dragoman.config import RunConfig
-from dragoman.config.languages import LanguagePair, parse_pair
+from dragoman.config.languages import parse_pair
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.model import Model
-from dragoman.model_folder import find_model
 from dragoman.text import languages, scripts
-from dragoman.text.languages import read_languages
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
@@ -56,13 +54,6 @@ class Run:
         return scripts.usual_scripts(target for _, target in self.dev_corpus.pairs)
 
     @cached_property
-    def languages(self) -> LanguagePair | None:
-        """Return the languages of the pairs: as the settings say, else those of the model that it started from."""
-        if self.config.languages:
-            return parse_pair(self.config.languages)
-        return read_languages(find_model(Path(self.config.init_from))) if self.config.init_from else None
-
-    @cached_property
     def extent(self) -> SourceExtent:
         """Return how much text a training source has, for the choice of what to translate at once."""
         return replace(measure_extent(self.pairs, self.tokenizer), terms=self.terms is not None)
@@ -76,8 +67,8 @@ class Run:
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
-            if self.languages:
-                records[languages.RECORD] = languages.languages_json(self.languages)
+            if self.config.languages:
+                records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep

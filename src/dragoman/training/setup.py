@@ -25,7 +25,7 @@ from dragoman.model_folder import find_model, read_model
 from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
-from dragoman.training.checkpoint import TrainingProgress, newest_checkpoint, restore_best
+from dragoman.training.checkpoint import Checkpoint, TrainingProgress, newest_checkpoint, restore_best
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
@@ -36,6 +36,7 @@ from dragoman.training.resume import (
     check_same_settings,
     check_same_tokenizer,
     describe_computation,
+    languages_of_run,
     previous_config,
     restore_run,
 )
@@ -59,7 +60,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         with group.preparing():
             if checkpoint:
                 check_same_tokenizer(checkpoint, folder / TOKENIZER)
-            config, pairs, dev = prepare_data(config, group, journal, checkpoint.progress if checkpoint else None)
+            config, pairs, dev = prepare_data(config, group, journal, checkpoint)
             replace_file(folder / "config.toml", to_toml(config))
     else:
         group.wait_for_first()
@@ -101,11 +102,11 @@ def refuse_links(folder: Path) -> None:
 
 
 def prepare_data(
-    config: RunConfig, group: ProcessGroup, journal: Journal, progress: TrainingProgress | None
+    config: RunConfig, group: ProcessGroup, journal: Journal, checkpoint: Checkpoint | None
 ) -> tuple[RunConfig, Pairs, Pairs]:
     """Return the config with all open settings decided, and the tokenised training and dev pairs.
 
-    progress: that of the newest checkpoint, None where there is none yet. What earlier sessions of the run decided and
+    checkpoint: the newest one, None where there is none yet. What earlier sessions of the run decided and
     tokenised is reused. Raise UsageError or DragomanError where they had settings that must not change, or other pairs.
     """
     folder = Path(config.out)
@@ -116,6 +117,7 @@ def prepare_data(
         config = replace(config, model=check_shape(config.model, start, config.init_from))
     if previous:
         check_same_settings(config, previous, journal)
+    config = replace(config, languages=languages_of_run(config, checkpoint, journal))
     settings, data = config.training, folder / "data"
     train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for spec in (*train, *dev) for file in spec.files)
@@ -129,7 +131,7 @@ def prepare_data(
         config = replace(config, training=settings)
     limit = config.model.max_positions
     max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
-    before, dev_before = (progress.data, progress.dev_data) if progress else ("", "")
+    before, dev_before = (checkpoint.progress.data, checkpoint.progress.dev_data) if checkpoint else ("", "")
     pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, before, settings.concatenate)
     longest = min(LOSS_TOKENS, limit or LOSS_TOKENS)
     dev_pairs = cached_dataset(dev, tokenizer, longest, data / "dev.arrow", journal, dev_before)

@@ -41,6 +41,7 @@ class ModelCard(Struct):
     vocabulary: int
     config: dict[str, Any]
     tags: list[str]
+    languages: dict[str, str] | None  # that the model records
     scripts: list[str]
     extent: dict[str, Any] | None
     engines: list[str]
