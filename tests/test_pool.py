@@ -399,18 +399,19 @@ def test_a_deadline_is_kept_while_a_step_takes_longer(pools):
 @pytest.mark.parametrize("batches", [2, 1], ids=["", "control: one batch at a time"])
 def test_a_single_text_does_not_wait_for_a_list(pools, batches: int):
     """On a clock on which a step takes 3 ms, and 1 ms more for each row. Texts of one length; one after the other."""
-    clock, taken, began = Clock(), list[float](), threading.Event()
+    clock, taken, began, over = Clock(), list[float](), threading.Event(), threading.Event()
 
     def look(sources: list[Ids]) -> None:
         began.set()
-        until(lambda: len(pool.searches) == 2 or long.done())  # there is always one
+        until(lambda: len(pool.searches) == 2 or over.is_set())  # there is always one
         clock.tick(0.003 + 0.001 * len(sources))
 
     pool = pools(Watched(Echo(), look), batches=batches, tokens=50 * 3, clock=clock)
     with ThreadPoolExecutor(1) as threads:
         long = threads.submit(pool.view(Ticket()).search, [[40, number] for number in range(200)], PLAIN)
+        long.add_done_callback(lambda _: over.set())
         began.wait(20)
-        while not long.done():
+        while not over.is_set():
             asked = clock.now
             ask(pool, [40, 1000 + len(taken)])
             taken.append(clock.now - asked)
