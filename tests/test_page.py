@@ -120,9 +120,9 @@ def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(d
     assert "url(" not in document.replace("createObjectURL(", "").replace("revokeObjectURL(", "")
     # A name, not an address.
     assert set(re.findall(r"https?://[^\s\"'`<]+", document)) == {"http://www.w3.org/2000/svg"}
-    (policy,) = re.findall(r'content="(default-src[^"]*)"', document)
+    (policy,) = re.findall(r'content="(default-src[^"]*)"', markup)
     assert policy.replace("&#39;", "'").startswith("default-src 'none'")
-    style = read_web_file("theme.css") + read_web_file("page.css")
+    style = "".join(map(read_web_file, ("theme.css", "figures.css", "page.css")))
     for content in (page_script("page"), style, read_web_file("dark.css")):
         assert content in document
         assert content_hash(content) in policy
@@ -149,6 +149,7 @@ def test_modules_are_put_into_one_script_in_which_no_name_is_defined_twice(name:
 
 def test_every_string_is_there_in_both_languages():
     strings, code, document = json.loads(read_web_file("strings.json")), page_script("page"), read_web_file("page.html")
+    document += read_web_file("figures.html")
     english, korean = strings["en"], strings["ko"]
     places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
     assert places[0] == places[1]
@@ -569,6 +570,10 @@ def test_figures_leave_the_page_as_files(open_page, document: str, inspection: I
     told = json.loads(saved("#attention-map", "JSON").read_text(encoding="utf-8"))
     assert told["rows"] == expected.rows
     assert float((torch.tensor(told["values"]) - expected.weights).abs().max()) < 0.02
+    alone = saved("#attention-map", "HTML").read_text(encoding="utf-8")
+    assert "default-src 'none'" in alone
+    assert alone.count("<tr>") == 1 + len(expected.rows)
+    assert "; layer 2 of 2, head 1 of 2;" in alone.partition("<figcaption>")[2]
     nodes = well_formed(saved("#tree-save", "SVG").read_text(encoding="utf-8"))
     assert sum(text == "pruned" for text in nodes) == sum(node.fate == "pruned" for node in inspection.tree.nodes)  # type: ignore[union-attr]
     assert len(json.loads(saved("#heads-save", "JSON").read_text())["heads"]) == 14

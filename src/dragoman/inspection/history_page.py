@@ -31,6 +31,7 @@ def history_page(history: History) -> str:
     levels = (maps.double() * LEVELS).round().numpy().astype("<u2")
     return render_page(
         "history",
+        ("theme.css", "history.css"),
         strings=json.loads(read_web_file("history.json")),
         history=history,
         version=__version__,

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def inspection_page(inspection: Inspection, model: Model) -> str:
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
     return render_page(
         "page",
+        ("theme.css", "figures.css", "page.css"),
         data=page_data(inspection, losses, positions),
         strings=json.loads(read_web_file("strings.json")),
     )
@@ -53,13 +55,17 @@ def read_web_file(name: str) -> str:
     return (WEB / name).read_text(encoding="utf-8")
 
 
-def render_page(name: str, **values: Any) -> str:
-    """Return a page of the folder `web` with its style, its modules and these values in it."""
+def render_page(name: str, styles: Sequence[str], **values: Any) -> str:
+    """Return a page of the folder `web` with these files as its style, its modules and these values in it."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(WEB),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(read_web_file(f"{name}.html")).render(
-        style=Markup(read_web_file("theme.css") + read_web_file(f"{name}.css")),  # our own files: not escaped
+    return environment.get_template(f"{name}.html").render(
+        style=Markup("".join(map(read_web_file, styles))),  # our own files: not escaped
         dark=Markup(read_web_file("dark.css")),
         script=Markup(page_script(name)),
         policy=page_policy,

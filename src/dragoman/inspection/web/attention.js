@@ -5,6 +5,7 @@ import { sentence } from "./files.js";
 import { HeatMap } from "./map.js";
 
 let attended = null; // the data that is shown
+let needed = null;
 let kinds = [];
 let map = null;
 let thumbnailsOf = ""; // what the thumbnails show now
@@ -12,8 +13,10 @@ const state = { kind: 0, layer: 0, head: 0, show: "head" }; // what is shown of 
 Object.assign(state, { subwords: false, special: false, punctuation: false, whole: false });
 const chosen = {}; // what the reader has chosen of that, which stays when the sentence changes: a kind by its name
 
-export function showAttention(data) {
+// missing: asked for the weights of a kind, by its name, that are not in the data; what is shown then is its frame.
+export function showAttention(data, missing) {
   at("#attention").hidden = !data.kinds.length;
+  needed = missing;
   if (data !== attended) takeAttention(data);
   if (kinds.length) drawAttention();
 }
@@ -54,6 +57,8 @@ export function choose(changes, focus = false) {
 
 // Opens a head, whose layer and number are counted from 1.
 export function openHead({ kind, layer, head }) {
+  const panel = at("#attention").closest("details"); // on the page of the server
+  if (panel) panel.open = true;
   choose({ kind: kinds.findIndex(({ name }) => name === kind), layer: layer - 1, head: head - 1, show: "head" });
   map.canvas.scrollIntoView({ block: "center" });
   map.canvas.focus({ preventScroll: true });
@@ -138,6 +143,10 @@ function whichOf(kind) {
 
 function drawAttention() {
   const kind = kinds[state.kind];
+  at("#kind-means").textContent = t(`means.${kind.name}`);
+  markTabs();
+  for (const id of ["thumbnails", "attention-map"]) at(`#${id}`).hidden = !kind.weights;
+  if (!kind.weights) return needed(kind.name);
   if (state.show === "rollout" && !kind.rollout) state.show = "head";
   at('#show [value="rollout"]').disabled = !kind.rollout;
   const labels = labelsOf(kind);
@@ -147,7 +156,6 @@ function drawAttention() {
   const rules = [t(state.subwords ? "rule.subwords" : "rule.words")];
   const hidden = HIDDEN.filter((name) => state[name]).map((name) => t(`hidden.${name}`));
   if (hidden.length) rules.push(t("rule.hidden", hidden.join(", ")));
-  at("#kind-means").textContent = t(`means.${kind.name}`);
   at("#show").value = state.show;
   map.show({
     rows,
@@ -157,7 +165,7 @@ function drawAttention() {
     high: state.whole ? 1 : most,
     scale: t(state.whole ? "scale.whole" : "scale.own"),
     caption: [t(`kind.${kind.name}`), whichOf(kind), ...rules, t("rule.rounded"), sentence(attended)].join("; "),
-    label: `${t(`kind.${kind.name}`)}, ${whichOf(kind)}. ${t("keys")}`,
+    label: `${t(`kind.${kind.name}`)}, ${whichOf(kind)}. ${t("map-keys")}`,
     describe: (row, column) => {
       const inRow = values.subarray(row * columns.length, (row + 1) * columns.length);
       const weight = inRow[column];
@@ -166,6 +174,9 @@ function drawAttention() {
     },
   });
   drawThumbnails(kind, labels);
+}
+
+function markTabs() {
   for (const tab of document.querySelectorAll("#kinds [role=tab]")) {
     const selected = Number(tab.dataset.kind) === state.kind;
     tab.setAttribute("aria-selected", selected);
@@ -204,7 +215,13 @@ function thumbnail(values, { rows, columns }, layer, head, colours) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
-  values.forEach((value, i) => image.data.set([...colours(value / most), 255], 4 * i));
+  for (let i = 0; i < values.length; i++) {
+    const [red, green, blue] = colours(values[i] / most);
+    image.data[4 * i] = red;
+    image.data[4 * i + 1] = green;
+    image.data[4 * i + 2] = blue;
+    image.data[4 * i + 3] = 255;
+  }
   context.putImageData(image, 0, 0);
   const name = `${t("layer")} ${layer + 1}, ${t("head")} ${head + 1}`;
   const open = () => choose({ layer, head, show: "head" }, true);

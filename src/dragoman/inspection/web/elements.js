@@ -3,7 +3,10 @@
 
 export const at = (selector, root = document) => root.querySelector(selector);
 export const read = (id) => JSON.parse(at(`#${id}`).textContent);
-export const decoded = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)); // from base64
+
+// Bytes, as they are or from base64.
+export const decoded = (given) =>
+  typeof given === "string" ? Uint8Array.from(atob(given), (letter) => letter.charCodeAt(0)) : given;
 
 export function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -19,6 +22,15 @@ export function make(tag, attributes, ...children) {
 export function table(head, rows) {
   const body = rows.map((cells) => make("tr", {}, ...cells));
   return make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
+}
+
+// Rows of texts as a table; the first has the headings, and each other one begins with its own.
+export function textTable([titles, ...rows]) {
+  const heading = (scope) => (text) => make("th", { scope, dir: "auto" }, text);
+  return table(
+    titles.map(heading("col")),
+    rows.map(([first, ...others]) => [heading("row")(first), ...others.map((text) => make("td", {}, text))]),
+  );
 }
 
 // Texts.
@@ -57,14 +69,17 @@ export const themed = matchMedia("(prefers-color-scheme: dark)");
 
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const STEPS = 255; // of a palette
+
 // The colours of a variable, as a function from 0..1 to [red, green, blue].
 export function palette(name) {
   const stops = variable(name).split(",").map((stop) => parsed(stop.trim()));
-  return (part) => {
-    const position = Math.min(1, Math.max(0, part)) * (stops.length - 1);
+  const colours = Array.from({ length: STEPS + 1 }, (_, step) => {
+    const position = (step / STEPS) * (stops.length - 1);
     const low = Math.min(Math.floor(position), stops.length - 2);
     return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (position - low)));
-  };
+  });
+  return (part) => colours[Math.round(STEPS * Math.min(1, Math.max(0, part)))];
 }
 export const css = (colour) => `rgb(${colour.join(",")})`;
 export const readable = ([red, green, blue]) => (0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000000" : "#ffffff");

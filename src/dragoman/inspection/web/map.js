@@ -1,6 +1,6 @@
 // A map of numbers on a canvas.
 
-import { at, css, fixed, make, palette, readable, shortened, t, table, variable, writeTexts } from "./elements.js";
+import { at, css, fixed, make, palette, readable, shortened, t, textTable, variable, writeTexts } from "./elements.js";
 import { drawing, saveButtons, xml } from "./files.js";
 
 const FONT = "13px system-ui, 'Noto Sans KR', sans-serif";
@@ -48,7 +48,10 @@ export class HeatMap {
     this.canvas.setAttribute("aria-label", shown.label);
     this.draw();
     this.fill();
-    saveButtons(at(".save", this.root), this.name, () => this.svg(), () => this.json());
+    const { name } = this;
+    const caption = () => `${shown.caption} ${fixed(shown.low)}–${fixed(shown.high)}: ${shown.scale}`;
+    const [svg, json, rows] = [(below) => this.svg(below), () => this.json(), () => this.texts()];
+    saveButtons(at(".save", this.root), { name, caption, svg, json, rows });
     if (this.cursor.style.display === "block") this.goTo(this.row, this.column);
   }
 
@@ -156,7 +159,7 @@ export class HeatMap {
     at(".scale", this.root).textContent = this.shown.scale;
   }
 
-  svg() {
+  svg(caption) {
     const parts = [];
     const { width, height, cell } = this.layout;
     const colours = palette(this.shown.signed ? "--light-signed" : "--light-map");
@@ -174,8 +177,7 @@ export class HeatMap {
             `text-anchor="${align}">${xml(written)}</text>`,
         ),
     );
-    const { low, high, scale, caption } = this.shown;
-    return drawing(Math.max(width, 360), height, parts.join(""), `${caption} ${fixed(low)}–${fixed(high)}: ${scale}`);
+    return drawing(Math.max(width, 360), height, parts.join(""), caption);
   }
 
   json() {
@@ -185,17 +187,16 @@ export class HeatMap {
     return { caption, rows, columns, values: byRow };
   }
 
+  texts() {
+    const { rows, columns, values } = this.shown;
+    const inRow = (row) => columns.map((_, column) => fixed(values[row * columns.length + column]));
+    return [["", ...columns], ...rows.map((label, row) => [label, ...inRow(row)])];
+  }
+
   fill() {
     const box = at(".scroll", this.details);
     box.replaceChildren();
-    if (!this.details.open || !this.shown) return;
-    const { rows, columns, values } = this.shown;
-    const titles = [make("th", {}), ...columns.map((label) => make("th", { scope: "col", dir: "auto" }, label))];
-    const body = rows.map((label, row) => [
-      make("th", { scope: "row", dir: "auto" }, label),
-      ...columns.map((_, column) => make("td", {}, fixed(values[row * columns.length + column]))),
-    ]);
-    box.append(table(titles, body));
+    if (this.details.open && this.shown) box.append(textTable(this.texts()));
   }
 
   under(event) {
@@ -206,7 +207,7 @@ export class HeatMap {
   }
 
   goTo(row, column) {
-    const { rows, columns } = this.shown;
+    const { rows, columns } = this.shown ?? { rows: [] };
     if (!rows.length || !columns.length) return;
     this.row = Math.max(0, Math.min(rows.length - 1, row));
     this.column = Math.max(0, Math.min(columns.length - 1, column));

@@ -19,7 +19,7 @@ export function showOcclusion(data) {
     rows, columns, values, low: -most, high: most, signed: true,
     scale: t("occlusion.scale"),
     caption: `${t("occlusion.caption")}; ${sentence(data)}`,
-    label: `${t("occlusion.title")}. ${t("keys-plain")}`,
+    label: `${t("occlusion.title")}. ${t("map-keys-plain")}`,
     describe: (row, column) => {
       const drop = values[row * columns.length + column];
       const [before, after] = [probabilities[row], probabilities[row] - drop];
@@ -41,7 +41,7 @@ export function showEncoding(data) {
     values, low: -largest, high: largest, signed: true, least: 3,
     scale: t("encoding.scale"),
     caption: `${t("encoding.caption", scheme)}; ${t("model")} ${data.model}`,
-    label: `${t("encoding.title")}. ${t("keys-plain")}`,
+    label: `${t("encoding.title")}. ${t("map-keys-plain")}`,
     describe: (row, column) => {
       const text = t("encoding.cell", row, column, fixed(values[row * columns + column]));
       if (scheme !== "sinusoidal") return text;

@@ -2,7 +2,7 @@
 
 import { openHead } from "./attention.js";
 import { at, fixed, make, t, table } from "./elements.js";
-import { saveButtons, sentence } from "./files.js";
+import { saveButtons, sentence, tableDrawing } from "./files.js";
 
 const STATISTICS =
   "entropy normalised_entropy distance offset max_weight previous same next special punctuation diversity".split(" ");
@@ -37,7 +37,16 @@ export function showHeads(data) {
     return [make("th", { scope: "row" }, make("button", { type: "button", onclick }, name), pattern), ...cells];
   });
   at("#heads-table").replaceChildren(table(head, body));
-  saveButtons(at("#heads-save"), () => "heads", null, () => ({ caption: sentence(data), heads: data.heads }));
+  saveTable("heads", data, { heads: data.heads });
+}
+
+// Lets a table be saved as it is shown, and its numbers.
+function saveTable(id, data, numbers) {
+  const caption = () => `${t(`${id}.title`)}; ${sentence(data)}`;
+  const rows = () => [...document.querySelectorAll(`#${id}-table tr`)].map((row) => [...row.cells].map((cell) => cell.textContent));
+  const svg = (below) => tableDrawing(rows(), below);
+  const name = () => (id === "positions" ? "probabilities" : id);
+  saveButtons(at(`#${id}-save`), { name, caption, svg, json: () => ({ caption: caption(), ...numbers }), rows });
 }
 
 export function showPositions(data) {
@@ -57,5 +66,5 @@ export function showPositions(data) {
   });
   const head = titles.map((title) => make("th", { scope: "col" }, t(`positions.${title}`)));
   at("#positions-table").replaceChildren(table(head, body));
-  saveButtons(at("#positions-save"), () => "probabilities", null, () => ({ caption: sentence(data), positions: data.positions }));
+  saveTable("positions", data, { positions: data.positions });
 }

@@ -93,11 +93,12 @@ function drawTree() {
   at("#tree-picture").replaceChildren(document.importNode(svg, true));
   at("#tree-picture").scrollLeft = width;
   at("#tree-caption").textContent = caption;
-  const file = () => {
-    const drawn = treeSvg(tree, step, "#000000");
-    return drawing(drawn.width, drawn.height, drawn.content, caption);
+  const drawn = (below) => {
+    const { content, width, height } = treeSvg(tree, step, "#000000");
+    return drawing(width, height, content, below);
   };
-  saveButtons(at("#tree-save"), () => "beam-search", file, () => ({ caption, ...tree }));
+  const whole = { name: () => "beam-search", caption: () => caption, svg: drawn, json: () => ({ caption, ...tree }) };
+  saveButtons(at("#tree-save"), { ...whole, rows: treeTexts });
   fillTree();
 }
 
@@ -112,10 +113,8 @@ function treeCaption(data, step) {
   return [...parts, sentence(data)].join("; ");
 }
 
-function fillTree() {
-  const box = at("#tree-details .scroll");
-  box.replaceChildren();
-  if (!at("#tree-details").open) return;
+// What the table says: the headings, and each node up to the step that is shown.
+function treeTexts() {
   const { tree } = shownTree;
   const path = new Set(tree.path);
   const step = Number(at("#step").value);
@@ -123,20 +122,21 @@ function fillTree() {
     const node = tree.nodes[number];
     return node.parent === null ? "" : text(node.parent) + node.token;
   };
+  const rows = tree.nodes.map((node, number) => [
+    ...[String(node.step), node.token, text(number).replaceAll("␣", " ")],
+    ...[node.log_p, node.score, node.normalised].map((value) => fixed(value)),
+    ...[t(`fate.${node.fate}`), path.has(number) ? t("yes") : ""],
+  ]);
   const titles = ["step", "token", "so-far", "log-p", "score", "normalised", "fate", "best"];
-  const body = tree.nodes
-    .map((node, number) => [node, number])
-    .filter(([node]) => node.step > 0 && node.step <= step)
-    .map(([node, number]) => [
-      make("td", {}, String(node.step)),
-      make("td", { class: "text", dir: "auto" }, node.token),
-      make("td", { class: "text", dir: "auto" }, text(number).replaceAll("␣", " ")),
-      make("td", {}, fixed(node.log_p)),
-      make("td", {}, fixed(node.score)),
-      make("td", {}, fixed(node.normalised)),
-      make("td", { class: "text" }, t(`fate.${node.fate}`)),
-      make("td", { class: "text" }, path.has(number) ? t("yes") : ""),
-    ]);
-  const head = titles.map((title) => make("th", { scope: "col" }, t(`tree.${title}`)));
-  box.append(table(head, body));
+  return [titles.map((title) => t(`tree.${title}`)), ...rows.filter((_, i) => 0 < tree.nodes[i].step && tree.nodes[i].step <= step)];
+}
+
+function fillTree() {
+  const box = at("#tree-details .scroll");
+  box.replaceChildren();
+  if (!at("#tree-details").open) return;
+  const [titles, ...rows] = treeTexts();
+  const texts = [1, 2, 6, 7]; // columns that have no numbers
+  const cell = (text, column) => make("td", texts.includes(column) ? { class: "text", dir: "auto" } : {}, text);
+  box.append(table(titles.map((title) => make("th", { scope: "col" }, title)), rows.map((row) => row.map(cell))));
 }
