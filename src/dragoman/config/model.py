@@ -84,7 +84,7 @@ class TransformerConfig:
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: SharedMatrices = "all"
-    "matrices shared: all (both embeddings and output), embeddings, output (target embedding and output), none"
+    "which matrices are one: all (both embeddings and output), embeddings, output (target embedding and output), none"
     output_bias: bool = False
     "add a bias to the logits"
     max_length: Annotated[int, at_least(2), at_most(MAX_POSITIONS)] = 1024
@@ -127,7 +127,7 @@ class RecurrentConfig:
     dropout: Fraction = 0.1
     "dropout on embeddings, between layers and before the output"
     share: SharedMatrices = "all"
-    "matrices shared: all (both embeddings and output), embeddings, output (target embedding and output), none"
+    "which matrices are one: all (both embeddings and output), embeddings, output (target embedding and output), none"
 
     max_positions: ClassVar[int | None] = None  # no limit; TransformerConfig may have one
 

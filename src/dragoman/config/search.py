@@ -48,7 +48,7 @@ class SearchConfig:
     "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
 
     split: Split = "sentences"
-    "sentences: as many at once as a training source had; long: split only texts longer than one; none: never split"
+    "sentences: as many at once as training sources had; long: split only texts longer than these; none: never split"
 
     __repr__ = short_repr
 
