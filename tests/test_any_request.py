@@ -27,6 +27,7 @@ EXAMPLES: dict[str, Any] = {
     "s": "개",
     "text": "A dog.",
     "texts": ["A dog."],
+    "translations": ["개."],
     "text_list": ["A dog."],
     **dict.fromkeys(("source", "source_lang", "from"), "en"),
     **dict.fromkeys(("target", "target_lang", "to"), "ko"),

@@ -24,7 +24,7 @@ EXAMPLES: Mapping[str, Any] = {
     "target_lang": "KO", "texts": [TEXT, "7"], "text_list": [TEXT], "text": TEXT, "name": "animals",
     "entries": "dog\t개", "document_key": "x", "resource": "glossary", "alternatives": 1, "beam": 2, "forbid": ["x"],
     "glossary": ["dog\t개"], "outline_detection": False, "type": "target", "dictionaries": [],
-    "api_key": "", "token": "",
+    "api_key": "", "token": "", "translations": ["개가 봐요.", "7"],
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -123,6 +124,43 @@ def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
     assert own(server, texts=[TEXT])[0]["text"] == alone  # nothing of one request stays for the next
 
 
+def steered(server: Running, path: str, **fields: Any) -> Any:
+    answer = server.ask("POST", f"/api/v1/{path}", {"source": "en", "target": "ko", **fields})
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def test_other_words_are_those_that_python_finds(server: Running, models: Models, alone: str):
+    (served,) = models.by_pair.values()
+    before = alone.split()[0] + " "
+    answer = steered(server, "alternatives", text=TEXT, prefix=before, count=4)
+    expected = served.translator.alternatives(TEXT, before, count=4)
+    assert [(one["word"], one["text"]) for one in answer["words"]] == [
+        (one.word, one.translation.text) for one in expected
+    ]
+    assert [one["probability"] for one in answer["words"]] == [round(one.probability, 4) for one in expected]
+    assert answer["words"][0]["flags"] == list(expected[0].translation.flags)
+    assert steered(server, "alternatives", text=TEXT, prefix=before, forbid=["봐요"])["words"]
+    assert steered(server, "alternatives", text=TEXT, target="en")["words"] == []
+    for wrong in ({"text": ""}, {"count": 9}, {"text": TEXT, "prefix": "x " * 2000}):
+        body = {"text": TEXT, "source": "en", "target": "ko", **wrong}
+        assert server.ask("POST", "/api/v1/alternatives", body).status == 400
+
+
+def test_the_words_of_a_translation_that_was_written_by_hand(server: Running, alone: str):
+    body = {"alignment": True, "word_scores": True, "others": True}
+    (found,) = own(server, texts=[TEXT], **body)
+    (words,) = steered(server, "words", texts=[TEXT], translations=[alone])["translations"]
+    assert words == {"words": found["words"], "others": found["others"], "alignment": found["alignment"]}
+    (other,) = steered(server, "words", texts=[TEXT], translations=["고양이 고양이"])["translations"]
+    assert [word for word, _ in other["words"]] == ["고양이", "고양이", ""]
+    assert len(other["others"]) == 2
+    assert other["words"][1][1] < math.log(max(other["others"])) < 0
+    for wrong in ({"translations": ["a", "b"]}, {"source": "ko", "target": "en"}, {"tag": "news"}):
+        sent = {"texts": [TEXT], "translations": [alone], "source": "en", "target": "ko", **wrong}
+        assert server.ask("POST", "/api/v1/words", sent).status == 400
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -148,6 +186,9 @@ def test_words_are_not_scored_through_a_pivot(models: Models):
         {"target": "de"}, {"source": "de"})]  # fmt: skip
     with running(Models(pairs, "de"), CONFIG) as server:
         assert own(server, texts=[TEXT])[0]["segments"]
+        assert steered(server, "alternatives", text=TEXT)["words"]
+        body = {"texts": [TEXT], "translations": ["x"], "source": "en", "target": "ko"}
+        assert server.ask("POST", "/api/v1/words", body).status == 400
         body = {"texts": [TEXT], "source": "en", "target": "ko", "alignment": True}
         refused = server.ask("POST", "/api/v1/translate", body)
         assert (refused.status, "through de" in refused.json["error"]["message"]) == (400, True)

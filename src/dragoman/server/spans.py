@@ -24,6 +24,7 @@ class Words(NamedTuple):
     """What the model says of the words of a translation."""
 
     scores: list[tuple[str, float]]  # the words with their log-probabilities in nats, and '' for the ends of sentences
+    others: list[float]  # of each word: the most that another word in its place may have as its probability
     links: list[tuple[int, int]]  # pairs of a word of the text and the word that translates it, counted from 0
 
 
@@ -75,11 +76,13 @@ def copies(gap: str, at: int, there: int) -> Iterator[Piece]:
         yield Piece((at + first, at + last), (there + first, there + last))
 
 
-def annotate(translated: Translated, annotator: Annotator, tag: str, *, scores: bool, links: bool) -> Words:
+def annotate(
+    translated: Translated, annotator: Annotator, tag: str, *, scores: bool, others: bool, links: bool
+) -> Words:
     """Return what a model says of the words of a text, which are counted over all of its lines.
 
-    tag: what stood in front of each segment; scores, links: which of both to compute. Words that were copied have the
-    log-probability 0.
+    tag: what stood in front of each segment; scores, others, links: which of them to compute. Words that were copied
+    have the log-probability 0.
     """
     text, new = translated.document.original, translated.text
     pieces = list(with_copies(text, find_segments(translated)))
@@ -90,5 +93,6 @@ def annotate(translated: Translated, annotator: Annotator, tag: str, *, scores: 
     tokens = [one.tokens for one in pieces[:-1]]
     return Words(
         annotator.word_scores([whole], [tag], [tokens])[0] if scores else [],
+        annotator.others([whole], [tag], [tokens])[0] if others else [],
         annotator.links([whole], [tag], [tokens])[0] if links else [],
     )

@@ -10,6 +10,7 @@ from dragoman.server.own import documents as own_documents
 from dragoman.server.own import glossaries as own_glossaries
 from dragoman.server.own import inspection as own_inspection
 from dragoman.server.own import models as own_models
+from dragoman.server.own import steering as own_steering
 from dragoman.server.own import texts as own_texts
 from dragoman.server.routes import OWN, Dialect, Route
 
@@ -20,6 +21,7 @@ APIS: tuple[Route, ...] = (
     *deepl_languages.ROUTES,
     *deepl_glossaries.ROUTES,
     *own_texts.ROUTES,
+    *own_steering.ROUTES,
     *own_models.ROUTES,
     *own_inspection.ROUTES,
     *own_documents.ROUTES,

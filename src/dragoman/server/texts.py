@@ -10,6 +10,7 @@ from dragoman.server.routes import Call
 from dragoman.server.service import Service
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
+from dragoman.translation.translator import Translator
 
 MAX_FORBIDDEN, MAX_TERMS, MAX_TARGETS = 100, 50_000, 10  # words of a request; terms; translations of a term
 
@@ -68,23 +69,34 @@ def translate_lines(
     call: Call, lines: Sequence[str], prefixes: Sequence[str], source: str, task: Task
 ) -> list[Translation]:
     """Return the translations of texts of one line, by one model or by two, one after the other."""
+    legs = translators_of(call, source, task)
+    found: list[Translation] = []
+    for translator, tag in legs:
+        found = translator.translate(lines, tag, prefixes if translator is legs[-1][0] else "")
+        lines = [translation.text for translation in found]
+    return found
+
+
+def translators_of(call: Call, source: str, task: Task) -> list[tuple[Translator, str]]:
+    """Return the translators of a request with the tags of its texts: one, or two that work one after the other.
+
+    The last one finds the alternatives, and has the safeguards. Raise Refusal where they cannot do what is asked for.
+    """
     check_words(task.safeguards)
     beam = max(task.beam or call.service.config.beam, task.alternatives + 1)
     path = call.service.models.path(source, task.target)
     if len(path) > 1 and task.safeguards.glossary:
         pivot = path[0].pair.target
         raise Refusal(400, f"{source} is translated through {pivot}, so a glossary from {source} is not possible")
-    found: list[Translation] = []
+    legs = []
     for served in path:
         last = served is path[-1]
         search = replace(
             served.translator.search, beam=beam, n_best=task.alternatives + 1 if last else 1, split=task.split
         )
         safeguards = task.safeguards if last else served.translator.safeguards
-        translator = served.translator_for(call.ticket, search, safeguards)
-        found = translator.translate(lines, task.tag or served.source.tag, prefixes if last else "")
-        lines = [one.text for one in found]
-    return found
+        legs.append((served.translator_for(call.ticket, search, safeguards), task.tag or served.source.tag))
+    return legs
 
 
 def put_together(document: Document, found: Sequence[Translation], task: Task) -> Translated:

@@ -10,6 +10,7 @@ from torch import Tensor
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.links import character_links, strongest_links
 from dragoman.alignment.words import merge_tokens, words
+from dragoman.alternatives import most_for_others
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.forced import max_positions, score
@@ -88,6 +89,30 @@ class Annotator:
         found = [ids for of_text in tokens for ids in of_text] if tokens else None
         links = iter(self._segment_links(*flatten(texts, tags), found))
         return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
+
+    def others(
+        self,
+        texts: Sequence[Segments],
+        tags: Sequence[str] | None = None,
+        tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+    ) -> list[list[float]]:
+        """Return for each word of each translation the most that another word in its place may have as its probability.
+
+        tokens, and where the list is empty: as for `word_scores`. Words that were copied have 0.0. See
+        `most_for_others`.
+        """
+        sources, outputs, flat_tags = flatten(texts, tags)
+        found = [ids for of_text in tokens for ids in of_text] if tokens else None
+        pairs = self._encode_pairs(sources, outputs, flat_tags, found)
+        most: list[list[float]] = [[] for _ in outputs]
+        for index in pairs.fitting:
+            source = pairs.tags[index] + pairs.sources[index]
+            most[index] = most_for_others(self.model, self.tokenizer, source, pairs.targets[index])
+        for index, ids in enumerate(found or ()):
+            if not ids:
+                most[index] = [0.0] * len(outputs[index].split())
+        of_segments = iter(most)
+        return [join_others(segments, [next(of_segments) for _ in segments]) for segments in texts]
 
     def _segment_scores(
         self,
@@ -224,6 +249,17 @@ def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -
             before, sum_before = joined.get(index, ("", 0.0))
             joined[index] = before + word, sum_before + log_p
     return [*joined.values(), ("", sum(of_segment[-1][1] for of_segment in scores))] if scores else []
+
+
+def join_others(segments: Segments, others: Sequence[list[float]]) -> list[float]:
+    """Return of the words of a text what `others` says, from those of its segments; [] where a segment has none."""
+    if not all(others):
+        return []
+    joined: dict[int, float] = {}
+    for offset, of_segment in zip(word_offsets([output for _, output in segments]), others, strict=True):
+        for index, most in enumerate(of_segment, start=offset):
+            joined[index] = max(most, joined.get(index, 0.0))
+    return list(joined.values())
 
 
 def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:

@@ -41,3 +41,16 @@ class Translation:
 
     def __repr__(self) -> str:
         return short_repr(replace(self, tokens=(), segments=self.segments if len(self.segments) > 1 else ()))
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A word that may come next in a translation, and the translation that follows from it.
+
+    probability: that the model writes it behind the words before: the product of those of its pieces, and that the word
+    ends behind them.
+    """
+
+    word: str
+    probability: float
+    translation: Translation

@@ -15,6 +15,7 @@ from typing import Never, overload
 import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
+from dragoman.alternatives import find_words, likely_starts
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
@@ -43,7 +44,7 @@ from dragoman.translation.safeguards import (
 )
 from dragoman.translation.segments import Segment, Segmenter
 from dragoman.translation.terms import forbidden_sequences, insert_terms, token_sequences
-from dragoman.translation.translation import Translation
+from dragoman.translation.translation import Alternative, Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 LINE_END = re.compile(r"\r?\n\Z")
@@ -268,6 +269,41 @@ class Translator:
         if alignments:
             translations = self._align(translations, tags)
         return translations[0] if single else translations
+
+    def alternatives(self, text: str, prefix: str = "", tag: str = "", *, count: int = 8) -> list[Alternative]:
+        """Return the words that may come next where the translation of a text begins with `prefix`, likeliest first.
+
+        Behind a space, and where the prefix is empty, they are other words for one place; else they are those that
+        begin as the prefix ends. There are at most `count`, and none for a text without words. Of a text of several
+        segments, the translation of the first one with words has the prefix, and the words. tag: as for `translate`.
+        """
+        for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
+            check_argument(name, given, str)
+        check_argument("count", count, Count)
+        segments = self._segments(text.strip(), self.tokenizer.encode_sources([text.strip()])[0], tag, prefix.rstrip())
+        place = next((index for index, one in enumerate(segments) if one.has_words and not one.markup), None)
+        if place is None or (prefix.strip() and not segments[place].prefix):
+            return []
+        source = self._source_ids(segments[place])
+        starts = likely_starts(self.model, self.tokenizer, source, prefix, 2 * count)
+        begun = [replace(segments[place], prefix_ids=start.tokens) for start in starts]
+        others = [segment for index, segment in enumerate(segments) if index != place]
+        every = self.replace(search=replace(self.search, n_best=min(2, self.search.beam)))
+        results = every._translate_segments([*begun, *others])
+        candidates = [candidate for result in results[: len(begun)] for candidate in result.candidates]
+        candidates.sort(key=lambda candidate: (candidate.badness, -candidate.hypothesis.score))
+        found = find_words(
+            self.model, self.tokenizer, source, prefix, [one.hypothesis.tokens for one in candidates], count
+        )
+        rest = [result.candidates[0] for result in results[len(begun) :]]
+        return [
+            Alternative(
+                one.word,
+                one.probability,
+                join_candidates(segments, [*rest[:place], candidates[one.output], *rest[place:]]),
+            )
+            for one in found
+        ]
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
         """Return an iterator over the translation of each text, in order, with one tag ('' for none).

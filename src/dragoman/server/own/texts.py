@@ -49,6 +49,7 @@ class TranslateRequest(Wishes, kw_only=True):
     alternatives: Annotated[int, Meta(ge=0)] = 0
     alignment: bool = False
     word_scores: bool = False
+    others: bool = False
 
 
 class Segment(Struct):
@@ -73,6 +74,7 @@ class TranslatedText(Struct, kw_only=True):
     confidence: float | UnsetType = UNSET  # of the detection
     segments: list[Segment] | UnsetType = UNSET  # of text; HTML has none
     words: list[tuple[str, float]] | UnsetType = UNSET
+    others: list[float] | UnsetType = UNSET
     alignment: list[tuple[int, int]] | UnsetType = UNSET
 
 
@@ -116,7 +118,7 @@ def translate(call: Call) -> TranslateAnswer:
         sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target), strict=True))
     else:
         sources, sure = [source] * len(request.texts), None
-    if request.alignment or request.word_scores:
+    if annotated := request.alignment or request.word_scores or request.others:
         check_annotations(call, request, sources, target)
     task = replace(
         task_of(call, request, source, target),
@@ -129,7 +131,7 @@ def translate(call: Call) -> TranslateAnswer:
         describe(one, source, request.format, sure[index] if sure else None)
         for index, (one, source) in enumerate(zip(found, sources, strict=True))
     ]
-    if request.alignment or request.word_scores:
+    if annotated:
         for one, answer in zip(found, translations, strict=True):
             add_words(call, request, one, answer, target)
     return TranslateAnswer(translations, target)
@@ -199,25 +201,35 @@ def describe(one: Translated, source: str, form: str, sure: float | None) -> Tra
 def check_annotations(call: Call, request: TranslateRequest, sources: Sequence[str], target: str) -> None:
     """Raise Refusal where the words of translations cannot be scored or aligned: of markup, and through a pivot."""
     if request.format != "text":
-        raise Refusal(400, "alignment and word_scores are for text, not for html")
+        raise Refusal(400, "alignment, word_scores and others are for text, not for html")
     for source in dict.fromkeys(sources):
-        if len(path := call.service.models.path(source, target)) > 1:
-            pivot = path[0].pair.target
-            raise Refusal(400, f"{source} is translated through {pivot}: alignment and word_scores need one model")
+        check_one_model(call, source, target)
+
+
+def check_one_model(call: Call, source: str, target: str) -> None:
+    """Raise Refusal where there is a pivot between two languages, so that no model has seen both."""
+    if len(path := call.service.models.path(source, target)) > 1:
+        pivot = path[0].pair.target
+        raise Refusal(400, f"{source} is translated through {pivot}: alignment, word_scores and others need one model")
 
 
 def add_words(call: Call, request: TranslateRequest, one: Translated, answer: TranslatedText, target: str) -> None:
     """Write into an answer what the model says of its words: nothing where the text stayed as it was."""
     answer.words = [] if request.word_scores else UNSET
+    answer.others = [] if request.others else UNSET
     answer.alignment = [] if request.alignment else UNSET
     if not (path := call.service.models.path(answer.source, target)):  # it is in the target language already
         return
     (served,) = path
     tag, annotator = request.tag or served.source.tag, served.translator.annotator
     with call.service.turn(call.ticket):
-        words = annotate(one, annotator, tag, scores=request.word_scores, links=request.alignment)
+        words = annotate(
+            one, annotator, tag, scores=request.word_scores, others=request.others, links=request.alignment
+        )
     if request.word_scores:
         answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores]
+    if request.others:
+        answer.others = [round(most, 4) for most in words.others]
     if request.alignment:
         answer.alignment = words.links
 

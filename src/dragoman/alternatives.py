@@ -1,0 +1,194 @@
+"""Find the words that may come next in a translation, where its beginning is given.
+
+A word may be several pieces. So the likely next pieces are found first; a search finishes the translation behind each
+of them; and what it finds is joined again by the word that came next. The search itself is not done here.
+
+Shapes: T target tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import exp, inf
+from typing import Any, NamedTuple
+
+import regex
+import torch
+from torch import Tensor
+
+from dragoman.alignment.words import Word, character_spans, words
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.decoding.forced import forced_batches, max_positions
+from dragoman.errors import UsageError
+from dragoman.model import Model
+
+LEAST = 1e-3  # how probable a piece is at least, compared with the likeliest one, for a search to follow it
+CUT_ANEW = 4  # pieces at the end of a prefix, of one word, in whose place others may stand
+GOES_ON = regex.compile(r"[\p{L}\p{M}\p{N}'’‑_-]")
+MARKS_BEHIND = regex.compile(r"(?<=[^\p{P}\p{S}])[\p{P}\p{S}]+\Z")
+
+
+class Start(NamedTuple):
+    """Tokens that a translation may begin with, and their log-probability in nats."""
+
+    tokens: Ids
+    log_p: float
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """A word that may come next."""
+
+    word: str  # without the marks behind it, such as a full stop
+    probability: float  # that the model writes it behind the words before: of its pieces, and that it then ends
+    output: int  # which of the outputs has it, and is the best of those that do
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The beginning of a translation: whole words, and the beginning of a word that it may end within."""
+
+    words: str
+    stem: str  # '' where the next word is free: behind white space, and where nothing is given
+
+    @classmethod
+    def of(cls, text: str) -> "Prefix":
+        """Return the parts of a text."""
+        stem = "" if not text or text[-1].isspace() else text.split()[-1]
+        return cls(text[: len(text) - len(stem)].rstrip(), stem)
+
+
+def likely_starts(model: Model, tokenizer: Tokenizer, source: Ids, prefix: str, count: int) -> list[Start]:
+    """Return the likeliest tokens that a translation may begin with so that its text begins with `prefix`, best first.
+
+    There are from one to `count`. A word that the prefix ends within may be cut otherwise than its beginning alone:
+    behind "re", " rey" is one piece. source: ids without EOS; model: in eval mode. Raise UsageError for a prefix of
+    more tokens than the model takes.
+    """
+    given = Prefix.of(prefix)
+    before = tokenizer.encode(given.words) if given.words else []
+    stem = tokenizer.encode(given.stem) if given.stem else []
+    before, stem = before + stem[:-CUT_ANEW], stem[-CUT_ANEW:]
+    if len(before + stem) >= (longest := max_positions(model)):
+        raise UsageError(
+            f"the translation may begin with at most {longest - 1} subwords, not with {len(before + stem)}"
+        )
+    (log_p,) = next_log_p(model, source, [before + stem], [len(before)])
+    starts, so_far = [Start(before + stem, float(log_p[range(len(stem)), stem].sum()))] if stem else [], 0.0
+    for position, row in enumerate(log_p):
+        rest = spelled(tokenizer, stem[position:]) if stem else " "
+        for id in likely_pieces(tokenizer, row, rest, count):
+            starts.append(Start([*before, *stem[:position], id], so_far + float(row[id])))
+        so_far += float(row[stem[position]]) if position < len(stem) else 0.0
+    starts.sort(key=lambda start: -start.log_p)
+    return [start for start in starts[:count] if exp(start.log_p - starts[0].log_p) >= LEAST]
+
+
+@torch.inference_mode()
+def next_log_p(model: Model, source: Ids, targets: Sequence[Ids], firsts: Sequence[int]) -> list[Tensor]:
+    """Return for each target log-probabilities (T+1-first, V) in nats: of each token from the first on, and behind it.
+
+    source, targets: ids without BOS and EOS; firsts: for each target how many tokens to leave out.
+    """
+    found: dict[int, Tensor] = {}
+    for rows, batch in forced_batches(model, [source] * len(targets), targets):
+        state: Any = model.start(batch.source)
+        vectors = model.vectors(batch.target, state, batch.real)
+        of_targets = vectors.split([len(targets[row]) + 1 for row in rows])
+        wanted = [own[firsts[row] :] for row, own in zip(rows, of_targets, strict=True)]
+        log_p = model.output(torch.cat(wanted)).log_softmax(-1)
+        found |= zip(rows, log_p.split([len(own) for own in wanted]), strict=True)
+    return [found[row] for row in range(len(targets))]
+
+
+@lru_cache(8)
+def ends_word(tokenizer: Tokenizer) -> Tensor:
+    """Return (V,), bool: before which tokens a word is over: white space, marks and what has no text, such as EOS."""
+    return torch.tensor(
+        [
+            id in tokenizer.special_ids or (id >= len(RESERVED) and not GOES_ON.match(piece))
+            for id, piece in enumerate(tokenizer.pieces)
+        ]
+    )
+
+
+def spelled(tokenizer: Tokenizer, ids: Ids) -> str | None:
+    """Return the text of tokens, with the space that it begins with; None where some of them are bytes."""
+    return None if any(id < len(RESERVED) for id in ids) else "".join(tokenizer.pieces[id] for id in ids)
+
+
+def likely_pieces(tokenizer: Tokenizer, log_p: Tensor, rest: str | None, count: int) -> list[int]:
+    """Return the likeliest pieces that begin with `rest`, at most `count`; where it is '', they go on with the word.
+
+    log_p (V,) of each. None where `rest` is None.
+    """
+    found: list[int] = []
+    for id in log_p.argsort(descending=True).tolist() if rest is not None else ():
+        piece = tokenizer.pieces[id]
+        fits = piece.startswith(rest) and id >= len(RESERVED) if rest else not piece[0].isspace()
+        if fits and id not in tokenizer.special_ids:
+            found.append(id)
+            if len(found) == count:
+                break
+    return found
+
+
+def find_words(
+    model: Model, tokenizer: Tokenizer, source: Ids, prefix: str, outputs: Sequence[Ids], count: int
+) -> list[NextWord]:
+    """Return the words that come next in outputs that begin with `prefix`, each once, the most probable first.
+
+    outputs: ids without EOS, the best first of those with one word. At most `count` words are returned. source, model:
+    as for `likely_starts`.
+    """
+    place = len(Prefix.of(prefix).words.split())
+    found = [(index, own[place]) for index, ids in enumerate(outputs) if len(own := bare_words(tokenizer, ids)) > place]
+    beginnings = {tuple(outputs[index][: word.tokens.stop]): word.tokens.start for index, word in found}
+    rows = next_log_p(model, source, [*map(list, beginnings)], [beginnings[ids] for ids in beginnings])
+    probability = {}
+    for (ids, start), log_p in zip(beginnings.items(), rows, strict=True):
+        pieces = log_p[range(len(ids) - start), ids[start:]].sum()
+        probability[ids] = float(pieces.exp() * log_p[-1].exp()[ends_word(tokenizer).to(log_p.device)].sum())
+    by_word: dict[str, NextWord] = {}
+    for index, word in found:
+        so_far = by_word.get(word.label, NextWord(word.label, 0.0, index))
+        here = probability[tuple(outputs[index][: word.tokens.stop])]
+        by_word[word.label] = replace(so_far, probability=max(so_far.probability, here))
+    return sorted(by_word.values(), key=lambda word: -word.probability)[:count]
+
+
+@torch.inference_mode()
+def most_for_others(model: Model, tokenizer: Tokenizer, source: Ids, target: Ids) -> list[float]:
+    """Return for each word of a target the most that another word in its place may have as its probability.
+
+    It is that of the likeliest piece with which the model would leave the word: at its beginning one that begins a
+    word, later any, times those of the word's pieces before it. source, target: ids without EOS; model: in eval mode.
+    """
+    (log_p,) = next_log_p(model, source, [target], [0])
+    right = log_p[range(len(target)), target]
+    log_p[range(len(target)), target] = -inf
+    log_p[:, sorted(tokenizer.special_ids)] = -inf
+    inside = torch.tensor([not piece[0].isspace() for piece in tokenizer.pieces], device=log_p.device)
+    most = []
+    for word in bare_words(tokenizer, target):
+        pieces = slice(word.tokens.start, word.tokens.stop)
+        log_p[word.tokens.start, inside] = -inf
+        others = right[pieces].cumsum(0) - right[pieces] + log_p[pieces].amax(1)
+        most.append(float(others.exp().amax()) if word.tokens else 0.0)
+    return most
+
+
+def bare_words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+    """Return the words of a text without the marks behind them; their tokens are those with the space in front.
+
+    ids: the tokens of the text.
+    """
+    spans, found, before = character_spans(tokenizer, ids), [], 0
+    for word in words(tokenizer, ids):
+        label = MARKS_BEHIND.sub("", word.label)
+        end = word.span[0] + len(label)
+        last = max((position for position in word.tokens if spans[position][0] < end), default=before - 1)
+        found.append(Word(label, range(before, last + 1), (word.span[0], end)))
+        before = word.tokens.stop or before
+    return found

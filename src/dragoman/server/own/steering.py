@@ -1,0 +1,137 @@
+"""Let people steer a translation: other words for a place, and what a model says of a translation that they wrote."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from dragoman.server.libretranslate import find_target
+from dragoman.server.own.texts import Wishes, check_one_model, languages_of, task_of
+from dragoman.server.reading import Refusal, Upload
+from dragoman.server.routes import OWN, Call, Route
+from dragoman.server.texts import detect_sources, translators_of
+
+MOST = 8  # words that are returned for a place
+
+
+class AlternativesRequest(Wishes, kw_only=True):
+    """A text, and how its translation begins."""
+
+    text: Annotated[str, Meta(min_length=1)]
+    prefix: str = ""
+    count: Annotated[int, Meta(ge=1, le=MOST)] = MOST
+
+
+class AlternativeWord(Struct):
+    """A word that may come next, and the translation that follows from it."""
+
+    word: str
+    probability: float
+    text: str
+    score: float
+    flags: list[str]
+    terms_met: list[str]
+    terms_missed: list[str]
+
+
+class AlternativesAnswer(Struct):
+    """The words, the most probable first."""
+
+    words: list[AlternativeWord]
+    source: str
+    target: str
+
+
+class WordsRequest(Struct, kw_only=True):
+    """Texts with their translations, whoever wrote them."""
+
+    texts: Annotated[list[str], Meta(min_length=1)]
+    translations: Annotated[list[str], Meta(min_length=1)]
+    source: str
+    target: str
+    tag: str = ""
+
+
+class TranslationWords(Struct):
+    """What a model says of the words of a translation."""
+
+    words: list[tuple[str, float]]
+    others: list[float]
+    alignment: list[tuple[int, int]]
+
+
+class WordsAnswer(Struct):
+    """The words of the translations, in order."""
+
+    translations: list[TranslationWords]
+
+
+def characters_of(request: AlternativesRequest, file: Upload | None) -> int:
+    """Return how many characters a request has."""
+    return len(request.text)
+
+
+def characters_of_pairs(request: WordsRequest, file: Upload | None) -> int:
+    """Return how many characters a request has, on both sides."""
+    return sum(map(len, request.texts)) + sum(map(len, request.translations))
+
+
+def alternatives(call: Call) -> AlternativesAnswer:
+    """List the words that may come next where the translation of a text begins in a certain way."""
+    request: AlternativesRequest = call.request
+    target, source = languages_of(call, request)
+    source = source or detect_sources(call.service, [request.text], target)[0][0]
+    if source == target:
+        return AlternativesAnswer([], source, target)
+    text = request.text
+    *before, (translator, tag) = translators_of(call, source, task_of(call, request, source, target))
+    for first, first_tag in before:
+        text = first.translate(text, first_tag).text
+    found = translator.alternatives(text, request.prefix, tag, count=request.count)
+    call.service.usage.add(call.caller, len(request.text))
+    words = [
+        AlternativeWord(
+            one.word,
+            round(one.probability, 4),
+            one.translation.text,
+            one.translation.score,
+            list(one.translation.flags),
+            list(one.translation.terms_met),
+            list(one.translation.terms_missed),
+        )
+        for one in found
+    ]
+    return AlternativesAnswer(words, source, target)
+
+
+def words(call: Call) -> WordsAnswer:
+    """Say of given translations how probable each word is, how probable others are, and where each comes from."""
+    request: WordsRequest = call.request
+    if len(request.texts) != len(request.translations):
+        raise Refusal(400, "there must be one translation for each text")
+    if len(request.texts) > call.service.config.texts:
+        raise Refusal(400, f"at most {call.service.config.texts} texts at once")
+    source, target = find_target(call.service, request.source), find_target(call.service, request.target)
+    if not (path := call.service.models.path(source, target)):
+        raise Refusal(400, f"{source} cannot be translated into {target}")
+    check_one_model(call, source, target)
+    (served,) = path
+    annotator, tags = served.translator.annotator, [request.tag or served.source.tag] * len(request.texts)
+    pairs: list[Any] = [[pair] for pair in zip(request.texts, request.translations, strict=True)]
+    with call.service.turn(call.ticket):
+        scores, others = annotator.word_scores(pairs, tags), annotator.others(pairs, tags)
+        found = zip(scores, others, annotator.links(pairs, tags), strict=True)
+    call.service.usage.add(call.caller, sum(map(len, request.texts)))
+    return WordsAnswer(
+        [
+            TranslationWords(
+                [(word, round(log_p, 4)) for word, log_p in of_words], [round(most, 4) for most in of_others], links
+            )
+            for of_words, of_others, links in found
+        ]
+    )
+
+
+ROUTES = (
+    Route("POST", "/api/v1/alternatives", alternatives, OWN, AlternativesRequest, AlternativesAnswer, characters_of),
+    Route("POST", "/api/v1/words", words, OWN, WordsRequest, WordsAnswer, characters_of_pairs),
+)

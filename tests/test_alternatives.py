@@ -1,0 +1,170 @@
+"""Other words for a place of a translation, held against all the outputs that there are."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from conftest import tiny_transformer
+
+from dragoman.config import SearchConfig
+from dragoman.data.tokenizer import BOS, EOS, RESERVED, Tokenizer
+from dragoman.errors import UsageError
+from dragoman.model import build
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
+from dragoman.translation.translation import Alternative
+from dragoman.translation.translator import Translator
+
+PIECES = [" ", "a", "b", ".", " a", " b", " ab"]
+MERGES = [(" ", "a"), (" ", "b"), (" a", "b")]
+IDS = range(len(RESERVED), len(RESERVED) + len(PIECES))
+LONGEST = 4  # tokens of an output, EOS included
+TEXT = "The dog sees 2 red cats."
+
+
+@pytest.fixture(scope="module")
+def toy() -> Translator:
+    """A translator with seven pieces, whose search is so wide that it misses nothing."""
+    tokenizer = Tokenizer({piece: id for id, piece in enumerate([*RESERVED, *PIECES])}, MERGES)
+    torch.manual_seed(3)
+    model = build(tiny_transformer(share="none", output_bias=True), len(tokenizer)).eval()
+    with torch.no_grad():
+        model.output.weight *= 3
+        model.output.bias[: len(RESERVED)] = -1e4
+        model.output.bias[EOS] = 1.0
+    search = SearchConfig(beam=len(PIECES) ** (LONGEST - 1), length_penalty=0.0, extra_length=LONGEST - 1)
+    return Translator(model, tokenizer, search, NO_SAFEGUARDS)
+
+
+class Outputs(NamedTuple):
+    """All outputs for the source "a"."""
+
+    log_p: dict[tuple[int, ...], list[float]]  # of each token, and of EOS where one fits
+    ends: dict[tuple[int, ...], float]  # how probable it is that a word ends behind these tokens
+
+
+@pytest.fixture(scope="module")
+def outputs(toy: Translator) -> Outputs:
+    targets = list(itertools.product(IDS, repeat=LONGEST))
+    with torch.inference_mode():
+        source = torch.tensor([[*toy.tokenizer.encode("a"), EOS]] * len(targets))
+        logits = toy.model(source, torch.tensor([[BOS, *target] for target in targets]))
+    found, ends = {}, {}
+    for target, rows in zip(targets, logits.log_softmax(-1), strict=True):
+        log_p = rows[:LONGEST].gather(1, torch.tensor(target)[:, None])[:, 0].tolist()
+        found[target] = log_p
+        for length in range(LONGEST):
+            found[target[:length]] = [*log_p[:length], float(rows[length, EOS])]
+        for length in range(1, LONGEST + 1):
+            ending = [EOS, *(id for id in IDS if PIECES[id - IDS[0]][0] in " .")]
+            ends[target[:length]] = float(rows[length, ending].exp().sum())
+    return Outputs(found, ends)
+
+
+def spell(tokens: tuple[int, ...]) -> str:
+    return "".join(PIECES[id - IDS[0]] for id in tokens)
+
+
+def enumerated(toy: Translator, outputs: Outputs, prefix: str, *, whole: bool = True) -> list[tuple[str, float, str]]:
+    """Words, their probabilities and what follows, of the two best of all outputs behind each start.
+
+    whole: whether all pieces of a word count, and its end, not the first piece alone.
+    """
+    before, _, stem = prefix.rpartition(" ")
+    head = tuple(toy.tokenizer.encode(before)) if before else ()
+    cut = (*head, *toy.tokenizer.encode(stem)) if stem else head
+    starts = {cut} if stem else set()
+    for length in range(len(head), len(cut) + 1):
+        for id in IDS:
+            fits = spell((*cut[:length], id))[len(spell(head)) :].startswith(f" {stem}")
+            if fits and (length < len(cut) or not stem or PIECES[id - IDS[0]][0] != " "):
+                starts.add((*cut[:length], id))
+    found: dict[str, tuple[float, float, str]] = {}
+    for start in starts:
+        two = sorted((-sum(log_p), tokens) for tokens, log_p in outputs.log_p.items() if tokens[: len(start)] == start)[
+            :2
+        ]
+        for cost, tokens in two:
+            text, place = spell(tokens), len(before.split())
+            if len(text.split()) <= place:
+                continue
+            word = text.split()[place]
+            label = word.rstrip(".") or word
+            end = text.index(label, len(spell(head))) + len(label)
+            own = [n for n in range(len(head), len(tokens)) if len(spell(tokens[:n])) < end]
+            log_p = [outputs.log_p[tokens][position] for position in own]
+            p = math.exp(sum(log_p)) * outputs.ends[tokens[: own[-1] + 1]] if whole else math.exp(log_p[0])
+            best, least, follows = found.get(label, (0.0, math.inf, ""))
+            found[label] = (max(p, best), min(cost, least), text[1:] if cost < least else follows)
+    return sorted(((word, p, text) for word, (p, _, text) in found.items()), key=lambda one: -one[1])
+
+
+def as_rows(found: list[Alternative]) -> list[tuple[str, float, str]]:
+    return [(one.word, one.probability, one.translation.text) for one in found]
+
+
+@pytest.mark.parametrize("prefix", ["", "b ", "a", "ab", "b a", "ab b", "a. "])
+def test_words_are_those_of_all_outputs(toy: Translator, outputs: Outputs, prefix: str):
+    found, expected = as_rows(toy.alternatives("a", prefix, count=50)), enumerated(toy, outputs, prefix)
+    assert [(word, text) for word, _, text in found] == [(word, text) for word, _, text in expected]
+    probabilities = [p for _, p, _ in expected]
+    assert [p for _, p, _ in found] == pytest.approx(probabilities, rel=1e-4)
+    assert len(found) > 1
+    assert all(text.startswith(prefix.strip()) for _, _, text in found)
+    first = [p for _, p, _ in enumerated(toy, outputs, prefix, whole=False)]
+    assert sorted(first) != pytest.approx(sorted(probabilities), rel=1e-2)  # the control: one piece is not the word
+    assert as_rows(toy.alternatives("a", prefix, count=2)) == found[:2]
+
+
+@pytest.mark.parametrize("engine", ["native", "ctranslate2"])
+def test_both_engines_find_the_same_words_and_go_on_from_there(trained: Path, engine: str):
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
+    search = SearchConfig(beam=2, extra_length=3)
+    translator, native = Translator.load(trained, search, engine=engine), Translator.load(trained, search)  # type: ignore[arg-type]
+    best = native.translate(TEXT)
+    words = best.text.split()
+    for place in range(len(words)):
+        prefix = "".join(f"{word} " for word in words[:place])
+        found = translator.alternatives(TEXT, prefix, count=4)
+        expected = native.alternatives(TEXT, prefix, count=4)
+        assert [one.word for one in found] == [one.word for one in expected]
+        assert [one.probability for one in found] == pytest.approx([one.probability for one in expected], rel=1e-3)
+        assert words[place].rstrip(".") in [one.word for one in found]
+        for one in found:
+            assert one.translation.text.startswith(prefix + one.word)
+    scores = native.annotator.word_scores([best.segments], tokens=[best.tokens])[0]
+    others = native.annotator.others([best.segments], tokens=[best.tokens])[0]
+    for place, (word, log_p) in enumerate(scores[:-1]):
+        found = native.alternatives(TEXT, "".join(f"{word} " for word in words[:place]), count=50)
+        (own,) = [one.probability for one in found if one.word == word.rstrip(".")]
+        assert own == pytest.approx(math.exp(log_p), rel=0.3)  # as `score` has it, but that the word ends, too
+        assert max(one.probability for one in found if one.word != word.rstrip(".")) <= others[place] + 1e-6
+
+
+def test_what_is_asked_of_a_translation_holds_behind_a_chosen_word(trained: Path):
+    search = SearchConfig(beam=2, extra_length=3)
+    translator = Translator.load(trained, search)
+    forbidding = translator.replace(safeguards=Safeguards(forbidden=("봐요",)))
+    assert all("봐요" in one.translation.text for one in translator.alternatives(TEXT, count=2))  # the control
+    assert not any("봐요" in one.translation.text for one in forbidding.alternatives(TEXT, count=2))
+    whole = translator.alternatives(f"- {TEXT} The man.", count=2)
+    rest = translator.translate("The man.").text
+    assert [one.translation.text for one in whole] == [
+        f"- {one.translation.text} {rest}" for one in translator.alternatives(TEXT, count=2)
+    ]
+
+
+def test_a_text_without_words_has_none_and_wrong_arguments_are_explained(trained: Path):
+    translator = Translator.load(trained, SearchConfig(beam=2, extra_length=3))
+    assert (
+        translator.alternatives("") == translator.alternatives("42") == translator.alternatives("<b>1</b>", "x") == []
+    )
+    with pytest.raises(UsageError, match="the translation may begin with at most"):
+        translator.alternatives(TEXT, "x " * 2000)
+    with pytest.raises(UsageError, match="count"):
+        translator.alternatives(TEXT, count=0)
+    with pytest.raises(UsageError, match="text"):
+        translator.alternatives([TEXT])  # type: ignore[arg-type]
