@@ -172,12 +172,40 @@ def test_the_words_of_a_translation_that_was_written_by_hand(server: Running, al
         ({"forbid": [" "]}, "must not be blank"),
         ({"source": "ko", "target": "en"}, "cannot be translated"),
         ({"format": "html", "alignment": True}, "not for html"),
+        ({"glosary": ["dog"]}, "there is no field 'glosary'; did you mean 'glossary'?"),
+        ({"": 1}, "there is no field ''; there are target, source, "),
     ],
 )
 def test_wrong_requests_are_explained(server: Running, changes: dict[str, Any], message: str):
     answer = server.ask("POST", "/api/v1/translate", {"texts": ["x"], "source": "en", "target": "ko", **changes})
     assert answer.status == 400
     assert message in answer.json["error"]["message"]
+
+
+def test_fields_that_there_are_not_are_refused_here_and_ignored_elsewhere(server: Running, kept: Running):
+    form = {"Content_Type": "application/x-www-form-urlencoded"}
+    names = {"detect": "texts", "documents": "target", "glossaries": "dictionaries", "inspect": "source"}
+    for path, near in names.items():
+        for answer in (
+            ask(kept, "POST", path, {near + "s": "x"}),
+            ask(kept, "POST", path, f"{near}s=x", **form),
+        ):
+            message = f"there is no field '{near}s'; did you mean '{near}'?"
+            assert (answer.status, answer.json["error"]["message"]) == (400, message)
+    dictionaries = [{"source": "en", "traget": "ko", "entries": {}}]
+    answer = ask(kept, "POST", "glossaries", {"name": "x", "dictionaries": dictionaries})
+    assert answer.json["error"]["message"] == "there is no field 'traget'; did you mean 'target'?"
+    q = {"q": TEXT, "source": "en", "target": "ko", "glosary": "x"}
+    assert server.ask("POST", "/translate", q).status == 200
+    assert server.ask("POST", "/v2/translate", {"text": [TEXT], "target_lang": "KO", "glosary": "x"}).status == 200
+
+
+@pytest.mark.parametrize("kind", [{"Content_Type": "application/x-www-form-urlencoded"}, {}])
+def test_json_is_read_where_its_type_is_not_told(server: Running, alone: str, kind: dict[str, str]):
+    for path, field in (("/api/v1/translate", "texts"), ("/translate", "q")):
+        body = " " + json.dumps({field: [TEXT], "source": "en", "target": "ko"})
+        assert alone in str(server.ask("POST", path, body, **kind).json)
+    assert server.ask("POST", "/api/v1/translate", "{", **kind).json["error"]["message"] == "Invalid JSON format"
 
 
 def test_words_are_not_scored_through_a_pivot(models: Models):

@@ -1,6 +1,7 @@
 """Read the bodies of requests within limits: JSON, forms, forms with files, parameters in the address."""
 
 import asyncio
+import difflib
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive
 
+from dragoman.config.fields import quote_value
+
 MAX_BODY = 1 << 20  # bytes
 MAX_DOCUMENT = 10 << 20
 FREE = 64 << 10  # bytes of a body that count as none while it is received
@@ -24,9 +27,11 @@ MAX_VALUES = 1100  # values in a form, where one field may have many
 BODY_SECONDS = 30.0  # for a whole request
 
 Fields = dict[str, Any]
+FORM = "application/x-www-form-urlencoded"
 ERROR = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
 NESTED = re.compile(r"(\w+)\[(\d{1,4})\]\.(\w+)")  # a field of an object in a list, in a form
 MISSING = re.compile(r"Object missing required field `(\w+)`")
+UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)\[\d+\]`)?", re.DOTALL)
 
 
 class Refusal(Exception):
@@ -124,9 +129,10 @@ async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) 
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body:
         return Received(fields)
-    if kind == "application/json":
+    # Programs such as curl say that a body is a form where they are not told otherwise; no form begins like this.
+    if kind == "application/json" or (kind in ("", FORM) and body.lstrip()[:1] == b"{"):
         return Received({**fields, **json_fields(body)}, typed=not fields)
-    if kind == "application/x-www-form-urlencoded":
+    if kind == FORM:
         return Received({**fields, **form_fields(body)})
     if kind == "multipart/form-data":
         own, file = await multipart_fields(headers, body)
@@ -250,10 +256,23 @@ def convert_fields(received: Received, kind: Any, missing: str) -> Any:
         message = "a number is too large"
     if lacking := MISSING.match(message):
         raise Refusal(400, missing.format(lacking[1]))
+    if unknown := UNKNOWN.fullmatch(message):
+        known = known_fields(kind, unknown[2])
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+        raise Refusal(400, f"there is no field {quote_value(unknown[1])}; {hint}")
     found = ERROR.fullmatch(message)
     where = found["where"].partition("[")[0] if found and found["where"] else ""
     what = (found["what"] if found else message).replace("`", "")
     raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")
+
+
+def known_fields(kind: Any, inside: str | None) -> tuple[str, ...]:
+    """Return the names of the fields of a Struct, or of the Structs in its list `inside`."""
+    if inside is None:
+        return tuple(kind.__struct_encode_fields__)
+    (field,) = (one for one in inspect.type_info(kind).fields if one.encode_name == inside)  # type: ignore[attr-defined]
+    return tuple(field.type.item_type.cls.__struct_encode_fields__)
 
 
 def with_lists(fields: Fields, kind: Any) -> Fields:

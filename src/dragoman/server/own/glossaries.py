@@ -9,7 +9,7 @@ from dragoman.server.reading import Upload
 from dragoman.server.routes import OWN, Call, Route
 
 
-class Dictionary(Struct):
+class Dictionary(Struct, forbid_unknown_fields=True):
     """The terms of one pair of languages, each with its translation."""
 
     source: str
@@ -17,7 +17,7 @@ class Dictionary(Struct):
     entries: dict[str, str]
 
 
-class GlossaryRequest(Struct):
+class GlossaryRequest(Struct, forbid_unknown_fields=True):
     """A glossary: its name, and a dictionary for each pair of languages."""
 
     name: str

@@ -22,7 +22,7 @@ AUTO = "auto"
 Strings = list[Annotated[str, Meta(min_length=1)]]
 
 
-class Direction(Struct, kw_only=True):
+class Direction(Struct, kw_only=True, forbid_unknown_fields=True):
     """The languages to translate into and from."""
 
     target: str
@@ -85,7 +85,7 @@ class TranslateAnswer(Struct):
     target: str
 
 
-class DetectRequest(Struct):
+class DetectRequest(Struct, forbid_unknown_fields=True):
     """Texts whose languages are asked for."""
 
     texts: Annotated[list[str], Meta(min_length=1)]
