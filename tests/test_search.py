@@ -25,6 +25,7 @@ from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Pre
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
+    FinishedPool,
     Hypothesis,
     OutputSpec,
     Sampling,
@@ -553,6 +554,17 @@ def test_the_scores_of_diverse_hypotheses_are_without_the_cost():
 def test_groups_never_give_the_same_twice(diversity: float):
     for hypotheses in diverse(2, diversity):
         assert len({(tuple(h.tokens), h.finished) for h in hypotheses}) == len(hypotheses) > 1
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_a_second_group_finds_again_counts_once(ended: bool):
+    """Unless it ended one time and was cut off the other; and a pool without groups keeps it each time."""
+    sentence, score, tokens = torch.tensor([0]), torch.tensor([[-1.0, -2.0]]), torch.tensor([[[A, B], [A, C]]])
+    for distinct, again, expected in ((True, ended, 2), (True, not ended, 4), (False, ended, 4)):
+        pool = FinishedPool(1, 6, 3, tokens, distinct)
+        pool.add(sentence, score, tokens, ended)
+        pool.add(sentence, score, tokens, again)
+        assert len(pool.hypotheses()[0]) == pool.count.item() == expected
 
 
 def test_with_patience_the_search_ends_when_so_many_are_finished():
