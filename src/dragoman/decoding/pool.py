@@ -257,7 +257,11 @@ class Pool:
                 self._remove(batch, own)
 
     def _begin(self, own: list[Batch]) -> None:
-        """Begin a batch with the row whose turn it is, unless there is none or others may still join it."""
+        """Begin a batch with the row whose turn it is and the rows nearest to it in length, of requests of its size.
+
+        Begin none if there is no room, or if `gather` is not over while another batch is running. Bulk rows have a turn
+        only when no others wait and no bulk batch is running.
+        """
         waiting = [search for search in self.searches if search.waiting]
         eligible = [search for search in waiting if not search.ticket.bulk]
         if not eligible and not any(batch.bulk for batch in self.running):
