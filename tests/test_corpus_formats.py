@@ -133,9 +133,27 @@ def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimite
     assert read_corpus([str(path), "columns=2,3"]).pairs == [("en", "ko"), *CLEAN]  # then no row names them
     for wrong in ([], ["columns=en,de"], ["columns=2,4"], ["columns=0,1"]):
         with pytest.raises(
-            DragomanError, match=r"no column '.*'; the first row has id, en, ko; name source and target"
+            DragomanError,
+            match=r"no column '.*'; the first row has id, en, ko; name source and target, such as columns=en,ko",
         ):
             read_corpus([str(path), *wrong])
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"),
+    [
+        ("Original,Translation,Note", "Original,Translation"),
+        ("No,English (UK),German,pt-BR", "German,pt-BR"),
+        ('"a, b",c', "1,2"),
+        ("text", "1,2"),
+    ],
+)
+def test_the_columns_that_a_message_suggests_can_be_read(tmp_path: Path, heading: str, columns: str):
+    (tmp_path / "a.csv").write_text(f"{heading}\n{','.join('abcd'[: heading.count(',') + 1])}\n")
+    with pytest.raises(DragomanError, match=rf"such as columns={columns} "):
+        read_corpus([str(tmp_path / "a.csv")])
+    if heading != "text":
+        assert read_corpus([str(tmp_path / "a.csv"), f"columns={columns}"]).pairs
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ ROLE = re.compile(r"(source|src|target|tgt|trg|original|translation)([ _](text|s
 def is_header(source: str, target: str) -> bool:
     """Return whether a pair is surely the names of two columns: two languages, or words such as source and target."""
     sides = {source.strip().casefold(), target.strip().casefold()}
-    return len(sides) == 2 and (
-        all(REGION.sub("", side) in LANGUAGE for side in sides) or all(map(ROLE.fullmatch, sides))
-    )
+    return len(sides) == 2 and (all(map(is_language, sides)) or all(map(ROLE.fullmatch, sides)))
+
+
+def is_language(name: str) -> bool:
+    """Return whether a text is the name or the code of a language, with or without a region."""
+    return REGION.sub("", name.strip().casefold()) in LANGUAGE
