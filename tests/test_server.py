@@ -114,7 +114,7 @@ def test_a_model_records_its_languages_and_averages_keep_them(tmp_path: Path, co
     with pytest.raises(DragomanError, match="does not name two languages"):
         read_languages(tmp_path / "mean")
     run_training(replace(resumed, languages="en-de", training=replace(resumed.training, max_steps=6)))
-    assert "checkpoints now record the languages en-de instead of en-ko" in log.read_text()
+    assert "checkpoints record the languages en-de from now on, instead of en-ko" in log.read_text()
     assert read_languages(tmp_path / "run" / "last") == ("en", "de")
 
 

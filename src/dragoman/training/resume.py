@@ -90,7 +90,7 @@ def languages_of_run(config: RunConfig, checkpoint: Checkpoint | None, journal: 
     else:
         recorded = read_languages(find_model(Path(config.init_from))) if config.init_from else None
     if config.languages and recorded and config.languages != str(recorded):
-        journal.log(f"checkpoints now record the languages {config.languages} instead of {recorded}")
+        journal.log(f"checkpoints record the languages {config.languages} from now on, instead of {recorded}")
     return config.languages or (str(recorded) if recorded else None)
 
 
