@@ -121,7 +121,11 @@ def open_peers(setting: Setting, stack: contextlib.ExitStack) -> dict[tuple[str,
 
 @contextlib.contextmanager
 def open_peer(setting: Setting, kind: str, workers: int, threads: int) -> Iterator[ServerProcess]:
-    """Run the peer within the block. Raise DragomanError where it does not start."""
+    """Run CTranslate2 behind gunicorn within the block; each worker translates one request at a time.
+
+    kind: its compute type; workers: processes; threads: those of CTranslate2 in each. Raise DragomanError where it does
+    not start.
+    """
     folder, config = converted_model(setting.model.resolve(), kind, ()), SearchConfig()
     tokenizer = str(setting.model.resolve() / "tokenizer.json")
     app = f"make_app({str(folder)!r}, {tokenizer!r}, {kind!r}, {threads}, {config.beam}, {config.extra_length})"

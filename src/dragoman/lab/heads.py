@@ -199,7 +199,7 @@ def sizes_table() -> Table:
 
 
 def inside_table(trials: Sequence[Trial]) -> Table:
-    """Return a table of what each head does before and after training, one row for each seed, layer and head."""
+    """Return a table of what each head does: for each seed, layer and head a row before training and one after it."""
     return Table(
         "seed | when | layer | head | entropy (nats) | distance (tokens) | diversity of the layer",
         [
