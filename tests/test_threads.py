@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.threads import SPINS, configure_openmp, granted_cores, scheduled_cores, use_threads
+from dragoman.threads import (
+    SHAPES,
+    SPINS,
+    configure_onednn,
+    configure_openmp,
+    granted_cores,
+    scheduled_cores,
+    use_threads,
+)
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.memory import shares_of_groups
 
@@ -34,6 +42,43 @@ def test_openmp_reads_the_setting_when_torch_is_imported():
     for command, spins in ((program, str(SPINS)), (program.replace("dragoman, ", ""), "300000")):
         shown = subprocess.run([sys.executable, "-c", command], env=clean, capture_output=True, text=True).stderr
         assert f"GOMP_SPINCOUNT = '{spins}'" in shown
+
+
+@pytest.mark.parametrize("own", [{}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}])
+def test_what_the_user_wants_of_onednn_stays(own: dict[str, str]):
+    environment = dict(own)
+    configure_onednn(environment)
+    assert environment == {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": SHAPES, "LRU_CACHE_CAPACITY": SHAPES} | own
+
+
+MANY_SHAPES = """
+import resource, torch
+from pathlib import Path
+from dragoman.decoding.products import PackedLinear
+
+def grow(fewest, most):
+    before = int(Path("/proc/self/statm").read_text().split()[1])
+    for rows in range(fewest, most):
+        layer(torch.zeros(rows, 256))
+    return (int(Path("/proc/self/statm").read_text().split()[1]) - before) * resource.getpagesize() >> 20
+
+with torch.inference_mode():
+    layer = PackedLinear(torch.nn.Linear(256, 256))
+    grow(2, 60)
+    print(grow(60, 180))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
+def test_memory_does_not_grow_with_each_number_of_rows():
+    """In megabytes. The control: with the capacity that oneDNN and PyTorch have by default."""
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    grown = []
+    for more in ({}, dict.fromkeys(names, "1024")):
+        command = [sys.executable, "-c", MANY_SHAPES]
+        grown.append(int(subprocess.run(command, env=clean | more, capture_output=True, text=True, check=True).stdout))
+    assert grown[0] < 10 < 30 < grown[1]
 
 
 def write_files(root: Path, files: dict[str, str]) -> None:

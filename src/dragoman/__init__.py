@@ -3,9 +3,10 @@
 import os
 from typing import TYPE_CHECKING
 
-from dragoman.threads import configure_openmp
+from dragoman.threads import configure_onednn, configure_openmp
 
 configure_openmp(os.environ)  # now, because OpenMP reads it when PyTorch is imported
+configure_onednn(os.environ)
 
 __version__ = "0.2.0"
 

@@ -1,4 +1,4 @@
-"""Choose how many threads compute, and how they wait for each other.
+"""Choose how many threads compute, how they wait for each other, and how much is kept of what was computed.
 
 Every command begins by loading this, so it imports almost nothing.
 """
@@ -9,6 +9,9 @@ from collections.abc import Iterator, MutableMapping
 # A thread that waits for another one looks this often before it sleeps. GNU OpenMP, which PyTorch and CTranslate2 use,
 # looks 300,000 times unless told otherwise, and if cores are few keeps the one that it waits for from computing.
 SPINS = 1000
+# On CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another one, with its memory:
+# together half a megabyte for each number of rows, and up to 1,024 of each. Layers share shapes, so a few are enough.
+SHAPES = "32"
 
 
 def configure_openmp(environment: MutableMapping[str, str]) -> None:
@@ -22,6 +25,15 @@ def configure_openmp(environment: MutableMapping[str, str]) -> None:
     cores = granted_cores()
     if cores < scheduled_cores():  # these, OpenMP sees itself
         environment.setdefault("OMP_NUM_THREADS", str(cores))
+
+
+def configure_onednn(environment: MutableMapping[str, str]) -> None:
+    """Set how many shapes oneDNN remembers, in place; it reads that when it computes for the first time.
+
+    That takes no time and saves hundreds of megabytes (docs/notes/speed.md). What the user has set stays.
+    """
+    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", SHAPES)
+    environment.setdefault("LRU_CACHE_CAPACITY", SHAPES)
 
 
 def use_threads(wanted: int | None) -> str:

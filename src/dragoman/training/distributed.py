@@ -21,11 +21,6 @@ from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
 from dragoman.training.rendezvous import meet
 
-# For bfloat16 on CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another 1,024 with
-# their memory: gigabytes. Batches have many shapes, but the layers of a model share one, so a few are enough.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
-os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
-
 # While the first process prepares, it tells the others so many times within `rank_timeout` that it gets on, if it has
 # computed for this share of the time. One that is stopped, or waits for a disk, has not: PyTorch's threads need 0.3 %.
 SIGNS_OF_LIFE = 10
