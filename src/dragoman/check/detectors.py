@@ -62,8 +62,8 @@ class Hits(NamedTuple):
 def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
     """Yield the hits of all rules that look at one block alone.
 
-    A pair with an empty side is a hit of the rule 'empty', a row without any text one of 'blank', and neither of a rule
-    about text.
+    A pair with an empty side is a hit of the rule 'empty', a row without any text one of 'blank'. Neither is a hit of
+    another rule, but a pair with an empty side may be 'over-long', too.
     """
     yield Hits("empty", ~block.has_text & ~block.is_blank)
     yield Hits("blank", block.is_blank)
