@@ -273,9 +273,10 @@ class Translator:
     def alternatives(self, text: str, prefix: str = "", tag: str = "", *, count: int = 8) -> list[Alternative]:
         """Return the words that may come next where the translation of a text begins with `prefix`, likeliest first.
 
-        Behind a space, and where the prefix is empty, they are other words for one place; else they are those that
-        begin as the prefix ends. There are at most `count`, and none for a text without words. Of a text of several
-        segments, the translation of the first one with words has the prefix, and the words. tag: as for `translate`.
+        If the prefix is empty or ends in a space, they are different words for the next place; if it ends within a
+        word, they are words that begin with that part. There are at most `count`, and none for a text without words. In
+        a text of several segments, the prefix and the words are those of the first segment with words. tag: as for
+        `translate`.
         """
         for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
             check_argument(name, given, str)
