@@ -157,7 +157,7 @@ def test_what_cannot_be_inspected_is_refused_in_words(server: Running, models: M
     assert server.ask("GET", "/api/v1/models").json["max_inspect_tokens"] == 128
     assert ask(server, "attention", kind="other").status == 400
     with running(models, replace(CONFIG, inspect_tokens=0)) as closed:
-        assert refused(closed) == (403, "this server inspects nothing")
+        assert refused(closed) == (403, "inspecting is turned off on this server")
 
 
 def test_one_is_made_at_a_time_and_deadlines_hold(models: Models):

@@ -16,7 +16,7 @@ class Health(msgspec.Struct):
 def live(call: Call) -> Health:
     """Say whether the server lives; 503: start it again."""
     if not call.service.alive:
-        raise Refusal(503, "a model has not moved for a minute")
+        raise Refusal(503, "a model has work but has made no progress for a minute")
     return Health("ok")
 
 

@@ -166,7 +166,7 @@ def languages(call: Call) -> list[Language]:
 def health(call: Call) -> Health:
     """Say whether the server lives."""
     if not call.service.alive:
-        raise Refusal(503, "a model has not moved for a minute")
+        raise Refusal(503, "a model has work but has made no progress for a minute")
     return Health("ok")
 
 

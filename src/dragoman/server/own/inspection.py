@@ -190,7 +190,7 @@ def check_tokens(call: Call, side: str, tokens: int) -> None:
     """Raise Refusal for more tokens, EOS included, than are inspected."""
     most = call.service.config.inspect_tokens
     if not most:
-        raise Refusal(403, "this server inspects nothing")
+        raise Refusal(403, "inspecting is turned off on this server")
     if tokens > most:
         raise Refusal(400, f"the {side} has {tokens} tokens; this server inspects at most {most} on each side")
 
