@@ -9,6 +9,7 @@ import json
 import os
 import random
 import shutil
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -334,3 +335,44 @@ def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     assert problems == []
     assert {url.split(":")[0] for url in requests} <= {"file", "blob", "data"}
     assert sum(url.startswith("file") for url in requests) == len(contexts)
+
+
+@pytest.fixture
+def visit(chromium: Any, server: Any) -> Iterator[Callable[..., Any]]:
+    """Open the page in a new tab. It may ask only its own server, and report no error and no message."""
+    from visiting import Visit
+
+    contexts, problems, requests = [], [], []
+
+    def open_tab(
+        fragment: str | None = "",
+        *,
+        at: Any = server,
+        width: int = 1100,
+        dark: bool = False,
+        language: str = "en-US",
+        expected: str = "",
+    ) -> Any:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if dark else "light",
+            locale=language,
+            reduced_motion="reduce",
+        )
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda message: (expected and expected in message.text) or problems.append(message.text))
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("dialog", lambda dialog: (problems.append("dialog"), dialog.dismiss()))
+        tab.on("request", lambda request: requests.append(request.url))
+        found = Visit(tab, at.url)
+        return found if fragment is None else found.open(fragment)
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert {url.split(":")[0] for url in requests} <= {"http", "data", "blob"}
+    assert {url.split("/")[2].split(":")[0] for url in requests if url.startswith("http")} <= {"127.0.0.1"}
+    assert not [url for url in requests if "The" in urllib.parse.unquote(url)]  # no text in an address

@@ -201,7 +201,7 @@ TABLE = """() => {
   const texts = (root, selector) => [...root.querySelectorAll(selector)].map((cell) => cell.textContent);
   const table = document.querySelector("#attention-map details table");
   const rows = [...table.querySelectorAll("tbody tr")];
-  return [texts(table, "tbody th"), texts(table, "thead th").slice(1), rows.map((row) => texts(row, "td").map(Number))];
+  return [texts(table, "tbody th"), texts(table, "thead th"), rows.map((row) => texts(row, "td").map(Number))];
 }"""
 
 
@@ -349,7 +349,8 @@ def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
         assert tab.locator("#source-words button").all_inner_texts() == [word.label for word in found.source.words[:-1]]
         assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
         assert tab.locator("#tree").is_visible() == (found.tree is not None)
-        assert not tab.locator("#encoding").is_visible()
+        assert tab.locator("#not-encoded").is_visible()
+        assert not tab.locator("#encoding-map").is_visible()
         tab.locator("#occlusion-map canvas.map").focus()
         assert f"without “{found.source.words[0].label}”" in tab.locator("#occlusion-map .readout").inner_text()
     tab.locator("#step").press("Home")

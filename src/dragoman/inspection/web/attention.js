@@ -1,6 +1,6 @@
 // Attention: all maps of a kind as thumbnails, and one large.
 
-import { at, decoded, fixed, language, make, palette, t, themed } from "./elements.js";
+import { at, decoded, fixed, language, make, palette, t, variable } from "./elements.js";
 import { sentence } from "./files.js";
 import { HeatMap } from "./map.js";
 
@@ -187,7 +187,7 @@ function markTabs() {
 
 function drawThumbnails(kind, labels) {
   const thumbnails = at("#thumbnails");
-  const current = [state.kind, state.subwords, state.special, state.punctuation, themed.matches, language].join();
+  const current = [state.kind, state.subwords, state.special, state.punctuation, variable("--map"), language].join();
   if (current !== thumbnailsOf) {
     thumbnailsOf = current;
     const colours = palette("--map");

@@ -26,7 +26,7 @@ export function table(head, rows) {
 
 // Rows of texts as a table; the first has the headings, and each other one begins with its own.
 export function textTable([titles, ...rows]) {
-  const heading = (scope) => (text) => make("th", { scope, dir: "auto" }, text);
+  const heading = (scope) => (text) => (text ? make("th", { scope, dir: "auto" }, text) : make("td", {}));
   return table(
     titles.map(heading("col")),
     rows.map(([first, ...others]) => [heading("row")(first), ...others.map((text) => make("td", {}, text))]),

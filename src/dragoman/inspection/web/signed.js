@@ -29,7 +29,8 @@ export function showOcclusion(data) {
 }
 
 export function showEncoding(data) {
-  at("#encoding").hidden = !data.positional_encoding;
+  at("#not-encoded").hidden = Boolean(data.positional_encoding);
+  at("#encoding-map").hidden = !data.positional_encoding;
   if (!data.positional_encoding) return;
   encodingMap ??= new HeatMap(at("#encoding-map"), () => "positional-encoding");
   const { rows, columns, largest, scheme } = data.positional_encoding;

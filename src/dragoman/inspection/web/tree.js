@@ -74,7 +74,7 @@ export function showTree(data) {
   slider.oninput = drawTree;
   at("#tree-details").ontoggle = fillTree;
   const { steps } = data.tree;
-  if (data !== shownTree) Object.assign(slider, { max: steps, value: steps });
+  if (data.tree !== shownTree?.tree) Object.assign(slider, { max: steps, value: steps });
   shownTree = data;
   drawTree();
 }

@@ -6,6 +6,7 @@ import { drawFormats, setUpDocuments } from "./documents.js";
 import { at, language, make, speak, t } from "./elements.js";
 import { download } from "./files.js";
 import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
+import { drawInside, lookInside, setUpInside } from "./inside.js";
 import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
@@ -79,6 +80,7 @@ function finish(lines, wish) {
   clearTimeout(announcing);
   if (wish) announcing = setTimeout(announce, QUIET);
   if (at("#alternatives").open) showAlternatives();
+  lookInside();
 }
 
 // Everything that depends on what is shown and on the language of the page.
@@ -206,6 +208,7 @@ function speakIn(chosen) {
   drawFormats();
   if (limits.pairs) languages.draw();
   drawState();
+  drawInside();
 }
 
 function readAddress() {
@@ -225,6 +228,7 @@ async function start() {
       return showTrouble(error, start);
     }
     readAddress();
+    setUpInside(limits.max_inspect_tokens);
     setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
     at("#suggest").hidden = !settings.suggestions;
@@ -286,9 +290,10 @@ at("#theme").addEventListener("change", (event) => {
   if (theme === "system") localStorage.removeItem("theme");
   else localStorage.setItem("theme", theme);
   at("#dark").media = { light: "not all", dark: "all" }[theme] ?? "(prefers-color-scheme: dark)";
+  drawInside();
 });
 
-setUpPaper();
+setUpPaper(lookInside);
 setUpGlossary(() => translateAfter(PAUSE));
 speakIn(localStorage.getItem("language") ?? language);
 start();

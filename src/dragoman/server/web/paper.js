@@ -12,6 +12,8 @@ let pair = null; // what can be asked for of the languages
 let looked = null; // side, line, sentence and word that is looked at
 let pinned = false;
 let withProbabilities = false;
+let focused = { line: 0, sentence: 0 }; // the sentence that has the focus, or had it last
+let onFocus = () => {};
 
 const other = (side) => (side === "source" ? "target" : "source");
 
@@ -97,6 +99,23 @@ function makeSentence(side, text, made, line) {
   return sentence;
 }
 
+// The sentence that has the focus, or else the first one: its `text`, its `translation` and the `wish`. null: there is none.
+export function focusedSentence() {
+  const of = ({ translation } = {}) => (translation?.segments?.length ? translation : null);
+  const translation = of(sides.target[focused.line]) ?? sides.target.map(of).find(Boolean);
+  if (!translation) return null;
+  const segment = translation.segments[translation === of(sides.target[focused.line]) ? focused.sentence : 0];
+  const cut = (text, [start, end]) => [...text].slice(start, end).join("");
+  const { source, target } = segment ?? translation.segments[0];
+  return { text: cut(translation.line, source), translation: cut(translation.text, target), wish: translation.wish };
+}
+
+function attend(place) {
+  if (!place || (place.line === focused.line && place.sentence === focused.sentence)) return;
+  focused = { line: place.line, sentence: place.sentence };
+  onFocus();
+}
+
 // Shading.
 
 let shaded = [];
@@ -153,10 +172,15 @@ async function lookCloser(place, here, there) {
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
 }
 
-export function setUpPaper() {
+// attended: called when another sentence gets the focus.
+export function setUpPaper(attended) {
+  onFocus = attended;
   const [output, source] = [at("#output"), at("#source")];
   output.addEventListener("pointerover", (event) => look(event.target.closest(".word, .sentence")?.place));
-  output.addEventListener("focusin", (event) => look(event.target.place));
+  output.addEventListener("focusin", (event) => {
+    look(event.target.place);
+    attend(event.target.place);
+  });
   output.addEventListener("pointerleave", () => pinned || release());
   output.addEventListener("focusout", () => pinned || release());
   output.addEventListener("click", (event) => {
@@ -193,7 +217,9 @@ function lookFromCaret(event, source) {
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     if (column <= walker.currentNode.length) {
-      return look(walker.currentNode.parentElement.closest(".word, .sentence")?.place);
+      const { place } = walker.currentNode.parentElement.closest(".word, .sentence") ?? {};
+      attend(place);
+      return look(place);
     }
     column -= walker.currentNode.length;
   }

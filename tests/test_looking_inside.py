@@ -1,0 +1,256 @@
+"""The panels of the live page that show what the model did: their numbers are those of `inspect`, for everybody."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import gap
+from PIL import Image
+from serving import CONFIG, Running, running, until
+from visiting import Visit
+
+from dragoman.inspection.inspection import Inspection, inspect
+from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.plots.positions import added_positions
+from dragoman.server.models import open_models, parse_models
+from dragoman.translation.translator import Translator
+
+TEXT = "The dog sees 2 red cats."
+OTHER = "The cat likes 3 black bears."
+PANELS = ("attention-panel", "heads", "positions", "tree", "occlusion", "encoding")
+HALF = 1 / 510 + 1e-4  # and the four digits of a file
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained, threads=1)
+
+
+@pytest.fixture(scope="module")
+def found(translator: Translator) -> Inspection:
+    return inspect(translator, TEXT, name="toy")
+
+
+def start(visit: Any, text: str = TEXT, **options: Any) -> Visit:
+    """The page with a translated text."""
+    page = visit("#source=en&target=ko", **options)
+    page.type(text)
+    page.tab.locator("#output .word").nth(0).wait_for()
+    until(lambda: page.tab.wait_for_timeout(20) or all(page.lines()))
+    return page
+
+
+def open_panels(page: Visit, *panels: str) -> None:
+    for panel in panels:
+        page.tab.locator(f"#{panel} > summary").click()
+        settle(page)
+
+
+def settle(page: Visit) -> None:
+    """Wait until what was asked for is drawn."""
+    done = (
+        "() => document.querySelector('#inside.known') && !document.querySelector('#inside-status').textContent.trim()"
+    )
+    page.tab.wait_for_timeout(50)
+    page.tab.wait_for_function(done)
+
+
+def saved(page: Visit, place: str, format: str) -> bytes:
+    with page.tab.expect_download() as download:
+        page.tab.locator(place).get_by_role("button", name=f"Save {format}").click()
+    assert download.value.suggested_filename.endswith(f".{format.lower()}")
+    return Path(download.value.path()).read_bytes()
+
+
+def values(page: Visit, place: str) -> torch.Tensor:
+    return torch.tensor(json.loads(saved(page, f"{place} .save", "JSON"))["values"])
+
+
+def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspection, translator: Translator):
+    page = start(visit)
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    open_panels(page, *PANELS)
+    assert sorted(asked) == ["attention", "inspect", "occlusion", "positions"]  # each when it was needed
+    page.tab.locator("#subwords").check()
+    for kind in ("cross", "encoder", "decoder"):
+        page.tab.locator(f"#tab-{kind}").click()
+        settle(page)
+        page.tab.locator('#thumbnails button[data-head="1"]').click()
+        assert gap(values(page, "#attention-map"), found.maps(kind)[0, 1]) <= HALF
+        for show, weights in (
+            ("mean", found.weights(kind, 1)),
+            ("max", found.weights(kind, 1, None, "max")),
+            ("rollout", found.weights(kind, 1, None, "rollout")),
+        ):
+            page.tab.locator("#show").select_option(show)
+            assert gap(values(page, "#attention-map"), weights) <= HALF
+    assert sorted(asked) == ["attention"] * 3 + ["inspect", "occlusion", "positions"]
+    lost = occlusion(translator.model, found)
+    assert gap(values(page, "#occlusion-map"), lost.drop.T) <= HALF
+    expected = added_positions(translator.model, 50)
+    assert expected
+    assert gap(values(page, "#encoding-map"), expected.table) <= float(expected.table.abs().max()) / 254 + 1e-4
+    told = json.loads(saved(page, "#tree-save", "JSON"))
+    assert found.tree
+    assert [(node["token"], node["score"], node["fate"]) for node in told["nodes"]] == [
+        (node.token, node.score, node.fate) for node in found.tree.nodes
+    ]
+    told = json.loads(saved(page, "#positions-save", "JSON"))
+    assert [one["probability"] for one in told["positions"]] == [one.probability for one in found.positions]
+    assert len(json.loads(saved(page, "#heads-save", "JSON"))["heads"]) == 6
+
+
+# A tab may save ten files: where a test grants permissions, Chromium denies all others.
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"attention-panel": "#attention-map .save", "heads": "#heads-save"},
+        {"positions": "#positions-save", "tree": "#tree-save"},
+        {"occlusion": "#occlusion-map .save", "encoding": "#encoding-map .save"},
+    ],
+)
+def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(visit, figures: dict[str, str]):
+    from defusedxml.ElementTree import fromstring
+
+    page = start(visit, dark=True)
+    open_panels(page, *figures)
+    for place in figures.values():
+        svg = fromstring(saved(page, place, "SVG").decode())
+        drawn = [element.text or "" for element in svg.iter("{http://www.w3.org/2000/svg}text")]
+        told = json.loads(saved(page, place, "JSON"))
+        parts = ["odel toy"] if "encoding" in place else ["odel toy", TEXT, "dragoman"]
+        for part in parts:
+            assert part in told["caption"]
+            assert part in " ".join("".join(drawn).split())
+        alone = saved(page, place, "HTML").decode()
+        assert "default-src 'none'" in alone
+        assert ("<script" in alone, "odel toy" in alone.partition("<figcaption>")[2]) == (False, True)
+        count = len(told.get("rows") or told.get("heads") or told.get("positions") or told["nodes"][1:])
+        assert alone.count("<tr>") == 1 + count
+        with Image.open(io.BytesIO(saved(page, place, "PNG"))) as picture:
+            assert (picture.format, picture.convert("RGB").getpixel((0, 0))) == ("PNG", (255, 255, 255))
+
+
+def test_all_of_it_is_saved_as_the_page_to_share(visit, server: Running):
+    page = start(visit)
+    open_panels(page, "heads")
+    with page.tab.expect_download() as download:
+        page.tab.locator("#save-inside").click()
+    body = {"text": TEXT, "source": "en", "target": "ko"}
+    assert Path(download.value.path()).read_bytes() == server.ask("POST", "/api/v1/page", body).body
+
+
+def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays(visit, translator: Translator):
+    page = start(visit, f"{TEXT}\n{OTHER}")
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url))
+    shown = page.tab.locator("#inside-sentence")
+    page.tab.locator("#output .line").nth(1).locator(".word").first.click()
+    page.tab.wait_for_timeout(300)
+    assert not [url for url in asked if "inspect" in url]  # nobody wants to know
+    open_panels(page, "attention-panel", "tree")
+    assert shown.inner_text().startswith(f"“{OTHER}” → ")
+    page.tab.locator("#tab-encoder").click()
+    settle(page)
+    page.tab.locator('#thumbnails button[data-head="0"]').click()
+    page.tab.locator("#subwords").check()
+    page.tab.locator("#source").press("Control+Home")
+    shown.filter(has_text=f"“{TEXT}” → ").wait_for()
+    settle(page)
+    assert page.tab.locator("#tab-encoder").get_attribute("aria-selected") == "true"
+    first = values(page, "#attention-map")
+    assert gap(first, inspect(translator, TEXT).encoder[0, 0]) <= HALF
+    page.type("The bear likes 3 white rabbits.")  # an edited text is followed
+    shown.filter(has_text="“The bear likes 3 white rabbits.” → ").wait_for()
+    settle(page)
+    other = values(page, "#attention-map")
+    assert gap(other, inspect(translator, "The bear likes 3 white rabbits.").encoder[0, 0]) <= HALF
+    assert first.shape != other.shape or gap(first, other) > HALF  # the control
+    page.tab.locator("#heads > summary").click()
+    page.tab.get_by_role("button", name="Cross-attention 1.2").click()
+    settle(page)
+    assert "Cross-attention; layer 1 of 1, head 2 of 2" in page.tab.locator("#attention-map figcaption").inner_text()
+
+
+def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, found: Inspection):
+    page = visit("#source=en&target=ko")
+    keyboard = page.tab.keyboard
+    focused = "(document.activeElement.textContent || document.activeElement.id).trim()"
+
+    def tab_to(*names: str) -> None:
+        for _ in range(60):
+            keyboard.press("Tab")
+            if page.tab.evaluate(focused) in names:
+                return
+        raise AssertionError(names)
+
+    page.tab.locator("#source").focus()
+    keyboard.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    tab_to("Beam search")
+    keyboard.press("Enter")
+    settle(page)
+    tab_to("step")
+    keyboard.press("Home")
+    assert page.tab.locator("#step-shown").inner_text() == f"1 of {found.tree.steps}"  # type: ignore[union-attr]
+    keyboard.press("End")
+    tab_to("Save JSON")
+    with page.tab.expect_download() as download:
+        keyboard.press("Enter")
+    assert len(json.loads(Path(download.value.path()).read_bytes())["nodes"]) == len(found.tree.nodes)  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def legs(trained: Path) -> Iterator[Running]:
+    """A server that translates from English into German through Korean."""
+    config = replace(CONFIG, pivot="ko", inspect_tokens=30)
+    opened = open_models(config, parse_models([f"en-ko={trained}", f"ko-de={trained}"], "ko"))
+    with running(opened, config) as started:
+        yield started
+    opened.close(5)
+
+
+def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, legs: Running):
+    page = visit("#source=en&target=de", at=legs, expected="400")
+    page.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    open_panels(page, "attention-panel")
+    second = page.tab.get_by_label("Korean → German")
+    second.check()
+    settle(page)
+    body = {"text": TEXT, "source": "en", "target": "de"}
+    _, expected = legs.ask("POST", "/api/v1/inspect", body).json["inspections"]
+    assert expected["inspection"]["source"]["text"] in page.tab.locator("#inside-sentence").inner_text()
+    (weights,) = [one["inspection"]["heads"] for one in [expected]]
+    assert weights
+    page.type("dog " * 40)
+    page.tab.get_by_text("this server inspects at most 30 on each side").wait_for()
+    assert not page.tab.locator("#attention").is_visible()
+    page.open("#source=en&target=ko")
+    page.type("The {name} sees 4 red cats.")  # which a second search puts back
+    page.tab.locator("#inside-sentence", has_text="The {name} sees").wait_for()
+    open_panels(page, "tree")
+    assert page.tab.locator("#inside-differs").inner_text().startswith("What you see is the plain search in float32")
+    page.tab.get_by_label("look at the translation above instead").check()
+    settle(page)
+    assert page.lines()[0] in page.tab.locator("#inside-sentence").inner_text()
+    assert not page.tab.locator("#tree").is_visible()  # nothing was searched for
+
+
+@pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])
+def test_axe_finds_nothing_in_the_panels(visit, dark: bool, width: int, language: str):
+    page = start(visit, dark=dark, width=width, language=language)
+    open_panels(page, *PANELS)
+    for summary in page.tab.locator("#inside details details > summary").all():
+        summary.click()
+    assert page.problems() == []
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+    if language == "ko-KR":
+        left = [text for text in page.tab.locator("#inside [data-t]").all_inner_texts() if text.isascii() and text]
+        assert left == []
