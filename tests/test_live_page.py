@@ -598,7 +598,7 @@ def test_everything_can_be_reached_by_keyboard(visit):
             page.tab.locator("#output .word").first.wait_for()
     assert names[: names.index("SUMMARY")] == [
         *["theme", "en", "ko", "source-language", "source", "clear", "target-language", "word"],
-        *["probabilities", "save", "copy"],
+        *["probabilities", "write", "save", "copy"],
     ]
     assert names.count("word") == 1  # one stop, however many there are
     page.tab.locator("#show-keys").focus()

@@ -1,5 +1,6 @@
 """Let people steer a translation: other words for a place, and what a model says of a translation that they wrote."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -11,6 +12,7 @@ from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.texts import detect_sources, translators_of
 
 MOST = 8  # words that are returned for a place
+BEAM = 2  # of the search behind each word: somebody waits for all of them
 
 
 class AlternativesRequest(Wishes, kw_only=True):
@@ -83,7 +85,9 @@ def alternatives(call: Call) -> AlternativesAnswer:
     if source == target:
         return AlternativesAnswer([], source, target)
     text = request.text
-    *before, (translator, tag) = translators_of(call, source, task_of(call, request, source, target))
+    task = task_of(call, request, source, target)
+    task = replace(task, beam=task.beam or min(BEAM, call.service.config.beam))
+    *before, (translator, tag) = translators_of(call, source, task)
     for first, first_tag in before:
         text = first.translate(text, first_tag).text
     found = translator.alternatives(text, request.prefix, tag, count=request.count)

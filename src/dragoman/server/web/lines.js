@@ -6,10 +6,19 @@ const known = new Map(); // translations by wish and line, the oldest first
 const MOST = 5000;
 const MOST_AT_ONCE = 2000; // characters of a request: long texts appear bit by bit, and none waits beyond its deadline
 
-const nameOf = (line, wish) => `${JSON.stringify(wish)}\n${line}`; // neither part has a line break
+const steered = new Map(); // those that the reader has changed, likewise
+
+export const nameOf = (line, wish) => `${JSON.stringify(wish)}\n${line}`; // neither part has a line break
 
 // The translation of a line, if it is known. wish: source, target and the lines of a glossary.
-export const find = (line, wish) => known.get(nameOf(line, wish));
+export const find = (line, wish) => steered.get(nameOf(line, wish)) ?? known.get(nameOf(line, wish));
+
+// Puts another translation in the place of one; null: the one that the server found.
+export function steer({ line, wish }, translation) {
+  const name = nameOf(line, wish);
+  if (translation) steered.set(name, translation);
+  else steered.delete(name);
+}
 
 function remember(line, wish, translation) {
   known.set(nameOf(line, wish), { ...translation, line, wish });
@@ -32,21 +41,41 @@ export async function translateLines(lines, wish, mostTexts, signal, arrived) {
   }
 }
 
-// What the model says of the words of a translation: `alignment` and `words`. Asked for when somebody looks.
+const NOTHING = { alignment: [], words: [], others: [] };
+
+// What the model says of the words of a translation: `alignment`, `words` and `others`. Asked for when somebody looks.
 export function examine(translation, pair) {
-  if (!pair?.alignment && !pair?.word_scores) return Promise.resolve({ alignment: [], words: [] });
-  const body = {
-    texts: [translation.line],
-    ...translation.wish,
-    alignment: pair.alignment,
-    word_scores: pair.word_scores,
-  };
-  translation.examined ??= ask("api/v1/translate", { body }).then(
-    ({ translations: [one] }) => ({ alignment: one.alignment ?? [], words: one.words ?? [] }),
+  if (!pair?.alignment && !pair?.word_scores) return Promise.resolve(NOTHING);
+  translation.examined ??= (translation.steered ? examineSentences(translation) : examineLine(translation, pair)).then(
+    (found) => ({ ...NOTHING, ...found }),
     () => {
       translation.examined = undefined; // the next look asks again
-      return { alignment: [], words: [] };
+      return NOTHING;
     },
   );
   return translation.examined;
+}
+
+async function examineLine({ line, wish }, { alignment, word_scores }) {
+  const body = { texts: [line], ...wish, alignment, word_scores, others: word_scores };
+  const { translations } = await ask("api/v1/translate", { body });
+  return translations[0];
+}
+
+// Of a translation that the server has not found: sentence by sentence, and put together.
+async function examineSentences({ line, text, segments, wish: { source, target } }) {
+  const cut = (whole, [start, end]) => [...whole].slice(start, end).join("");
+  const texts = segments.map((segment) => cut(line, segment.source));
+  const translations = segments.map((segment) => cut(text, segment.target));
+  const found = await ask("api/v1/words", { body: { texts, translations, source, target } });
+  const joined = { alignment: [], words: [], others: [] };
+  let before = 0; // words of the sentences before, in the text
+  found.translations.forEach(({ alignment, words, others }, number) => {
+    const own = words.filter(([word]) => word);
+    joined.alignment.push(...alignment.map(([one, other]) => [one + before, other + joined.words.length]));
+    joined.words.push(...own);
+    joined.others.push(...others);
+    before += texts[number].split(/\s+/).filter(Boolean).length;
+  });
+  return joined;
 }

@@ -11,7 +11,10 @@ import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { drawSteps, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
+import { drawWithout, setUpWithout } from "./without.js";
+import { drawWriting, setUpWriting } from "./write.js";
 
 const PAUSE = 300; // milliseconds after the last key
 const QUIET = 1200; // milliseconds without a key before a translation is announced
@@ -73,6 +76,7 @@ function settle(lines, wish) {
   at("#output").lang = languages.target();
   source.lang = languages.source() ?? "";
   drawState();
+  drawSteering();
 }
 
 function finish(lines, wish) {
@@ -102,6 +106,18 @@ function drawState() {
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
   drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
   return count;
+}
+
+function redraw() {
+  if (!last) return;
+  settle(last.lines, last.wish);
+  lookInside();
+}
+
+function drawSteering() {
+  drawSteps();
+  drawWriting();
+  drawWithout();
 }
 
 const glossaryPart = () => {
@@ -208,6 +224,7 @@ function speakIn(chosen) {
   drawFormats();
   if (limits.pairs) languages.draw();
   drawState();
+  drawSteering();
   drawInside();
 }
 
@@ -294,6 +311,9 @@ at("#theme").addEventListener("change", (event) => {
 });
 
 setUpPaper(lookInside);
+setUpSteering(redraw, languages.pair);
+setUpWriting();
+setUpWithout(languages.pair);
 setUpGlossary(() => translateAfter(PAUSE));
 speakIn(localStorage.getItem("language") ?? language);
 start();

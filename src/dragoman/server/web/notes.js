@@ -1,7 +1,7 @@
 // What needs a look in a translation, in words.
 
 import { at, make, t } from "./elements.js";
-import { goToLine } from "./paper.js";
+import { goToWord } from "./paper.js";
 
 const PLAIN = ["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"];
 const NAMED = { "lost ": "lost", "invented ": "invented", "no ": "no", "has ": "has" };
@@ -21,7 +21,7 @@ export function drawNotes(lines, alreadyIn) {
     for (const flag of translation?.flags ?? []) {
       count += 1;
       const where = translations.length > 1 ? t("line", line + 1) : t("look");
-      const button = make("button", { type: "button", onclick: () => goToLine(line) }, where);
+      const button = make("button", { type: "button", onclick: () => goToWord(line, 0) }, where);
       notes.push(make("li", { class: "warning" }, button, " ", inWords(flag)));
     }
   });

@@ -1,8 +1,9 @@
 // The text and its translation, line by line: sentences and words that belong together are shaded together.
 
-import { at, make, t } from "./elements.js";
+import { at, language, make, t } from "./elements.js";
 import { examine } from "./lines.js";
 
+export const LEAST = 0.05; // of the likeliest other word, below which no other one is offered
 const DWELL = 60; // milliseconds over a word before the server is asked what it belongs to
 
 // Of each side a list of lines: `text`, `translation`, `element`, and its `sentences` and `words` as elements. The source
@@ -160,16 +161,35 @@ function look(place) {
 // Shades the words that belong to a word.
 async function lookCloser(place, here, there) {
   shade(here.words[place.word], "linked");
-  const { alignment } = await examine(here.translation, pair);
+  const { alignment, others } = await examine(here.translation, pair);
   if (looked !== place) return;
   const own = place.side === "source" ? 0 : 1;
   const linked = alignment.filter((link) => link[own] === place.word).map((link) => there.words[link[1 - own]]);
   for (const word of linked) shade(word, "linked");
+  markChoices((own ? here : there).words, others);
   const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
   const label = here.words[place.word].firstChild.textContent;
   const said = words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label);
-  at("#readout").textContent = pair?.alignment ? said : "";
+  at("#readout").textContent = `${pair?.alignment ? said : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim();
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
+}
+
+// Whether there are other words for a place. most: how probable the likeliest is at most.
+function inOtherWords(most) {
+  if (most === undefined) return "";
+  return most < LEAST ? t("choices.unlikely", percent(LEAST)) : t("choices.likely");
+}
+
+export const percent = (part) => new Intl.NumberFormat(language, { style: "percent", maximumSignificantDigits: 2 }).format(part);
+
+// The words for which others are likely can be chosen anew.
+function markChoices(words, others) {
+  words.forEach((word, number) => {
+    if (word.classList.contains("choice") || !(others[number] >= LEAST)) return;
+    word.classList.add("choice");
+    word.setAttribute("role", "button");
+    word.setAttribute("aria-haspopup", "dialog");
+  });
 }
 
 // attended: called when another sentence gets the focus.
@@ -209,20 +229,28 @@ function pin(place) {
 
 function lookFromCaret(event, source) {
   if (event.type === "keyup" && !/^(Arrow|Home|End|Page)/.test(event.key)) return;
+  const place = placeAtCaret(source);
+  if (place === undefined) return;
+  attend(place);
+  look(place);
+}
+
+// The word that the caret is in, behind or before, else the sentence; null for none of them.
+export function placeAtCaret(source) {
   const before = source.value.slice(0, source.selectionStart).split("\n");
   const line = before.length - 1;
   let column = before[line].length;
   const element = sides.source[line]?.element;
-  if (!element) return;
+  if (!element) return undefined;
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const under = () => walker.currentNode.parentElement.closest(".word, .sentence")?.place ?? null;
   while (walker.nextNode()) {
-    if (column <= walker.currentNode.length) {
-      const { place } = walker.currentNode.parentElement.closest(".word, .sentence") ?? {};
-      attend(place);
-      return look(place);
-    }
-    column -= walker.currentNode.length;
+    const { length } = walker.currentNode;
+    if (column < length || (column === length && under()?.word != null)) return under();
+    if (column === length) return walker.nextNode() ? under() : null; // at the beginning of a word
+    column -= length;
   }
+  return undefined;
 }
 
 function focusOn(word) {
@@ -261,9 +289,10 @@ function firstOfSentence(words, here, step) {
   return at(".word", sentences[number + step] ?? sentences[number] ?? document.createElement("p"));
 }
 
-// Puts the focus on the first word of a line of the translation.
-export function goToLine(line) {
-  const [word] = sides.target[line]?.words ?? [];
+// Puts the focus on a word of a line of the translation.
+export function goToWord(line, number) {
+  const { words } = sides.target[line] ?? { words: [] };
+  const word = words[number] ?? words.at(-1);
   if (word) focusOn(word);
 }
 
@@ -294,3 +323,4 @@ const copyOrTranslation = (text, translation) => translation?.text ?? (text.trim
 export const translated = () =>
   sides.target.map(({ text, translation }) => copyOrTranslation(text, translation)).join("\n");
 export const shown = () => sides.target;
+export const sourceLines = () => sides.source;

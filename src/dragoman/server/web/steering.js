@@ -1,0 +1,187 @@
+// Choosing another word: the words that may stand in a place, the sentence that follows from each, and the way back.
+
+import { ask } from "./api.js";
+import { at, make, t } from "./elements.js";
+import { examine, find, nameOf, steer } from "./lines.js";
+import { goToWord, LEAST, percent, shown } from "./paper.js";
+
+let redraw = () => {};
+let pairNow = () => null;
+let steps = []; // each with the `name` of its line, what it was `before` and `after`, and what to call it
+let controller = new AbortController();
+
+const lettersOf = (text) => [...text]; // as the server counts them
+export const bare = (word) => word.replace(/(?<=[^\p{P}\p{S}])[\p{P}\p{S}]+$/u, "");
+
+// A sentence of a line of the translation: its `text` in both languages, what was fixed of it, and where it is.
+export function sentenceAt(place) {
+  const { translation } = shown()[place.line] ?? {};
+  const segment = translation?.segments?.[place.sentence];
+  if (!segment) return null;
+  const cut = (text, [start, end]) => lettersOf(text).slice(start, end).join("");
+  const target = cut(translation.text, segment.target);
+  return { translation, source: cut(translation.line, segment.source), target, fixed: translation.fixed?.[place.sentence] ?? 0 };
+}
+
+// Puts another sentence in the place of one. kept: how many of its letters were chosen or written.
+export function replaceSentence(place, { text, kept, flags, terms_met, terms_missed }, called) {
+  const { translation } = sentenceAt(place);
+  const alone = translation.segments.length === 1;
+  const joined = (before, after = []) => (alone ? after : [...new Set([...before, ...after])]);
+  const [start, end] = translation.segments[place.sentence].target;
+  const letters = lettersOf(translation.text);
+  const added = lettersOf(text).length - (end - start);
+  const moved = ({ source, target }, number) => {
+    const first = number > place.sentence ? target[0] + added : target[0];
+    return { source, target: number < place.sentence ? target : [first, target[1] + added] };
+  };
+  const after = {
+    ...translation,
+    text: letters.slice(0, start).join("") + text + letters.slice(end).join(""),
+    segments: translation.segments.map(moved),
+    flags: joined(translation.flags, flags),
+    terms_met: joined(translation.terms_met, terms_met),
+    terms_missed: joined(translation.terms_missed, terms_missed),
+    fixed: { ...translation.fixed, [place.sentence]: kept },
+    examined: undefined,
+    steered: true,
+  };
+  steer(after, after);
+  steps.push({ name: nameOf(after.line, after.wish), before: translation, after, called });
+  redraw();
+}
+
+// The steps that belong to what is shown.
+const visible = () => steps.filter(({ after }) => shown().some(({ translation }) => translation?.steered && find(after.line, after.wish) === translation));
+
+// Takes back the steps from one on.
+function undoFrom(step) {
+  const gone = visible().slice(visible().indexOf(step)).reverse();
+  for (const { before } of gone) steer(before, before.steered ? before : null);
+  steps = steps.filter((one) => !gone.includes(one));
+  redraw();
+}
+
+export function undo() {
+  const last = visible().at(-1);
+  if (last) undoFrom(last);
+  return Boolean(last);
+}
+
+// Draws what was chosen so far, and marks it in the translation.
+export function drawSteps() {
+  const chosen = visible();
+  at("#steps").hidden = !chosen.length;
+  const back = (text, onclick, current) => make("li", {}, make("button", { type: "button", onclick, "aria-current": current ? "step" : null }, text));
+  const crumbs = chosen.map(({ called }, number) =>
+    back(called(), () => chosen[number + 1] && undoFrom(chosen[number + 1]), number === chosen.length - 1),
+  );
+  at("#steps ol").replaceChildren(back(t("steps.first"), () => undoFrom(chosen[0])), ...crumbs);
+  for (const { translation, sentences } of shown()) {
+    for (const [number, kept] of Object.entries(translation?.fixed ?? {})) markFixed(sentences[number], kept);
+  }
+}
+
+function markFixed(sentence, kept) {
+  let position = 0;
+  for (const node of sentence?.childNodes ?? []) {
+    if (node.classList) node.classList.toggle("fixed", position < kept);
+    position += lettersOf(node.textContent).length;
+  }
+}
+
+// The part of a sentence before one of its words.
+function textBefore(word) {
+  let text = "";
+  for (const node of word.parentNode.childNodes) {
+    if (node === word) return text;
+    text += node.textContent;
+  }
+}
+
+async function offer(word) {
+  const { place } = word;
+  const sentence = sentenceAt(place);
+  if (!sentence || sentence.translation.wish.source === sentence.translation.wish.target) return;
+  const { others = [] } = await examine(sentence.translation, pairNow());
+  if (!word.isConnected || others[place.word] < LEAST) return; // what is said of the word says why
+  controller.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  const own = bare(word.firstChild.textContent);
+  const status = make("p", { role: "status" }, t("choices.working"));
+  const list = make("ol", {});
+  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, t("choices.title", own)), status, list);
+  openBeside(word);
+  const prefix = textBefore(word);
+  try {
+    const body = { text: sentence.source, ...sentence.translation.wish, prefix };
+    const { words } = await ask("api/v1/alternatives", { body, signal });
+    if (!word.isConnected) return at("#choices").hidePopover();
+    const others = words.filter(({ word: other }) => other !== own);
+    status.textContent = t(others.length && others[0].probability >= LEAST ? "choices.note" : "choices.none");
+    list.replaceChildren(...others.map((one) => make("li", {}, choice(one, () => choose(word, own, prefix, one)))));
+    at("button", list)?.focus();
+  } catch (error) {
+    if (error.name !== "AbortError") status.textContent = error.message || t(error.kind);
+  }
+}
+
+function choice({ word, probability, text }, onclick) {
+  const { target } = shown().find(({ translation }) => translation).translation.wish;
+  return make(
+    "button",
+    { type: "button", onclick },
+    make("b", { lang: target, dir: "auto" }, word),
+    " ",
+    make("span", { class: "probability" }, percent(probability)),
+    " ",
+    make("span", { class: "follows", lang: target, dir: "auto" }, text),
+  );
+}
+
+function choose(word, own, prefix, one) {
+  const { place } = word;
+  at("#choices").hidePopover();
+  const kept = lettersOf(prefix + one.word).length;
+  replaceSentence(place, { ...one, kept }, () => t("steps.word", own, one.word));
+  goToWord(place.line, place.word);
+  at("#announcement").textContent = t("choices.chosen", one.word, one.text);
+}
+
+function openBeside(word) {
+  const { left, bottom } = word.getBoundingClientRect();
+  const box = at("#choices");
+  box.showPopover();
+  const room = document.documentElement.clientWidth - box.offsetWidth - 8;
+  box.style.left = `${Math.max(8, Math.min(left, room)) + scrollX}px`;
+  box.style.top = `${bottom + 4 + scrollY}px`;
+}
+
+function moveInList(event) {
+  const buttons = [...at("#choices").querySelectorAll("button")];
+  const here = buttons.indexOf(document.activeElement);
+  const there = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: buttons.length - 1 }[event.key];
+  if (there === undefined) return;
+  event.preventDefault();
+  buttons[there]?.focus();
+}
+
+// redrawn: draws what is shown again; pair: returns what can be asked for of the languages.
+export function setUpSteering(redrawn, pair) {
+  [redraw, pairNow] = [redrawn, pair];
+  at("#output").addEventListener("click", (event) => {
+    const word = event.target.closest(".word");
+    if (word && getSelection().isCollapsed) offer(word);
+  });
+  at("#output").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.place) offer(event.target);
+  });
+  at("#choices").addEventListener("keydown", moveInList);
+  at("#choices").addEventListener("toggle", (event) => event.newState === "closed" && controller.abort());
+  at("#undo").addEventListener("click", undo);
+  addEventListener("keydown", (event) => {
+    const elsewhere = event.target.closest?.("input, textarea");
+    if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !elsewhere && undo()) event.preventDefault();
+  });
+}

@@ -1,0 +1,220 @@
+"""The page of `dragoman serve` in a real browser: choosing another word, writing along, leaving a word out."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from serving import Running, until
+from test_live_page import OTHER, TEXT, answered, echo, fulfil
+
+AT_HOME = "#source=en&target=ko"
+
+
+def steer(server: Running, path: str, **fields: Any) -> Any:
+    """What the server answers below /api/v1."""
+    return server.ask("POST", f"/api/v1/{path}", {"source": "en", "target": "ko", **fields}).json
+
+
+def bare(word: str) -> str:
+    return word.rstrip(".")
+
+
+def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Running):
+    page = visit(AT_HOME)
+    page.type(f"{OTHER}\n{TEXT}")
+    first, second = answered(server, OTHER, TEXT)
+    page.shows(f"{first}\n{second}")
+    tab, words = page.tab, second.split()
+    others = steer(server, "translate", texts=[TEXT], others=True)["translations"][0]["others"]
+    place = max(range(len(words) - 1), key=lambda number: others[number])
+    assert others[place] >= 0.05
+    prefix = "".join(f"{word} " for word in words[:place])
+    found = steer(server, "alternatives", text=TEXT, prefix=prefix)["words"]
+    expected = [one for one in found if one["word"] != bare(words[place])]
+    line = tab.locator("#output .line").nth(1)
+    line.locator(".word").nth(place).focus()
+    tab.get_by_text("Enter or a click shows other words.").first.wait_for()
+    assert line.locator(".word.choice").count() == sum(most >= 0.05 for most in others)
+    tab.keyboard.press("Enter")
+    choices = tab.locator("#choices li button")
+    choices.first.wait_for()
+    assert tab.locator("#choices-title").inner_text() == f"Instead of “{bare(words[place])}”"
+    assert choices.locator("b").all_inner_texts() == [one["word"] for one in expected]
+    assert choices.locator(".follows").all_inner_texts() == [one["text"] for one in expected]
+    shown = [float(text.rstrip("%")) / 100 for text in choices.locator(".probability").all_inner_texts()]
+    assert shown == pytest.approx([one["probability"] for one in expected], rel=0.051)
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("Enter")
+    chosen = expected[0]
+    page.shows(f"{first}\n{chosen['text']}")
+    assert not tab.locator("#choices").is_visible()
+    fixed = line.locator(".word.fixed").all_text_contents()
+    assert len(fixed) == place + 1
+    assert bare(fixed[-1]) == chosen["word"]
+    focused = line.locator(".word").nth(place)
+    assert focused.evaluate("word => word === document.activeElement")
+    # Going on from there, with what the server says of a translation that it has not found itself.
+    own = steer(server, "words", texts=[TEXT], translations=[chosen["text"]])["translations"][0]
+    links = [source for source, target in own["alignment"] if target == place]
+    linked = tab.locator("#mirror .line").nth(1).locator(".word.linked")
+    until(lambda: tab.wait_for_timeout(20) or linked.all_text_contents() == [TEXT.split()[one] for one in links])
+    crumbs = tab.locator("#steps li button")
+    assert crumbs.all_inner_texts() == ["the model’s own", f"{bare(words[place])} → {chosen['word']}"]
+    following = max(range(place + 1, len(own["others"])), key=lambda number: own["others"][number])
+    if own["others"][following] >= 0.05:
+        line.locator(".word").nth(following).click()
+        choices.first.click()
+        until(lambda: tab.wait_for_timeout(20) or crumbs.count() == 3)
+        assert line.locator(".word.fixed").count() == following + 1
+        tab.keyboard.press("Control+z")
+        page.shows(f"{first}\n{chosen['text']}")
+    tab.locator("#undo").click()
+    page.shows(f"{first}\n{second}")
+    assert tab.locator(".fixed").count() == 0
+    assert not tab.locator("#steps").is_visible()
+
+
+def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
+    page = visit(AT_HOME)
+    asked: list[str] = []
+    page.tab.on("request", lambda request: asked.append(request.url))
+    known = {
+        "alignment": [[0, 0], [1, 1]],
+        "words": [["하나", -0.1], ["둘", -0.1], ["", 0.0]],
+        "others": [0.0499, 0.05],
+    }
+    known["segments"] = [{"source": [0, 3], "target": [0, 4]}]
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("a b", text="하나 둘", **known)))
+    words = [
+        {"word": word, "probability": p, **echo("a b", text=f"하나 {word}")} for word, p in (("둘", 0.6), ("셋", 0.04))
+    ]
+    page.tab.route(
+        "**/api/v1/alternatives", lambda route: route.fulfill(json={"words": words, "source": "en", "target": "ko"})
+    )
+    page.type("a b")
+    page.shows("하나 둘")
+    output = page.tab.locator("#output .word")
+    output.first.focus()
+    page.tab.get_by_text("No other word has a probability of 5% here.").first.wait_for()
+    page.tab.keyboard.press("Enter")
+    output.first.click()
+    assert output.first.get_attribute("class").split().count("choice") == 0
+    output.nth(1).click()
+    page.tab.get_by_text("No other word is likely here.").wait_for()  # once it is known exactly
+    assert page.tab.locator("#choices li b").all_inner_texts() == ["셋"]
+    assert sum(url.endswith("/alternatives") for url in asked) == 1
+    page.tab.keyboard.press("Escape")
+    assert not page.tab.locator("#choices").is_visible()
+    assert output.nth(1).evaluate("word => word === document.activeElement")
+
+
+def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
+    page = visit(AT_HOME)
+    page.type(f"{TEXT} {OTHER}")
+    first, second = answered(server, TEXT, OTHER)
+    page.shows(f"{first} {second}")
+    tab = page.tab
+    tab.locator("#output .sentence").nth(1).locator(".word").first.focus()
+    tab.keyboard.press("F2")
+    box, rest = tab.get_by_label(f"Your translation of “{OTHER}”"), tab.locator(".along .rest")
+    box.wait_for()
+    assert rest.text_content() == second  # nothing is written yet
+    start = "말"
+    box.press_sequentially(start)
+    (best,) = steer(server, "alternatives", text=OTHER, prefix=start, count=1)["words"]
+    until(lambda: tab.wait_for_timeout(20) or start + rest.text_content() == best["text"])
+    held: list[Any] = []
+    tab.route("**/api/v1/alternatives", lambda route: held.append(route))
+    tab.keyboard.press("Tab")
+    word = best["text"].split()[0]
+    assert box.input_value() == word
+    tab.keyboard.press("End")
+    assert box.input_value() == best["text"]
+    assert held == []  # the model has said so already
+    tab.keyboard.type(" 말")
+    until(lambda: tab.wait_for_timeout(20) or held)
+    tab.keyboard.press("Backspace")  # the request before is given up
+    tab.keyboard.press("Escape")
+    page.shows(f"{first} {best['text']} ")
+    assert tab.locator(".along").count() == 0
+    assert tab.locator("#output .sentence").nth(0).locator(".fixed").count() == 0
+    assert tab.locator("#output .sentence").nth(1).locator(".fixed").count() == len(best["text"].split())
+    for route in held:
+        route.abort()
+    tab.unroute("**/api/v1/alternatives")
+    tab.keyboard.press("Control+z")
+    page.shows(f"{first} {second}")
+
+
+def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(visit, server: Running):
+    page = visit(AT_HOME)
+    page.type(TEXT)
+    page.shows(answered(server, TEXT)[0])
+    tab = page.tab
+    assert not tab.locator("#without").is_visible()
+    tab.locator("#source").press("End")
+    tab.get_by_role("button", name="Without “cats”").wait_for()
+    at = TEXT.index("2") + 1
+    tab.locator("#source").evaluate("(box, at) => box.setSelectionRange(at, at)", at)
+    tab.keyboard.press("ArrowLeft")  # to the beginning of the word
+    button = tab.get_by_role("button", name="Without “2”")
+    button.wait_for()
+    tab.keyboard.press("Tab")
+    assert button.evaluate("button => button === document.activeElement")
+    tab.keyboard.press("Enter")
+    shorter = TEXT.replace(" 2", "")
+    (new,) = answered(server, shorter)
+    panel = tab.locator("#without-panel")
+    panel.get_by_text(new, exact=True).wait_for()
+    assert tab.locator("#without-source").inner_text() == shorter
+    (whole,) = answered(server, TEXT)
+    both = steer(server, "words", texts=[TEXT, shorter], translations=[whole, whole])["translations"]
+    with_it, without = ([math.exp(log_p) for word, log_p in one["words"] if word] for one in both)
+    cells = [
+        [float(text.replace("−", "-")) for text in row.locator("td").all_inner_texts()]
+        for row in panel.locator("tbody tr").all()
+    ]
+    assert [row[2] for row in cells] == pytest.approx(
+        [a - b for a, b in zip(with_it, without, strict=True)], abs=0.00501
+    )
+    assert panel.locator("tbody th").all_inner_texts() == whole.split()
+    assert len({row[2] for row in cells}) > 1  # the control: the word matters
+    tab.locator("#without-close").click()
+    assert not panel.is_visible()
+    assert json.loads(tab.evaluate("JSON.stringify({...localStorage})")) == {}
+
+
+def test_axe_finds_nothing_and_nothing_is_too_wide(visit, server: Running):
+    page = visit(AT_HOME, width=320, dark=True, language="ko-KR")
+    tab = page.tab
+
+    def check() -> None:
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 320
+        assert page.problems() == []
+
+    words = [
+        {"word": word, "probability": p, **echo(TEXT, text=f"{word} 개")}
+        for word, p in (("<b>개</b>", 0.6), ("곰", 0.3))
+    ]
+    tab.route(
+        "**/api/v1/alternatives", lambda route: route.fulfill(json={"words": words, "source": "en", "target": "ko"})
+    )
+    page.type(TEXT)
+    page.shows(answered(server, TEXT)[0])
+    others = steer(server, "translate", texts=[TEXT], others=True)["translations"][0]["others"]
+    place = max(range(len(others)), key=lambda number: others[number])
+    tab.locator("#output .word").nth(place).click()
+    tab.locator("#choices li button").first.wait_for()
+    assert tab.locator("#choices b").all_text_contents() == ["<b>개</b>", "곰"]  # as it is, not as markup
+    check()
+    tab.keyboard.press("Enter")
+    page.shows("<b>개</b> 개")
+    tab.locator("#steps").wait_for()
+    tab.locator("#source").press("End")
+    tab.locator("#without").click()
+    tab.locator("#without-words td").first.wait_for()
+    tab.locator("#write").click()
+    tab.locator(".along textarea").wait_for()
+    check()
