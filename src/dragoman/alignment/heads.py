@@ -112,8 +112,8 @@ def cross_attention_capture(model: Model) -> AttentionCapture:
 def measure_heads(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> AlignmentHead:
     """Return the head, or the mean of a layer's heads, that agrees best with a word model learned from these pairs.
 
-    Where the word model finds no links, return `default_head`. Raise DragomanError for a
-    model without attention over the source.
+    Where the word model finds no links, return `default_head`. Raise DragomanError for a model without attention over
+    the source.
     """
     capture = cross_attention_capture(model)
     sources, targets = select_pairs(sources, targets)

@@ -162,7 +162,7 @@ def model_of(call: Call, text: str = "") -> Served:
 
 
 def look(call: Call, served: Served, text: str) -> Inspection:
-    """Return the inspection of a text by one model; to be called when it is its turn.
+    """Return the inspection of a text by one model, which is kept for further requests; call it only in its turn.
 
     Raise Refusal where a side has too many tokens, UsageError as `inspect` does, and Late and Gone as the ticket says.
     """
