@@ -76,7 +76,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspectio
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     open_panels(page, *PANELS)
-    assert sorted(asked) == ["attention", "inspect", "occlusion", "positions"]  # each when it was needed
+    assert sorted(asked) == ["attention", "inspect", "inspect", "occlusion", "positions"]  # each when it was needed
     page.tab.locator("#subwords").check()
     for kind in ("cross", "encoder", "decoder"):
         page.tab.locator(f"#tab-{kind}").click()
@@ -90,7 +90,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspectio
         ):
             page.tab.locator("#show").select_option(show)
             assert gap(values(page, "#attention-map"), weights) <= HALF
-    assert sorted(asked) == ["attention"] * 3 + ["inspect", "occlusion", "positions"]
+    assert sorted(asked) == ["attention"] * 3 + ["inspect"] * 2 + ["occlusion", "positions"]
     lost = occlusion(translator.model, found)
     assert gap(values(page, "#occlusion-map"), lost.drop.T) <= HALF
     expected = added_positions(translator.model, 50)

@@ -62,6 +62,8 @@ def test_the_record_is_that_of_the_inspection(server: Running, found: Inspection
     assert [(kind["name"], kind["layers"], kind["heads"]) for kind in one["kinds"]] == [
         (kind, *found.maps(kind).shape[:2]) for kind in KINDS
     ]
+    (bare,) = answer(server, "inspect", tree=False, beam=4)["inspections"]
+    assert bare["inspection"] == {**one["inspection"], "tree": None}
     (given,) = answer(server, "inspect", translation="개가 봐요.", beam=2)["inspections"]
     expected = inspect(translator, TEXT, "개가 봐요.", name="toy")
     assert given["inspection"] == json.loads(json.dumps(as_dict(expected)))

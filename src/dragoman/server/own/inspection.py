@@ -50,6 +50,12 @@ class InspectRequest(Direction, kw_only=True):
     translation: str | None = None  # in place of what the search finds
 
 
+class SearchRequest(InspectRequest, kw_only=True):
+    """A sentence, and whether its search is to be shown, which then has to be done anew."""
+
+    tree: bool = True
+
+
 class AttentionRequest(InspectRequest, kw_only=True):
     """A sentence, and the kind of attention that is asked for."""
 
@@ -161,19 +167,23 @@ def model_of(call: Call, text: str = "") -> Served:
     return path[0]
 
 
-def look(call: Call, served: Served, text: str) -> Inspection:
+def look(call: Call, served: Served, text: str, *, tree: bool = False) -> Inspection:
     """Return the inspection of a text by one model, which is kept for further requests; call it only in its turn.
 
-    Raise Refusal where a side has too many tokens, UsageError as `inspect` does, and Late and Gone as the ticket says.
+    tree: whether it needs the tree of the search. Without, what the server has just translated is not searched for
+    again. Raise Refusal where a side has too many tokens, UsageError as `inspect` does, and Late and Gone as the ticket
+    says.
     """
     service, request = call.service, call.request
     tag, kept = request.tag or served.source.tag, service.inspected
     asked = (served.source, text, request.translation, tag, request.beam)
-    if asked in kept:
+    if asked in kept and (kept[asked].tree or not tree):
         return kept[asked]
+    native = service.models.native_engine(served)
+    shared = native is served.translator.engine and not tree
     translator = served.translator.replace(
         search=replace(served.translator.search, beam=request.beam or service.config.beam),
-        engine=Punctual(service.models.native_engine(served), call.ticket),
+        engine=served.pool.view(call.ticket) if shared else Punctual(native, call.ticket),
     )
     check_tokens(call, "text", len(translator.tokenizer.encode(text, tag)) + 1)
     if request.translation is not None:
@@ -212,7 +222,7 @@ def inspect_leg(call: Call, served: Served, text: str) -> Inspected:
     """Return what one model did with a text, and what the server translates it into."""
     config = call.service.config
     with call.service.turn(call.ticket):
-        found = look(call, served, text)
+        found = look(call, served, text, tree=call.request.tree and call.request.translation is None)
         record, links = as_dict(found), word_links(found)
     search = replace(served.translator.search, beam=call.request.beam or config.beam)
     translator = served.translator_for(call.ticket, search, served.translator.safeguards)
@@ -272,7 +282,7 @@ def page(call: Call) -> Response:
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
     with call.service.turn(call.ticket):
-        found = look(call, served, call.request.text)
+        found = look(call, served, call.request.text, tree=call.request.translation is None)
         call.ticket.check()
         content = inspection_page(found, served.translator.model)
     headers = {"Content-Disposition": 'attachment; filename="inspection.html"'}
@@ -280,7 +290,7 @@ def page(call: Call) -> Response:
 
 
 ROUTES = (
-    Route("POST", "/api/v1/inspect", inspect_sentence, OWN, InspectRequest, InspectAnswer, characters_of),
+    Route("POST", "/api/v1/inspect", inspect_sentence, OWN, SearchRequest, InspectAnswer, characters_of),
     Route("POST", "/api/v1/attention", attention, OWN, AttentionRequest, cost=characters_of),
     Route("POST", "/api/v1/occlusion", leave_out, OWN, OcclusionRequest, OcclusionAnswer, characters_of),
     Route("POST", "/api/v1/positions", positions, OWN, PositionsRequest, PositionsAnswer),

@@ -18,7 +18,7 @@ const PANELS = {
   "attention-panel": (data) => showAttention(data, fetchWeights),
   heads: showHeads,
   positions: showPositions,
-  tree: showTree,
+  tree: (data) => drawFetched("tree", data, showTree, ({ inspections: [one] }) => one.inspection.tree),
   occlusion: (data) => drawFetched("occlusion", data, showOcclusion, (answer) => answer),
   encoding: (data) => drawFetched("positions", data, showEncoding, (answer) => answer.positional_encoding),
 };
@@ -54,8 +54,8 @@ async function lookNow() {
   const { source, target } = sentence.wish;
   const wish = { text: sentence.text, source, target, ...(given ? { translation: sentence.translation } : {}) };
   await attempt(async (signal) => {
-    const { inspections } = await ask("api/v1/inspect", { body: wish, signal });
-    legs = inspections.map(({ inspection, kinds, links, ...service }, number) => ({
+    const { inspections } = await ask("api/v1/inspect", { body: { ...wish, tree: false }, signal });
+    legs = inspections.map(({ inspection: { tree, ...inspection }, kinds, links, ...service }, number) => ({
       data: { ...inspection, links, kinds: kinds.map((kind) => ({ ...kind, weights: null, rollout: null })) },
       wish: inspections.length > 1 ? legWish(inspections, number, wish.text) : wish,
       service,
@@ -162,13 +162,19 @@ function withWeights(kind, bytes) {
   return { ...kind, weights: bytes.subarray(0, size), rollout: bytes.length > size ? bytes.subarray(size) : null };
 }
 
-function drawFetched(path, data, show, part) {
-  const key = path === "positions" ? "positional_encoding" : path;
+// What a panel shows besides the inspection: where it is in the data, and how it is asked for.
+const BESIDES = {
+  occlusion: { path: "occlusion", key: "occlusion", body: (wish) => wish },
+  positions: { path: "positions", key: "positional_encoding", body: ({ source, target }, rows) => ({ source, target, rows }) },
+  tree: { path: "inspect", key: "tree", body: (wish) => ({ ...wish, tree: true }) },
+};
+
+function drawFetched(name, data, show, part) {
+  const { path, key, body } = BESIDES[name];
   if (key in data) return show(data);
   const rows = Math.max(SHOWN_POSITIONS, data.source.tokens.length);
-  const send = ({ body: { source, target, ...body }, signal }) =>
-    ask(`api/v1/${path}`, { body: path === "positions" ? { source, target, rows } : { source, target, ...body }, signal });
-  fetchOnce(path, send, (answer) => ({ [key]: part(answer) }));
+  const send = ({ body: wish, signal }) => ask(`api/v1/${path}`, { body: body(wish, rows), signal });
+  fetchOnce(name, send, (answer) => ({ [key]: part(answer) }));
 }
 
 async function savePage() {
