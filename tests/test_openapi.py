@@ -33,7 +33,7 @@ BODIES = [route for route in ROUTES if route.request and route.method in ("POST"
 @pytest.fixture(scope="module")
 def kept(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that keeps documents, glossaries and suggestions."""
-    folders = {name: str(tmp_path_factory.mktemp(name)) for name in ("state", "suggestions")}
+    folders = {name: str(tmp_path_factory.mktemp(name)) for name in ("state", "suggestions", "runs")}
     with running(models, replace(CONFIG, **folders)) as started:
         yield started
 

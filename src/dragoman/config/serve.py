@@ -90,6 +90,8 @@ class ServeConfig:
     "folder for glossaries and documents; several servers may share it"
     suggestions: str | None = None
     "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, for dragoman train"
+    runs: str | None = None
+    "folder with runs of dragoman train, which the page at /runs follows"
     grace: Duration = 30.0
     "seconds that accepted requests may take after SIGTERM"
 

@@ -76,7 +76,17 @@ def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSou
     keys = read_keys(Path(config.api_keys)) if config.api_keys else []
     if config.api_keys and not keys:
         raise UsageError(f"{config.api_keys}: has no keys")
+    if config.runs:
+        check_runs(Path(config.runs))
     return keys, parse_models(config.model, config.pivot)
+
+
+def check_runs(folder: Path) -> None:
+    """Raise UsageError where a folder cannot have runs in it."""
+    if not folder.is_dir():
+        raise UsageError(f"--runs {folder}: no such folder")
+    if (folder / "config.toml").exists():
+        raise UsageError(f"--runs {folder}: this is a run; give the folder that it is in")
 
 
 def open_detector(models: Models) -> "Detector | None":

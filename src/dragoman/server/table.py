@@ -10,6 +10,7 @@ from dragoman.server.own import documents as own_documents
 from dragoman.server.own import glossaries as own_glossaries
 from dragoman.server.own import inspection as own_inspection
 from dragoman.server.own import models as own_models
+from dragoman.server.own import runs as own_runs
 from dragoman.server.own import steering as own_steering
 from dragoman.server.own import texts as own_texts
 from dragoman.server.routes import OWN, Dialect, Route
@@ -25,6 +26,7 @@ APIS: tuple[Route, ...] = (
     *own_models.ROUTES,
     *own_inspection.ROUTES,
     *own_documents.ROUTES,
+    *own_runs.ROUTES,
     *own_glossaries.ROUTES,
     *extensions.ROUTES,
     *health.ROUTES,

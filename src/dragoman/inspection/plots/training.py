@@ -72,19 +72,25 @@ def read_metrics(run: Path) -> Metrics:
     if file.exists():
         with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
-                try:
-                    row = json.loads(line)
-                    key = str(row["event"]), int(row["step"])
-                    rows[key] = {
-                        name: float(value)
-                        for name, value in row.items()
-                        if isinstance(value, int | float) and math.isfinite(value)
-                    }
-                except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+                if row := parse_row(line):
+                    rows[row[0], row[1]] = row[2]
+                else:
                     damaged.append(number)
     if not rows:
         raise DragomanError(f"{file}: no metrics yet; a run records them every 50 steps and at each validation")
     return Metrics(dict(sorted(rows.items())), damaged)
+
+
+def parse_row(line: str | bytes) -> tuple[str, int, dict[str, float]] | None:
+    """Return the event, the step and the finite numbers of a line of metrics.jsonl; None where it is damaged."""
+    try:
+        row = json.loads(line)
+        numbers = {
+            name: float(value) for name, value in row.items() if isinstance(value, int | float) and math.isfinite(value)
+        }
+        return str(row["event"]), int(row["step"]), numbers
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError):
+        return None
 
 
 def names_of(runs: Sequence[Path]) -> list[str]:
