@@ -186,6 +186,7 @@ def echo(line: str, **known: Any) -> dict[str, Any]:
     """A translation as the server gives it, which is the text unless something else is said."""
     segments = [{"source": [0, len(line)], "target": [0, len(line)]}]
     answer = {"text": line, "source": "en", "score": -1.0, "flags": [], "terms_met": [], "alternatives": []}
+    answer["alternative_scores"] = [-2.0 for _ in known.get("alternatives", ())]
     return {**answer, "terms_missed": [], "segments": segments, **known}
 
 
@@ -244,7 +245,8 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     page = visit("#source=en&target=ko")
     flags = ["loop", "lost {name}", "no brake pad"]
     page.tab.route(
-        "**/api/v1/translate", lambda route: fulfil(route, echo("a"), echo("b b b", flags=flags, terms_met=["dog"]))
+        "**/api/v1/translate",
+        lambda route: fulfil(route, echo("a", parts=3), echo("b b b", flags=flags, terms_met=["dog"])),
     )
     page.type("a\nb")
     notes = page.tab.locator("#notes li")
@@ -253,6 +255,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
         "Line 2 It repeats itself.",
         "Line 2 “{name}” is missing.",
         "Line 2 The term “brake pad” is not translated as the glossary says.",
+        "Line 1: A sentence was too long for the model: it was translated in 3 parts, which may not fit together.",
         "Terms used: dog",
     ]
     notes.first.locator("button").click()
@@ -272,6 +275,14 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     page.tab.get_by_label("Translation of term 1").fill("강아지")
     until(lambda: page.tab.wait_for_timeout(20) or page.asked[-1].get("glossary") == ["dog\t강아지"])
     page.tab.wait_for_function("() => document.querySelector('#notes').textContent.includes('dog')")  # met or missed
+    answer = lambda route: fulfil(route, echo(TEXT, text="강아지", terms_met=["cat"]))  # noqa: E731
+    page.tab.route("**/api/v1/translate", answer)
+    page.tab.locator("#add-term").click()
+    page.tab.get_by_label("Term 2", exact=True).fill("cat")
+    page.tab.get_by_label("Translation of term 2").fill("고양이|강아지")
+    page.tab.get_by_text("Terms used: cat → 강아지").wait_for()
+    page.tab.unroute("**/api/v1/translate")
+    page.tab.get_by_role("button", name="Remove term 2").click()
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
     page.tab.locator("#remember").check()
     assert json.loads(page.tab.evaluate("localStorage.glossary")) == {"en-ko": [["dog", "강아지", "match"]]}
@@ -320,10 +331,14 @@ def test_other_translations_are_listed_when_asked_for(visit, server: Running):
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()
     page.tab.locator("#alternatives summary").click()
-    page.tab.locator("#alternative-list li").first.wait_for()
+    page.tab.locator("#alternative-list tbody tr").first.wait_for()
     body = {"texts": [TEXT], "source": "en", "target": "ko", "alternatives": 7}
-    expected = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["alternatives"]
-    assert page.tab.locator("#alternative-list li > span").all_text_contents() == expected
+    (found,) = server.ask("POST", "/api/v1/translate", body).json["translations"]
+    rows = page.tab.locator("#alternative-list tbody tr")
+    assert rows.locator("span").all_text_contents() == [found["text"], *found["alternatives"]]
+    scores = [float(text.replace("−", "-")) for text in rows.locator("td:nth-child(3)").all_text_contents()]
+    assert scores == pytest.approx([found["score"], *found["alternative_scores"]], abs=0.00501)
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_words_belong_together_as_the_server_aligns_them(visit, server: Running):
@@ -390,7 +405,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
           }
         }"""
         tab.evaluate(drop, f"{TEXT}\n\n{OTHER}\n")
-        item = tab.locator("#document-list li")
+        item = tab.locator("#document-list > li")
         item.get_by_text("2 texts translated").wait_for()
         assert item.locator("b").all_inner_texts() == ["x<b>.txt"]
         with tab.expect_download() as download:
@@ -400,6 +415,16 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert Path(download.value.path()).read_text(encoding="utf-8") == expected
         item.get_by_text("saved, and deleted on the server").wait_for()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
+        # One of which something is wrong, with the lines.
+        faults = [{"line": 0, "flag": "all of it"}, {"line": 7, "flag": "loop"}]
+        done = {"id": "x", "name": "odd.txt", "status": "done", "texts": 2, "translated": 2, "faults": faults}
+        tab.route("**/api/v1/documents", lambda route: route.fulfill(status=201, json=done))
+        tab.route("**/api/v1/documents/x", lambda route: route.fulfill(status=204))
+        tab.evaluate(drop, TEXT)
+        item.nth(1).locator("li").first.wait_for()
+        assert item.nth(1).locator("li").all_inner_texts() == ["all of it", "Line 7: It repeats itself."]
+        tab.unroute("**/api/v1/documents")
+        item.nth(1).get_by_role("button", name="Delete").click()
         # One that takes long, and is cancelled; one that is no document.
         gate.open.clear()
         many = "".join(f"The dog sees {number} red cats.\n" for number in range(200))
@@ -453,6 +478,17 @@ def test_a_long_text_appears_bit_by_bit_and_goes_on_where_it_was_refused(visit):
     assert page.lines() == lines[:3] + [""] * 6
     page.shows("\n".join(lines))
     assert asked == [lines[:3], lines[3:6], lines[3:6], lines[6:]]
+
+
+def test_a_request_that_takes_too_long_says_what_to_do(visit):
+    page = visit("#source=en&target=ko", expected="503")
+    message = "the translation took longer than 30 seconds: send fewer or shorter texts"
+    answer = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": {"message": message}}}
+    page.tab.route("**/api/v1/translate", lambda route: route.fulfill(**answer))
+    page.type(TEXT)
+    page.tab.get_by_text("Shorten the text or the glossary").wait_for()
+    assert page.tab.get_by_role("button", name="Try again").is_visible()
+    assert not page.tab.get_by_text("again in").is_visible()  # it would be as late again
 
 
 def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
@@ -515,7 +551,7 @@ def test_hostile_text_stays_text_everywhere(visit, capfd: pytest.CaptureFixture[
     page.tab.locator("#output .word").nth(3).hover()
     page.tab.get_by_text(f"“{HOSTILE[2]}” is missing.").first.wait_for()
     page.tab.wait_for_timeout(1300)  # until it has been announced
-    assert page.tab.locator("#alternative-list li > span").all_text_contents() == list(HOSTILE[:3])
+    assert page.tab.locator("#alternative-list td > span").all_text_contents()[1:] == list(HOSTILE[:3])
     assert (
         page.tab.locator(
             "img, iframe, svg, style, link:not(head link), base, meta:not(head meta), form[action]"
@@ -630,7 +666,7 @@ def test_a_narrow_window_scrolls_down_but_not_sideways(visit, width: int):
     for panel in ("alternatives", "glossary", "code"):
         page.tab.locator(f"#{panel} > summary").click()
     page.tab.locator("#add-term").click()
-    page.tab.locator("#alternative-list li").first.wait_for()
+    page.tab.locator("#alternative-list tr").first.wait_for()
     assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
 
 

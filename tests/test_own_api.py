@@ -5,7 +5,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -105,6 +105,18 @@ def test_what_is_computed_beside_the_search_goes_one_at_a_time_and_has_a_deadlin
         late = server.ask("POST", "/api/v1/translate", body)
         assert (late.status, "longer than 0.5 seconds" in late.json["error"]["message"]) == (503, True)
         assert server.ask("POST", "/api/v1/translate", {**body, "word_scores": False}).status == 200
+
+
+def test_alternatives_have_scores_and_a_sentence_in_parts_says_so(server: Running, models: Models):
+    (found,) = own(server, texts=[f"{TEXT}\n{TEXT}"], alternatives=3)
+    (served,) = models.by_pair.values()
+    search = replace(served.translator.search, beam=CONFIG.beam, n_best=4)
+    best = served.translator.replace(search=search).translate(TEXT)
+    scores = [2 * one.score for one in best.alternatives]
+    assert found["alternative_scores"] == pytest.approx(scores[: len(found["alternatives"])], abs=1e-4)
+    assert "parts" not in found
+    (long,) = own(server, texts=["dog and " * 400 + "cat."], split="none")
+    assert long["parts"] == len(long["segments"]) > 1
 
 
 def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
@@ -229,6 +241,7 @@ def test_words_are_not_scored_through_a_pivot(models: Models):
 
 def test_what_is_served_is_listed(server: Running, models: Models):
     answer = server.ask("GET", "/api/v1/models").json
+    one = next(iter(models.by_pair.values()))
     assert answer["pairs"] == [
         {
             "source": "en",
@@ -238,12 +251,12 @@ def test_what_is_served_is_listed(server: Running, models: Models):
             "through": [],
             "glossary": True,
             "alignment": True,
+            "aligned_by": asdict(one.translator.alignment),
             "word_scores": True,
             "tags": [],
         }
     ]
     (card,) = answer["models"]
-    one = next(iter(models.by_pair.values()))
     summary = Summary.read(one.source.folder, one.translator.model.config, one.translator.tokenizer).as_dict()
     assert {name: card[name] for name in summary} == json.loads(json.dumps(summary))
     assert card["pairs"] == [{"source": "en", "target": "ko", "tag": ""}]
@@ -305,6 +318,7 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
     identity = sent.json["id"]
     done = {
         "id": identity, "name": "a_ko.txt", "status": "done", "characters": 2 * len(TEXT), "texts": 2, "translated": 2,
+        "faults": [],
     }  # fmt: skip
     assert (sent.status, sent.json) == (201, done)
     fetched = ask(kept, "GET", f"documents/{identity}/content")
@@ -312,6 +326,13 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
     monkeypatch.setattr(files, "BLOCK", 1)  # each text alone: nothing changes
     again = send(kept, text, forbid="x", beam="4", tag="").json["id"]
     assert ask(kept, "GET", f"documents/{again}/content").body == fetched.body
+    translate_lines = files.translate_lines
+    with monkeypatch.context() as patched:
+        found = lambda *task: [replace(one, flags=("loop",)) for one in translate_lines(*task)]  # noqa: E731
+        patched.setattr(files, "translate_lines", found)
+        faulty = send(kept, f"7\n{text}", source="en").json
+    assert faulty["faults"] == [{"line": 2, "flag": "loop"}, {"line": 5, "flag": "loop"}]
+    assert ask(kept, "DELETE", f"documents/{faulty['id']}").status == 204
     bound = send(kept, text, source="en", glossary="dog\t강아지").json["id"]
     assert "강아지" in ask(kept, "GET", f"documents/{bound}/content").body.decode()
     assert [one["id"] for one in ask(kept, "GET", "documents").json["documents"]] == [identity, again, bound]

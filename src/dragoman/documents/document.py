@@ -81,6 +81,15 @@ class Document:
         """Return the texts to translate, in order. Each has a letter and no space around it."""
         return [text for passage in self.passages for text in passage.texts]
 
+    @property
+    def lines(self) -> list[int]:
+        """Return for each of the texts the line of the original that its passage begins in, from 1."""
+        lines, line, position = [], 1, 0
+        for passage in self.passages:
+            line, position = line + self.original.count("\n", position, passage.start), passage.start
+            lines += [line] * len(passage.texts)
+        return lines
+
     def fill(self, translations: Sequence[str]) -> bytes:
         """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 

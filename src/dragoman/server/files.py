@@ -40,6 +40,8 @@ MAX_CHARACTERS = 1_000_000  # of the texts of a document
 MAX_WAITING = 32  # documents in memory; more are refused
 WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
 OWN: dict[str, Ticket] = {}  # the documents that this process is to translate
+Fault = tuple[int, str]  # the line that it is in, from 1 (0: the whole document), and what is wrong, in words
+MAX_FAULTS = 1000  # that are kept of a document
 BLOCK = 256  # texts of a document that are translated before it is written down how many are done
 
 
@@ -70,21 +72,26 @@ def translate_document(
     document: Document,
     source: str | None,
     task: Task,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, list[Fault]], None] = lambda done, faults: None,
 ) -> bytes:
     """Return a document in the target language; source: None to detect it. Raise Refusal and what a search raises.
 
-    progress: is told how many texts are translated.
+    progress: is told how many texts are translated, and what is wrong so far.
     """
-    texts, found = document.texts, []
+    texts, lines, found = document.texts, document.lines, []
+    faults: list[Fault] = [*document.skipped]
     language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
     if language == task.target:
         found = texts
     else:
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
-            found += [one.text for one in translate_lines(call, block, [""] * len(block), language, task)]
-            progress(len(found))
+            translations = translate_lines(call, block, [""] * len(block), language, task)
+            faults += [
+                (line, flag) for line, one in zip(lines[start:], translations, strict=False) for flag in one.flags
+            ]
+            found += [one.text for one in translations]
+            progress(len(found), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
     return document.fill(found)
 
@@ -219,6 +226,7 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
         "characters": sum(map(len, document.texts)),
         "texts": len(document.texts),
         "translated": 0,
+        "faults": [],
     }
     own = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
     with contextlib.ExitStack() as place:
@@ -245,7 +253,8 @@ def finish(
 ) -> None:
     """Translate a document and write its result, or why there is none; then give back its place and its lock."""
 
-    def progress(done: int) -> None:
+    def progress(done: int, faults: list[Fault]) -> None:
+        record["faults"] = faults[:MAX_FAULTS]
         results.update(identity, call.caller, {**record, "status": "translating", "translated": done})
 
     def fail(message: str) -> None:
@@ -254,7 +263,7 @@ def finish(
 
     with place:
         try:
-            progress(0)
+            progress(0, [])
             content = translate_document(call, document, source, task, progress)
             done = {**record, "status": "done", "translated": record["texts"]}
             results.update(identity, call.caller, done, content)

@@ -40,6 +40,8 @@ class Translated:
     found: tuple[Translation, ...]
     text: str
     alternatives: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()  # of the alternatives
+    parts: int = 0  # in how many a sentence was translated that was too long for the model; 0: there was none
 
 
 def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], task: Task) -> list[Translated]:
@@ -53,6 +55,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
     for source in dict.fromkeys(sources):
         if source == task.target:
             continue
+        translator = call.service.models.path(source, task.target)[-1].translator
         own = [index for index, language in enumerate(sources) if language == source]
         lines = [line for index in own for line in documents[index].texts]
         # A translation begins with its prefix, so only its first line does.
@@ -60,7 +63,8 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
         found = iter(translate_lines(call, lines, prefixes, source, task))
         for index in own:
             passages = tuple(next(found) for _ in documents[index].texts)
-            results[index] = put_together(documents[index], passages, task)
+            parts = sum(len(one.segments) for one in passages if translator.cuts_sentence(one))
+            results[index] = replace(put_together(documents[index], passages, task), parts=parts)
     call.service.usage.add(call.caller, sum(map(len, texts)))
     return results
 
@@ -106,10 +110,13 @@ def put_together(document: Document, found: Sequence[Translation], task: Task) -
     """
     ranked = [(one, *one.alternatives) for one in found]
     count = max((len(own) for own in ranked), default=1)
-    best, *others = dict.fromkeys(
-        document.fill_text([own[min(rank, len(own) - 1)].text for own in ranked]) for rank in range(count)
-    )
-    return Translated(document, tuple(found), best, tuple(others[: task.alternatives]))
+    scores: dict[str, float] = {}
+    for rank in range(count):
+        chosen = [own[min(rank, len(own) - 1)] for own in ranked]
+        scores.setdefault(document.fill_text([one.text for one in chosen]), sum(one.score for one in chosen))
+    best, *others = scores
+    others = others[: task.alternatives]
+    return Translated(document, tuple(found), best, tuple(others), tuple(scores[other] for other in others))
 
 
 def detect_sources(service: Service, texts: Sequence[str], target: str) -> list[tuple[str, float]]:

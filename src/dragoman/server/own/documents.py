@@ -19,6 +19,13 @@ class DocumentRequest(Wishes, kw_only=True):
     """How a document is to be translated, which is a file of the form."""
 
 
+class DocumentFault(Struct):
+    """What is wrong with a text of a document, and the line that it is in, from 1; 0 for the whole document."""
+
+    line: int
+    flag: str
+
+
 class DocumentAnswer(Struct):
     """How far a document is: queued, translating, done or error."""
 
@@ -28,6 +35,7 @@ class DocumentAnswer(Struct):
     characters: int
     texts: int
     translated: int
+    faults: list[DocumentFault]
     error: str | UnsetType = UNSET
 
 
@@ -46,6 +54,7 @@ def describe(identity: str, record: dict[str, Any]) -> DocumentAnswer:
         record["characters"],
         record["texts"],
         record["translated"],
+        [DocumentFault(line, flag) for line, flag in record.get("faults", ())],
         record.get("message", UNSET),
     )
 

@@ -11,6 +11,15 @@ from dragoman.server.models import Served
 from dragoman.server.routes import OWN, Call, Route
 
 
+class AlignedBy(Struct):
+    """The layer and the head that align words, counted from 1, and how well they agree with a word model."""
+
+    layer: int
+    head: int | None  # None: the mean of all
+    agreement: float | None  # from 0 to 1, of the links of the word model; None: not measured
+    links: int
+
+
 class ServedPair(Struct):
     """A pair of languages that is translated, through which others, and what can be asked for."""
 
@@ -21,6 +30,7 @@ class ServedPair(Struct):
     through: list[str]
     glossary: bool
     alignment: bool
+    aligned_by: AlignedBy | None
     word_scores: bool
     tags: list[str]
 
@@ -71,6 +81,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
     """Return what is said of a pair of languages."""
     path = call.service.models.path(source, target)
     direct = len(path) == 1
+    head = path[0].translator.alignment if direct else None
     return ServedPair(
         source,
         target,
@@ -78,7 +89,8 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         name_of(target),
         [one.pair.target for one in path[:-1]],
         glossary=direct,
-        alignment=direct and path[0].translator.alignment is not None,
+        alignment=head is not None,
+        aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
         tags=sorted(path[0].translator.tokenizer.tags),
     )

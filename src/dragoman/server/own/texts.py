@@ -71,6 +71,8 @@ class TranslatedText(Struct, kw_only=True):
     terms_met: list[str]
     terms_missed: list[str]
     alternatives: list[str]
+    alternative_scores: list[float]
+    parts: int | UnsetType = UNSET  # in how many a sentence was translated that was too long for the model
     confidence: float | UnsetType = UNSET  # of the detection
     segments: list[Segment] | UnsetType = UNSET  # of text; HTML has none
     words: list[tuple[str, float]] | UnsetType = UNSET
@@ -193,6 +195,8 @@ def describe(one: Translated, source: str, form: str, sure: float | None) -> Tra
         terms_met=[term for line in one.found for term in line.terms_met],
         terms_missed=[term for line in one.found for term in line.terms_missed],
         alternatives=list(one.alternatives),
+        alternative_scores=list(one.scores),
+        parts=one.parts or UNSET,
         confidence=UNSET if sure is None else sure,
         segments=[Segment(piece.source, piece.target) for piece in find_segments(one)] if form == "text" else UNSET,
     )

@@ -5,7 +5,7 @@ let key = ""; // in memory only
 export const giveKey = (given) => (key = given);
 export const hasKey = () => Boolean(key);
 
-// What went wrong: offline, busy, key, refused or failed; with seconds after which to try again, where that helps.
+// What went wrong: offline, busy, late, key, refused or failed; with seconds after which to try again, where that helps.
 export class Trouble extends Error {
   constructor(kind, message, seconds = 0) {
     super(message);
@@ -47,6 +47,7 @@ async function troubleOf(response) {
     message = `HTTP ${status}`;
   }
   const seconds = Math.max(1, Math.ceil(Number(response.headers.get("Retry-After")) || 1));
+  if (status === 503 && message.includes("longer than")) return new Trouble("late", message);
   if (status === 503 || status === 429) return new Trouble("busy", message, seconds);
   if (status === 401 || (status === 403 && key)) return new Trouble("key", message);
   return new Trouble(status < 500 ? "refused" : "failed", message);

@@ -2,7 +2,9 @@
 
 import { ask, fetchFrom, Trouble } from "./api.js";
 import { at, make, t } from "./elements.js";
+import { inWords } from "./notes.js";
 
+const MOST_FAULTS = 50; // that are listed
 const PAUSE = 700; // milliseconds between two questions how far it is
 
 let wishOf = () => ({});
@@ -38,12 +40,20 @@ export function drawFormats() {
   at("#formats").textContent = t("formats", formats.join(" "));
 }
 
+// What needs a look, with the lines of the document.
+function drawFaults(list, faults) {
+  const shown = faults.slice(0, MOST_FAULTS).map(({ line, flag }) => make("li", {}, line ? `${t("line", line)}: ` : "", inWords(flag)));
+  const more = faults.length - shown.length;
+  list.replaceChildren(...shown, ...(more ? [make("li", {}, t("document.more", more))] : []));
+}
+
 async function translateFile(file) {
   const name = make("b", { dir: "auto" }, file.name);
   const state = make("span", { role: "status" }, t("document.sending"));
   const bar = make("progress", { "aria-label": file.name });
   const buttons = make("span", {});
-  const item = make("li", {}, name, " ", bar, " ", state, " ", buttons);
+  const faults = make("ul", { class: "warning" });
+  const item = make("li", {}, name, " ", bar, " ", state, " ", buttons, faults);
   at("#document-list").append(item);
   const stop = new AbortController();
   let identity = "";
@@ -75,6 +85,7 @@ async function translateFile(file) {
     }
     bar.remove();
     state.textContent = t("document.done", found.texts);
+    drawFaults(faults, found.faults);
     const save = async () => {
       const content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
       const url = URL.createObjectURL(content);

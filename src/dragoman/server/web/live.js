@@ -3,14 +3,14 @@
 import { ask, Trouble } from "./api.js";
 import { drawCode } from "./code.js";
 import { drawFormats, setUpDocuments } from "./documents.js";
-import { at, language, make, speak, t } from "./elements.js";
+import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
 import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
 import { drawInside, lookInside, setUpInside } from "./inside.js";
 import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
-import { drawSource, drawTarget, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { drawSource, drawTarget, percent, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { drawSteps, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
@@ -102,6 +102,7 @@ function drawState() {
   const nothing = !last;
   for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = nothing;
   const pair = languages.pair();
+  at("#measured").textContent = last && pair?.aligned_by ? t("measured", inWordsOf(pair.aligned_by)) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
   drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
@@ -118,6 +119,13 @@ function drawSteering() {
   drawSteps();
   drawWriting();
   drawWithout();
+}
+
+// Which layer and head align words, and how that was measured.
+function inWordsOf({ layer, head, agreement, links }) {
+  const which = head ? t("measured.head", layer, head) : t("measured.layer", layer);
+  if (agreement === null) return `${which}; ${t("measured.not")}`;
+  return `${which}; ${t("measured.agreement", percent(agreement), links.toLocaleString(language))}`;
 }
 
 const glossaryPart = () => {
@@ -140,13 +148,18 @@ async function showAlternatives() {
   const body = { texts: [lines.join("\n")], ...wish, alternatives: limits.max_alternatives };
   try {
     const { translations } = await ask("api/v1/translate", { body, signal: controller.signal });
-    const copyButton = (text) => make("button", { type: "button", onclick: (event) => copy(text, event.target) }, t("copy"));
-    const items = translations[0].alternatives.map((text) =>
-      make("li", { dir: "auto", lang: wish.target }, make("span", {}, text), " ", copyButton(text)),
-    );
-    list.replaceChildren(...(items.length ? items : [make("li", {}, t("alternatives.none"))]));
+    const [{ text: best, score, alternatives, alternative_scores: scores }] = translations;
+    const row = (text, score, number) => [
+      make("td", {}, String(number + 1)),
+      make("td", { dir: "auto", lang: wish.target }, make("span", {}, text)),
+      make("td", {}, fixed(score)),
+      make("td", {}, make("button", { type: "button", onclick: (event) => copy(text, event.target) }, t("copy"))),
+    ];
+    const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
+    const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
+    list.replaceChildren(alternatives.length ? table(head, rows) : make("p", {}, t("alternatives.none")));
   } catch (error) {
-    if (error.name !== "AbortError") list.replaceChildren(make("li", { class: "warning" }, error.message || t(error.kind)));
+    if (error.name !== "AbortError") list.replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
   }
 }
 

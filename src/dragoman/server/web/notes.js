@@ -12,6 +12,15 @@ export function inWords(flag) {
   return found ? t(`flag.${NAMED[found]}`, flag.slice(found.length)) : flag;
 }
 
+// A term and its translation: the one that is there, of those that the glossary has.
+function inTarget(term, { wish, text }) {
+  const line = wish.glossary?.map((one) => one.split("\t")).find(([source]) => source === term);
+  if (!line) return term;
+  const targets = line[1].split("|").map((target) => target.trim());
+  const there = targets.filter((target) => text.toLowerCase().includes(target.toLowerCase()));
+  return `${term} → ${(there.length ? there : targets).join(" | ")}`;
+}
+
 // lines: as `shown` gives them. Returns how many things need a look.
 export function drawNotes(lines, alreadyIn) {
   const notes = alreadyIn ? [make("li", {}, alreadyIn)] : [];
@@ -25,7 +34,12 @@ export function drawNotes(lines, alreadyIn) {
       notes.push(make("li", { class: "warning" }, button, " ", inWords(flag)));
     }
   });
-  const met = new Set(translations.flatMap(({ translation }) => translation.terms_met));
+  lines.forEach(({ translation }, line) => {
+    if (!translation?.parts) return;
+    const where = translations.length > 1 ? `${t("line", line + 1)}: ` : "";
+    notes.push(make("li", {}, where, t("parts", translation.parts)));
+  });
+  const met = new Set(translations.flatMap(({ translation }) => translation.terms_met.map((term) => inTarget(term, translation))));
   if (met.size) notes.push(make("li", {}, t("terms-met", [...met].join(", "))));
   at("#notes").replaceChildren(...notes);
   return count;

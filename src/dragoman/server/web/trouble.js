@@ -17,7 +17,7 @@ export function showTrouble(trouble, again) {
   const box = at("#trouble");
   box.hidden = false;
   if (trouble.kind === "key") return askForKey(box, again);
-  const text = { offline: t("offline"), busy: t("busy"), failed: t("failed") }[trouble.kind];
+  const text = { offline: t("offline"), busy: t("busy"), late: t("late"), failed: t("failed") }[trouble.kind];
   const message = make("p", {}, text ?? trouble.message ?? String(trouble));
   box.append(message);
   if (trouble.kind === "refused" || trouble.kind === "length") return;
