@@ -23,6 +23,7 @@ SIZES = {
     "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
     "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
     "page-korean": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark", "locale": "ko-KR"},
+    "page-words": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
 }
 
@@ -59,7 +60,12 @@ def prepare(tab: Any, name: str) -> None:
         tab.wait_for_function("() => document.querySelector('#notes').textContent")
         tab.locator("#code > summary").click()
         tab.locator("#alternatives > summary").click()
-        tab.locator("#alternative-list li").first.wait_for()
+        tab.locator("#alternative-list tr").first.wait_for()
+    elif name == "page-words":
+        words.first.focus()
+        tab.locator("#output .choice").first.wait_for()
+        tab.locator("#output .choice").nth(1).click()
+        tab.locator("#choices li").first.wait_for()
     else:
         words.nth(3).hover()
         tab.locator("#output .word.linked").wait_for()
