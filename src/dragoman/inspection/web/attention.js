@@ -2,7 +2,7 @@
 
 import { at, decoded, fixed, language, make, palette, t, variable } from "./elements.js";
 import { sentence } from "./files.js";
-import { HeatMap } from "./map.js";
+import { HeatMap, paintPixels } from "./map.js";
 
 let attended = null; // the data that is shown
 let needed = null;
@@ -64,6 +64,8 @@ export function openHead({ kind, layer, head }) {
   map.canvas.focus({ preventScroll: true });
 }
 
+const SMALL = 100000; // cells of all thumbnails that need no bits
+const AT_ONCE = 20000; // cells of thumbnails that are painted in one go
 const HIDDEN = ["special", "punctuation"]; // what can be hidden
 
 // The labels of a sentence with the tokens of each, of words or of subwords, without the tokens of `hidden`.
@@ -92,14 +94,23 @@ function labelsOf(kind) {
 // The sum over a column's tokens, the mean over a row's.
 function merged(weights, width, rows, columns) {
   const result = new Float32Array(rows.length * columns.length);
-  rows.forEach((row, y) => {
-    columns.forEach((column, x) => {
-      let sum = 0;
-      for (const token of row.tokens) for (const other of column.tokens) sum += weights[token * width + other];
-      result[y * columns.length + x] = sum / (255 * row.tokens.length);
-    });
+  const columnOf = new Int16Array(width).fill(-1);
+  columns.forEach(({ tokens }, column) => tokens.forEach((token) => (columnOf[token] = column)));
+  rows.forEach(({ tokens }, y) => {
+    const [start, part] = [y * columns.length, 1 / (255 * tokens.length)];
+    for (const token of tokens) {
+      for (let other = 0; other < width; other++) {
+        if (columnOf[other] >= 0) result[start + columnOf[other]] += weights[token * width + other] * part;
+      }
+    }
   });
   return result;
+}
+
+function largest(values) {
+  let most = 0;
+  for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
+  return most;
 }
 
 // The maps of one layer, of all, or of one head, as one.
@@ -152,7 +163,7 @@ function drawAttention() {
   const labels = labelsOf(kind);
   const values = weightsOf(kind, state, labels);
   const [rows, columns] = [labels.rows.map((row) => row.label), labels.columns.map((column) => column.label)];
-  const most = values.reduce((a, b) => Math.max(a, b), 0);
+  const most = largest(values);
   const rules = [t(state.subwords ? "rule.subwords" : "rule.words")];
   const hidden = HIDDEN.filter((name) => state[name]).map((name) => t(`hidden.${name}`));
   if (hidden.length) rules.push(t("rule.hidden", hidden.join(", ")));
@@ -190,17 +201,18 @@ function drawThumbnails(kind, labels) {
   const current = [state.kind, state.subwords, state.special, state.punctuation, variable("--map"), language].join();
   if (current !== thumbnailsOf) {
     thumbnailsOf = current;
-    const colours = palette("--map");
     thumbnails.style.gridTemplateColumns = `auto repeat(${kind.heads}, max-content)`;
-    thumbnails.replaceChildren(make("span", {}));
-    for (let head = 0; head < kind.heads; head++) thumbnails.append(make("span", {}, `${t("head")} ${head + 1}`));
-    for (let layer = 0; layer < kind.layers; layer++) {
-      thumbnails.append(make("span", {}, `${t("layer")} ${layer + 1}`));
-      for (let head = 0; head < kind.heads; head++) {
-        const weights = weightsOf(kind, { show: "head", layer, head }, labels);
-        thumbnails.append(thumbnail(weights, labels, layer, head, colours));
-      }
-    }
+    const layers = [...Array(kind.layers).keys()];
+    const heads = [...Array(kind.heads).keys()];
+    thumbnails.replaceChildren(
+      make("span", {}),
+      ...heads.map((head) => make("span", {}, `${t("head")} ${head + 1}`)),
+      ...layers.flatMap((layer) => [
+        make("span", {}, `${t("layer")} ${layer + 1}`),
+        ...heads.map((head) => thumbnail(layer, head)),
+      ]),
+    );
+    paintThumbnails(kind, labels, [...thumbnails.querySelectorAll("button")], SMALL);
   }
   for (const button of thumbnails.querySelectorAll("button")) {
     const [layer, head] = [Number(button.dataset.layer), Number(button.dataset.head)];
@@ -210,23 +222,25 @@ function drawThumbnails(kind, labels) {
   }
 }
 
-function thumbnail(values, { rows, columns }, layer, head, colours) {
-  const canvas = make("canvas", { width: Math.max(1, columns.length), height: Math.max(1, rows.length) });
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
-  const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
-  for (let i = 0; i < values.length; i++) {
-    const [red, green, blue] = colours(values[i] / most);
-    image.data[4 * i] = red;
-    image.data[4 * i + 1] = green;
-    image.data[4 * i + 2] = blue;
-    image.data[4 * i + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
+function thumbnail(layer, head) {
   const name = `${t("layer")} ${layer + 1}, ${t("head")} ${head + 1}`;
-  const open = () => choose({ layer, head, show: "head" }, true);
+  const onclick = () => choose({ layer, head, show: "head" }, true);
   const attributes = { type: "button", "data-layer": layer, "data-head": head, "aria-label": name, title: name };
-  return make("button", { ...attributes, onclick: open }, canvas);
+  return make("button", { ...attributes, onclick }, make("canvas", {}));
+}
+
+// Many large ones bit by bit, so that what was chosen is seen before.
+function paintThumbnails(kind, labels, buttons, atOnce = AT_ONCE) {
+  const colours = palette("--map");
+  const cells = labels.rows.length * labels.columns.length || 1;
+  const later = atOnce === SMALL && cells * buttons.length > SMALL;
+  for (const button of later ? [] : buttons.splice(0, Math.ceil(atOnce / cells))) {
+    const which = { show: "head", layer: Number(button.dataset.layer), head: Number(button.dataset.head) };
+    const values = weightsOf(kind, which, labels);
+    const most = largest(values) || 1;
+    paintPixels(at("canvas", button), values, labels.columns.length, colours, (value) => value / most);
+  }
+  if (buttons.length) setTimeout(() => buttons[0].isConnected && paintThumbnails(kind, labels, buttons));
 }
 
 function makeTabs() {

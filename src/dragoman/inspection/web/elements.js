@@ -71,15 +71,15 @@ export const variable = (name) => getComputedStyle(document.documentElement).get
 
 const STEPS = 255; // of a palette
 
-// The colours of a variable, as a function from 0..1 to [red, green, blue].
+// The colours of a variable, as a function from 0..1 to [red, green, blue], which has a name for style sheets as `css`.
 export function palette(name) {
   const stops = variable(name).split(",").map((stop) => parsed(stop.trim()));
   const colours = Array.from({ length: STEPS + 1 }, (_, step) => {
     const position = (step / STEPS) * (stops.length - 1);
     const low = Math.min(Math.floor(position), stops.length - 2);
-    return stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (position - low)));
+    const colour = stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (position - low)));
+    return Object.assign(colour, { css: `rgb(${colour.join(",")})` });
   });
   return (part) => colours[Math.round(STEPS * Math.min(1, Math.max(0, part)))];
 }
-export const css = (colour) => `rgb(${colour.join(",")})`;
 export const readable = ([red, green, blue]) => (0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000000" : "#ffffff");

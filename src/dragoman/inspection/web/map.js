@@ -1,6 +1,6 @@
 // A map of numbers on a canvas.
 
-import { at, css, fixed, make, palette, readable, shortened, t, textTable, variable, writeTexts } from "./elements.js";
+import { at, fixed, make, palette, readable, shortened, t, textTable, variable, writeTexts } from "./elements.js";
 import { drawing, saveButtons, xml } from "./files.js";
 
 const FONT = "13px system-ui, 'Noto Sans KR', sans-serif";
@@ -9,6 +9,22 @@ const NUMBERS_UP_TO = 14; // rows and columns for which each cell shows its numb
 const MAX_SIDE = 6000; // pixels
 
 const maps = []; // all there are
+
+// Paints numbers on a canvas, one pixel each, row by row. share: of a number between the lowest and the highest.
+export function paintPixels(canvas, values, columns, colours, share) {
+  canvas.width = Math.max(1, columns);
+  canvas.height = Math.max(1, values.length / columns);
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  for (let i = 0; i < values.length; i++) {
+    const colour = colours(share(values[i]));
+    image.data[4 * i] = colour[0];
+    image.data[4 * i + 1] = colour[1];
+    image.data[4 * i + 2] = colour[2];
+    image.data[4 * i + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
+}
 
 export class HeatMap {
   // keys: what a key does beside moving about, by name; name: of a file that is saved.
@@ -88,7 +104,7 @@ export class HeatMap {
         const value = values[row * columns.length + column];
         const colour = colours(this.share(value));
         const [x, y] = [left + column * cell, top + row * cell];
-        box(x, y, cell, css(colour));
+        box(x, y, cell, colour.css);
         if (numbers && Math.abs(value) >= 0.005) {
           number(x + cell / 2, y + cell / 2, fixed(value).replace(/^(−?)0\./, "$1."), readable(colour));
         }
@@ -118,12 +134,19 @@ export class HeatMap {
     const gap = layout.cell >= 8 ? 1 : 0;
     const text = variable("--text");
     const colours = palette(shown.signed ? "--signed" : "--map");
+    const [wide, high] = [shown.columns.length * layout.cell, shown.rows.length * layout.cell];
+    const pixels = make("canvas", {});
+    paintPixels(pixels, shown.values, shown.columns.length, colours, (value) => this.share(value));
+    context.imageSmoothingEnabled = false;
+    if (wide && high) context.drawImage(pixels, layout.left, layout.top, wide, high);
+    context.fillStyle = variable("--back"); // between the cells
+    if (gap) {
+      shown.columns.forEach((_, x) => context.fillRect(layout.left + (x + 1) * layout.cell - gap, layout.top, gap, high));
+      shown.rows.forEach((_, y) => context.fillRect(layout.left, layout.top + (y + 1) * layout.cell - gap, wide, gap));
+    }
     this.paint(
       colours,
-      (x, y, side, colour) => {
-        context.fillStyle = colour;
-        context.fillRect(x, y, side - gap, side - gap);
-      },
+      () => {},
       (x, y, written, colour) => {
         context.font = "11px system-ui, sans-serif";
         context.textAlign = "center";
@@ -142,7 +165,6 @@ export class HeatMap {
       },
     );
     context.strokeStyle = variable("--line");
-    const [wide, high] = [shown.columns.length * layout.cell, shown.rows.length * layout.cell];
     context.strokeRect(layout.left - 0.5, layout.top - 0.5, wide + 1, high + 1);
     this.drawBar(colours);
   }
@@ -151,7 +173,7 @@ export class HeatMap {
     const bar = at(".colours", this.root);
     const context = bar.getContext("2d");
     for (let x = 0; x < bar.width; x++) {
-      context.fillStyle = css(colours(x / (bar.width - 1)));
+      context.fillStyle = colours(x / (bar.width - 1)).css;
       context.fillRect(x, 0, 1, bar.height);
     }
     at(".low", this.root).textContent = fixed(this.shown.low);

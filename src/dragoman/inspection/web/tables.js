@@ -1,20 +1,25 @@
 // Tables: the heads, and the probabilities of the positions.
 
 import { openHead } from "./attention.js";
-import { at, fixed, make, t, table } from "./elements.js";
+import { at, fixed, language, make, t, table } from "./elements.js";
 import { saveButtons, sentence, tableDrawing } from "./files.js";
 
 const STATISTICS =
   "entropy normalised_entropy distance offset max_weight previous same next special punctuation diversity".split(" ");
 let sorted = { column: null, up: true };
+let made = {}; // rows, of which data and in which language
 
 export function showHeads(data) {
   at("#heads").hidden = !data.heads.length;
-  const rows = data.heads.map((row, number) => ({ ...row, where: number }));
+  if (made.heads !== data.heads || made.language !== language) {
+    made = { heads: data.heads, language, rows: data.heads.map((row) => make("tr", {}, ...headCells(row))) };
+    at("#heads-table").replaceChildren(table([], []));
+  }
+  const order = data.heads.map((row, number) => ({ ...row, where: number }));
   if (sorted.column) {
     const sign = sorted.up ? 1 : -1;
     const last = (row) => (row[sorted.column] === null ? 1 : 0); // what has no value comes last
-    rows.sort((a, b) => last(a) - last(b) || sign * (a[sorted.column] - b[sorted.column]));
+    order.sort((a, b) => last(a) - last(b) || sign * (a[sorted.column] - b[sorted.column]));
   }
   const heading = (column, title) => {
     const direction = sorted.column === column ? (sorted.up ? "ascending" : "descending") : "none";
@@ -29,15 +34,17 @@ export function showHeads(data) {
     return make("th", { scope: "col", "aria-sort": direction, title: tip }, button);
   };
   const head = [heading("where", t("head")), ...STATISTICS.map((name) => heading(name, t(`statistic.${name}`)))];
-  const body = rows.map((row) => {
-    const onclick = () => openHead(row);
-    const name = `${t(`kind.${row.kind}`)} ${row.layer}.${row.head}`;
-    const cells = STATISTICS.map((name) => make("td", {}, row[name] === null ? "–" : fixed(row[name])));
-    const pattern = row.pattern ? ` (${t(`pattern.${row.pattern}`)})` : "";
-    return [make("th", { scope: "row" }, make("button", { type: "button", onclick }, name), pattern), ...cells];
-  });
-  at("#heads-table").replaceChildren(table(head, body));
+  at("#heads-table thead tr").replaceChildren(...head);
+  at("#heads-table tbody").replaceChildren(...order.map(({ where }) => made.rows[where]));
   saveTable("heads", data, { heads: data.heads });
+}
+
+function headCells(row) {
+  const onclick = () => openHead(row);
+  const name = `${t(`kind.${row.kind}`)} ${row.layer}.${row.head}`;
+  const cells = STATISTICS.map((name) => make("td", {}, row[name] === null ? "–" : fixed(row[name])));
+  const pattern = row.pattern ? ` (${t(`pattern.${row.pattern}`)})` : "";
+  return [make("th", { scope: "row" }, make("button", { type: "button", onclick }, name), pattern), ...cells];
 }
 
 // Lets a table be saved as it is shown, and its numbers.

@@ -90,7 +90,7 @@ function drawTree() {
   ).documentElement;
   const caption = treeCaption(shownTree, step);
   svg.setAttribute("aria-label", caption);
-  at("#tree-picture").replaceChildren(document.importNode(svg, true));
+  at("#tree-picture").replaceChildren(svg);
   at("#tree-picture").scrollLeft = width;
   at("#tree-caption").textContent = caption;
   const drawn = (below) => {
