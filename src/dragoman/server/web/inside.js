@@ -29,6 +29,7 @@ let legs = []; // what each model did: `data`, as the figures take it, `wish`, `
 let leg = 0; // which of them is shown
 let controller = new AbortController();
 let waiting = 0;
+let working = 0; // requests that are not answered
 
 const open = (id) => at(`#${id}`).open;
 
@@ -75,17 +76,27 @@ const legWish = (inspections, number, text) => ({
 // Does what asks the server, and draws; says so where that fails.
 async function attempt(work) {
   const { signal } = controller;
+  working += 1;
   say(t("inside.working"));
+  let trouble = null;
   try {
     await work(signal);
-    say("");
   } catch (error) {
-    if (error.name === "AbortError") return;
-    asked = "";
-    legs = [];
-    if (error.kind === "key") showTrouble(error, lookNow);
-    say(error.message || t(error.kind), make("button", { type: "button", onclick: lookNow }, t("again")));
+    trouble = error.name === "AbortError" ? null : error;
   }
+  working -= 1;
+  if (signal.aborted) return;
+  if (trouble) return fail(trouble);
+  if (!working) say("");
+  drawInside();
+}
+
+function fail(trouble) {
+  asked = "";
+  legs = [];
+  controller.abort();
+  if (trouble.kind === "key") showTrouble(trouble, lookNow);
+  say(trouble.message || t(trouble.kind), make("button", { type: "button", onclick: lookNow }, t("again")));
   drawInside();
 }
 
@@ -137,27 +148,23 @@ function fetchOnce(name, ask, taken) {
   asking.fetched.add(name);
   attempt(async (signal) => {
     const answer = await ask({ body: asking.wish, signal });
-    asking.data = { ...asking.data, ...taken(answer) };
+    asking.data = { ...asking.data, ...taken(answer, asking.data) };
   });
 }
 
 function fetchWeights(name) {
-  const take = (bytes) => ({
-    kinds: legs[leg].data.kinds.map((kind) => (kind.name === name ? withWeights(kind, bytes) : kind)),
+  const send = async ({ body, signal }) => {
+    const response = await fetchFrom("api/v1/attention", { body: { ...body, kind: name }, signal });
+    return new Uint8Array(await response.arrayBuffer());
+  };
+  const taken = (bytes, data) => ({
+    kinds: data.kinds.map((kind) => (kind.name === name ? withWeights(kind, bytes, data) : kind)),
   });
-  fetchOnce(
-    name,
-    async ({ body, signal }) => {
-      const response = await fetchFrom("api/v1/attention", { body: { ...body, kind: name }, signal });
-      return new Uint8Array(await response.arrayBuffer());
-    },
-    take,
-  );
+  fetchOnce(name, send, taken);
 }
 
 // The weights of all heads come first, then the rollouts, if there are any.
-function withWeights(kind, bytes) {
-  const { data } = legs[leg];
+function withWeights(kind, bytes, data) {
   const size = kind.layers * kind.heads * data[kind.rows].tokens.length * data[kind.columns].tokens.length;
   return { ...kind, weights: bytes.subarray(0, size), rollout: bytes.length > size ? bytes.subarray(size) : null };
 }
