@@ -27,29 +27,39 @@ HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 
 def page(call: Call) -> Response:
     """Return the page for people: type a text, see its translation."""
-    return Response(document(), headers=HEADERS, media_type="text/html")
+    return Response(document("index", bool(call.service.config.runs)), headers=HEADERS, media_type="text/html")
 
 
-@lru_cache(1)
-def document() -> str:
-    """Return the HTML of the page, with its texts in all languages."""
+def runs(call: Call) -> Response:
+    """Return the page that follows runs of `dragoman train`."""
+    if not call.service.config.runs:
+        raise Refusal(404, "this server shows no runs; --runs FOLDER turns it on")
+    return Response(document("runs"), headers=HEADERS, media_type="text/html")
+
+
+@lru_cache
+def document(page: str, runs: bool = True) -> str:
+    """Return the HTML of a page, with its texts in all languages; runs: whether it leads to the page of runs."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([WEB, INSPECTION]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    return environment.get_template("index.html").render(
-        strings=Markup(strings().replace("<", "\\u003c")),  # nothing else could end the element that it stands in
-        modules=[name for name in parts() if name.endswith(".js") and name not in linked()],
+    return environment.get_template(f"{page}.html").render(
+        strings=Markup(strings(page).replace("<", "\\u003c")),  # nothing else could end the element that it stands in
+        modules=[name for name in parts_of(page) if name.endswith(".js") and name not in linked(page)],
+        runs=runs,
         version=dragoman.__version__,
     )
 
 
-def strings() -> str:
-    """Return the texts of the page and of the figures of inspections, by language and key, as JSON."""
-    own, shared = (json.loads((folder / "strings.json").read_text(encoding="utf-8")) for folder in (WEB, INSPECTION))
-    merged = {language: shared[language] | own[language] for language in own}
+def strings(page: str) -> str:
+    """Return the texts of a page and of the figures of inspections, by language and key, as JSON."""
+    merged: dict[str, dict[str, str]] = {"en": {}, "ko": {}}
+    for file in (INSPECTION / "strings.json", WEB / "strings.json", WEB / f"{page}.json"):
+        for language, texts in json.loads(file.read_text(encoding="utf-8")).items() if file.exists() else ():
+            merged[language] |= texts
     return json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -60,14 +70,19 @@ def part(call: Call) -> Response:
     return Response(content, media_type=TYPES[Path(call.path["name"]).suffix])
 
 
-def linked() -> list[str]:
-    """Return the names of the scripts and styles that stand in the document."""
-    return LINKED.findall((WEB / "index.html").read_text(encoding="utf-8"))
+def linked(page: str) -> list[str]:
+    """Return the names of the scripts and styles that stand in the document of a page."""
+    return LINKED.findall((WEB / f"{page}.html").read_text(encoding="utf-8"))
 
 
 @lru_cache(1)
 def parts() -> dict[str, bytes]:
-    """Return the scripts and styles by their names: those that stand in the document, and all that they import."""
+    """Return the scripts and styles of all pages by their names."""
+    return parts_of("index") | parts_of("runs")
+
+
+def parts_of(page: str) -> dict[str, bytes]:
+    """Return the scripts and styles of a page: those that stand in its document, and all that they import."""
     found: dict[str, bytes] = {}
 
     def add(name: str) -> None:
@@ -77,12 +92,13 @@ def parts() -> dict[str, bytes]:
             if f"{imported}.js" not in found:
                 add(f"{imported}.js")
 
-    for name in linked():
+    for name in linked(page):
         add(name)
     return found
 
 
 ROUTES = (
     Route("GET", "/", page, OWN, access="anyone"),
+    Route("GET", "/runs", runs, OWN, access="anyone"),
     Route("GET", "/page/{name}", part, OWN, access="anyone"),
 )

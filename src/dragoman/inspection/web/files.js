@@ -32,6 +32,14 @@ export function drawing(width, height, content, caption) {
   );
 }
 
+// A drawing as an element of the page, with a name for those who do not see it; without one it is an ornament.
+export function picture(width, height, content, name = "") {
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}">${content}</svg>`;
+  const element = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+  for (const [key, value] of name ? [["role", "img"], ["aria-label", name]] : [["aria-hidden", "true"]]) element.setAttribute(key, value);
+  return element;
+}
+
 function savePng(name, svg) {
   const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
   const image = new Image();

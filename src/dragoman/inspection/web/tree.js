@@ -1,7 +1,7 @@
 // The beam search, step by step.
 
 import { at, fixed, make, shortened, t, table } from "./elements.js";
-import { drawing, saveButtons, sentence, xml } from "./files.js";
+import { drawing, picture, saveButtons, sentence, xml } from "./files.js";
 
 const [NODE_WIDTH, NODE_HEIGHT, STEP_WIDTH, ROW_HEIGHT] = [104, 46, 138, 58];
 const [MAX_STEPS, MAX_ROWS] = [40, 16];
@@ -84,13 +84,8 @@ function drawTree() {
   const step = Number(at("#step").value);
   at("#step-shown").textContent = t("tree.step-of", step, tree.steps);
   const { content, width, height } = treeSvg(tree, step, "currentColor");
-  const svg = new DOMParser().parseFromString(
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" role="img">${content}</svg>`,
-    "image/svg+xml",
-  ).documentElement;
   const caption = treeCaption(shownTree, step);
-  svg.setAttribute("aria-label", caption);
-  at("#tree-picture").replaceChildren(svg);
+  at("#tree-picture").replaceChildren(picture(width, height, content, caption));
   at("#tree-picture").scrollLeft = width;
   at("#tree-caption").textContent = caption;
   const drawn = (below) => {

@@ -11,6 +11,7 @@ import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { setUpSettings } from "./settings.js";
 import { drawSteps, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
@@ -308,25 +309,11 @@ addEventListener("hashchange", () => {
   readAddress();
   translateNow();
 });
-for (const button of document.querySelectorAll("[data-language]")) {
-  button.addEventListener("click", () => {
-    localStorage.setItem("language", button.dataset.language);
-    speakIn(button.dataset.language);
-  });
-}
-at("#theme").value = localStorage.getItem("theme") ?? "system";
-at("#theme").addEventListener("change", (event) => {
-  const theme = event.target.value;
-  if (theme === "system") localStorage.removeItem("theme");
-  else localStorage.setItem("theme", theme);
-  at("#dark").media = { light: "not all", dark: "all" }[theme] ?? "(prefers-color-scheme: dark)";
-  drawInside();
-});
 
 setUpPaper(lookInside);
 setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);
 setUpGlossary(() => translateAfter(PAUSE));
-speakIn(localStorage.getItem("language") ?? language);
+setUpSettings(speakIn, drawInside);
 start();

@@ -1,0 +1,150 @@
+"""The page that follows training runs, in a real browser: it goes on while a run writes, for everybody."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from serving import CONFIG, Running, running, until
+from test_live_page import HOSTILE
+from visiting import Visit
+
+from dragoman.server.models import Models
+
+NAME = HOSTILE[2]  # which a folder may have: no slash
+
+
+def line(step: int, event: str = "step", **values: Any) -> str:
+    return json.dumps({"event": event, "step": step, "seconds": 36.0 * step, **values}) + "\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
+    """A real run, and one with a name that tries to run code, and texts that do."""
+    folder = tmp_path_factory.mktemp("runs")
+    shutil.copytree(trained, folder / "toy", symlinks=True)
+    hostile = folder / NAME
+    (hostile / "samples").mkdir(parents=True)
+    losses = [line(step, loss=9 - step / 50, rate=step / 1e6, gradient_norm=1.0) for step in range(1, 101)]
+    (hostile / "metrics.jsonl").write_text("".join(losses) + line(100, "validation", loss=8.0, bleu=12.5, chrf=30.0))
+    texts = {"source": HOSTILE[1], "reference": HOSTILE[3], "now": f"a new {HOSTILE[0]}", "before": "an old one"}
+    sample = "".join(f"  {name:10} {text}\n" for name, text in texts.items())
+    (hostile / "samples" / "step-00000100.txt").write_text(sample)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def following(models: Models, folder: Path) -> Iterator[Running]:
+    (one,) = models.by_pair.values()
+    served = replace(one, source=one.source._replace(folder=folder / "toy" / "best"))
+    with running(Models([served]), replace(CONFIG, runs=str(folder))) as started:
+        yield started
+
+
+def open_runs(visit: Any, at: Running, fragment: str = "", **options: Any) -> Visit:
+    page = visit(None, at=at, **options)
+    page.tab.goto(f"{page.url}/runs{fragment}")
+    page.tab.locator("#runs tbody tr").nth(1).wait_for()
+    page.tab.locator("#samples li").first.wait_for()
+    return page
+
+
+def figure(page: Visit, title: str) -> Any:
+    return page.tab.locator("#curves figure", has=page.tab.get_by_role("heading", name=title))
+
+
+def test_it_follows_a_run_that_writes_while_it_is_open(visit: Any, following: Running, folder: Path):
+    page = open_runs(visit, following)
+    below = figure(page, "Dev BLEU").locator("figcaption")
+    first, _, toy = below.inner_text().partition("; ")
+    assert first == f"{NAME}: 12.5"
+    row = page.tab.locator("#runs tr", has_text=NAME)
+    assert row.locator("td").all_inner_texts()[1:3] == ["training", "100"]
+    added = line(200, loss=7.0) + line(200, "validation", loss=7.0, bleu=17.25, chrf=40.0)
+    with (folder / NAME / "metrics.jsonl").open("a") as file:
+        file.write(added[:-9])
+        file.flush()
+        with page.tab.expect_response(lambda answer: "toy/curves" in answer.url):  # asked for every 3 seconds
+            pass
+        until(lambda: page.tab.wait_for_timeout(20) or row.locator("td").nth(2).inner_text() == "200")
+        assert "12.5" in below.inner_text()  # half a line is not there yet
+        file.write(added[-9:])
+    page.tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as on coming back to the tab
+    until(lambda: page.tab.wait_for_timeout(20) or below.inner_text() == f"{NAME}: 17.25; {toy}")
+    assert "19" not in page.tab.evaluate("document.querySelector('#announcement').textContent")  # it does not chatter
+
+
+def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Running):
+    page = open_runs(visit, following, "#run=toy")
+    tab = page.tab
+    assert tab.locator("#runs input:checked").count() == 1
+    loss = figure(page, "Training loss")
+    points = following.ask("GET", "/api/v1/runs/toy/curves").json["curves"]["training_loss"]
+    loss.locator("summary").click()
+    cells = loss.locator("table").evaluate(
+        "table => [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    assert cells[0] == ["steps", "toy"]
+    assert [[int(step), float(value)] for step, value in cells[1:]] == [
+        [step, pytest.approx(value, rel=1e-3)] for step, value in zip(points["steps"], points["values"], strict=True)
+    ]
+    plain = loss.locator("svg path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
+    for control, choice in (("by", "hours"), ("smooth", "5")):
+        tab.locator(f"#{control}").select_option(choice)
+    tab.locator("#log").check()
+    assert tab.url.endswith("#run=toy&by=hours&smooth=5&log=1")
+    assert loss.locator("svg path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))") != plain
+    saved = {}
+    for form in ("SVG", "JSON", "HTML"):
+        with tab.expect_download() as download:
+            loss.get_by_role("button", name=form).click()
+        saved[form] = Path(download.value.path()).read_text(encoding="utf-8")
+    data = json.loads(saved["JSON"])
+    assert data["lines"][0]["measured"] == points["values"]
+    means = [sum(points["values"][: n + 1]) / (n + 1) for n in range(len(points["values"]))]
+    assert data["lines"][0]["drawn"] == pytest.approx(means[:5])
+    assert data["lines"][0]["hours"] == pytest.approx([seconds / 3600 for seconds in points["seconds"]])
+    svg = ElementTree.fromstring(saved["SVG"])
+    assert "means of 5 points" in "".join(svg.itertext())
+    assert "<script" not in saved["HTML"]
+    link = tab.locator("#runs a")
+    assert link.inner_text() == "translate with step 80"
+    link.click()
+    tab.wait_for_function("() => document.querySelector('#target-language')?.value")
+    assert tab.url == f"{page.url}/#source=en&target=ko"
+    tab.get_by_role("link", name="Training runs").click()  # and back
+    tab.locator("#runs tbody tr").first.wait_for()
+
+
+def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running):
+    page = open_runs(visit, following)
+    page.tab.locator("#sampled").select_option(NAME)
+    page.tab.locator("#samples ins").first.wait_for()
+    texts = page.tab.locator("#samples dd").all_text_contents()
+    assert texts == [HOSTILE[1], HOSTILE[3], "an old one", f"a new {HOSTILE[0]}"]
+    assert page.tab.locator("#samples del").all_text_contents() == ["an", "old", "one"]
+    for summary in page.tab.locator("#curves summary").all():
+        summary.click()
+    assert page.tab.locator("#curves th", has_text=NAME).count() == 7
+    assert page.tab.locator("img, iframe, svg svg, svg script, base, form").count() == 0
+    assert page.tab.locator("script").count() == 3
+
+
+@pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])
+def test_axe_finds_nothing(visit: Any, following: Running, dark: bool, width: int, language: str):
+    page = open_runs(visit, following, dark=dark, width=width, language=language)
+    assert page.problems() == []
+    for summary in page.tab.locator("#curves summary").all():
+        summary.click()
+    assert page.problems() == []
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert not (language == "ko-KR" and page.tab.locator("[data-t]", has_text="Curves").count())
+
+
+def test_without_runs_there_is_no_page_for_them(visit: Any, server: Running):
+    assert server.ask("GET", "/runs").status == 404
+    assert visit().tab.get_by_role("link", name="Training runs").count() == 0
