@@ -11,6 +11,7 @@ configure_onednn(os.environ)
 __version__ = "0.2.0"
 
 __all__ = [
+    "Alternative",
     "AttentionConfig",
     "DragomanError",
     "FeedForwardConfig",
@@ -48,10 +49,11 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.model.transformer import Transformer
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
-    from dragoman.translation.translation import Translation
+    from dragoman.translation.translation import Alternative, Translation
     from dragoman.translation.translator import Translator
 else:  # what happens: each name is imported when it is first used, so that the command line starts at once
     _MODULES = {
+        "Alternative": "translation.translation",
         "AttentionConfig": "config",
         "DragomanError": "errors",
         "FeedForwardConfig": "config",

@@ -45,10 +45,12 @@ class Translation:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A word that may come next in a translation, and the translation that follows from it.
+    """A word that may come next in a translation, and where it leads.
 
+    word: without the marks behind it, such as a full stop.
     probability: that the model writes it behind the words before: the product of those of its pieces, and that the word
     ends behind them.
+    translation: the whole one that follows from it.
     """
 
     word: str

@@ -12,7 +12,7 @@ let open = null; // what is being written
 
 function begin() {
   const sentence = sentenceAt(place) ?? sentenceAt((place = { line: shown().findIndex((one) => one.translation), sentence: 0 }));
-  if (!sentence || open) return;
+  if (!sentence || open?.box.isConnected) return;
   const { wish } = sentence.translation;
   const rest = make("span", { class: "rest" });
   const typed = make("span", {});
@@ -125,11 +125,11 @@ export function setUpWriting() {
   for (const moved of ["focusin", "click"]) {
     output.addEventListener(moved, (event) => {
       const word = event.target.closest(".word, .sentence");
-      if (word && !open) place = { line: word.place.line, sentence: word.place.sentence };
+      if (word && !open?.box.isConnected) place = { line: word.place.line, sentence: word.place.sentence };
     });
   }
   output.addEventListener("keydown", (event) => {
-    if (event.key !== "F2" || open) return;
+    if (event.key !== "F2" || open?.box.isConnected) return;
     event.preventDefault();
     begin();
   });
