@@ -17,8 +17,9 @@ from dragoman.config import RunConfig, TrainingConfig, to_toml
 from dragoman.errors import UsageError
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
-from dragoman.server.run import check_runs
+from dragoman.server.run import check_runs, describe, read_settings
 from dragoman.server.runs import CURVES, MOST_POINTS, Point, RunFolders, forecast, thin
+from dragoman.server.table import ROUTES
 from dragoman.training.checkpoint import TrainingProgress
 
 
@@ -210,6 +211,26 @@ def test_runs_are_shown_to_those_with_a_key_and_only_if_asked_for(models: Models
         for path in ("/api/v1/runs", "/api/v1/runs/toy/curves", "/api/v1/runs/toy/samples"):
             assert locked.ask("GET", path).status == 401
             assert locked.ask("GET", path, Authorization="Bearer secret").status == 200
+
+
+def test_a_server_may_show_runs_before_there_is_a_model(folder: Path):
+    config = replace(CONFIG, runs=str(folder))
+    assert read_settings(config) == ([], [])
+    with pytest.raises(UsageError, match="give a model"):  # the control
+        read_settings(CONFIG)
+    models = Models([])
+    assert "/runs" in describe(config, models, "http://localhost:5000")
+    with running(models, config) as started:
+        answer = started.ask("GET", "/")
+        assert (answer.status, answer.headers["location"]) == (307, "runs")
+        assert started.ask("GET", "/runs").status == started.ask("GET", "/health/ready").status == 200
+        assert started.ask("GET", "/api/v1/models").json["pairs"] == []
+        assert started.translate("A dog.").status == 400
+        texts = {"texts": ["A dog."], "text": "A dog.", "source": "en", "target": "ko", "prefix": "", "q": "A dog."}
+        for route in ROUTES:
+            path = route.path.replace("{name}", "x").replace("{id}", "0" * 32)
+            fields = {name: texts[name] for name in getattr(route.request, "__struct_fields__", ()) if name in texts}
+            assert started.ask(route.method, path, fields or None).status < 500, path
 
 
 def test_a_folder_that_cannot_have_runs_is_refused_at_the_start(folder: Path):

@@ -173,7 +173,7 @@ def health(call: Call) -> Health:
 def frontend_settings(call: Call) -> dict[str, Any]:
     """Describe the server to web pages and other clients."""
     service = call.service
-    pair = next(iter(service.models.by_pair))
+    pair = next(iter(service.models.by_pair), None)
     return {
         "charLimit": service.config.characters,
         "frontendTimeout": 500,
@@ -185,7 +185,9 @@ def frontend_settings(call: Call) -> dict[str, Any]:
         "language": {
             "source": {"code": pair.source, "name": name_of(pair.source)},
             "target": {"code": pair.target, "name": name_of(pair.target)},
-        },
+        }
+        if pair
+        else {},
     }
 
 

@@ -119,11 +119,11 @@ class Models:
 
     def wait(self, tokens: float = math.inf) -> float:
         """Return about how many seconds a request for so many tokens would wait, at the busiest model."""
-        return max(pool.wait(tokens) for pool in self.pools)
+        return max((pool.wait(tokens) for pool in self.pools), default=0.0)
 
     def stalled(self) -> float:
         """Return for how many seconds a model has had work without finishing a step; 0 where all go on."""
-        return max(pool.stalled() for pool in self.pools)
+        return max((pool.stalled() for pool in self.pools), default=0.0)
 
     def close(self, timeout: float) -> None:
         """Finish what was asked for, within so many seconds, and end the threads."""

@@ -170,7 +170,7 @@ def fill_in(properties: dict[str, Any], service: Service) -> None:
     several = {"maxItems": config.texts}  # where the field is a list
     for field, more in (
         ("source", {"enum": ["auto", *languages]}),
-        ("target", {"enum": languages}),
+        ("target", {"enum": languages} if languages else {}),
         ("alternatives", {"maximum": config.max_beam - 1}),
         ("beam", {"maximum": config.max_beam}),
         *((field, several) for field in ("q", "text", "texts", "text_list")),

@@ -26,20 +26,22 @@ HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 
 
 def page(call: Call) -> Response:
-    """Return the page for people: type a text, see its translation."""
-    return Response(document("index", bool(call.service.config.runs)), headers=HEADERS, media_type="text/html")
+    """Return the page for people: type a text, see its translation; without a model, lead to the page of runs."""
+    if not call.service.models.by_pair:
+        return Response(status_code=307, headers={"Location": "runs"})
+    return Response(document("index", leads=bool(call.service.config.runs)), headers=HEADERS, media_type="text/html")
 
 
 def runs(call: Call) -> Response:
     """Return the page that follows runs of `dragoman train`."""
     if not call.service.config.runs:
         raise Refusal(404, "this server shows no runs; --runs FOLDER turns it on")
-    return Response(document("runs"), headers=HEADERS, media_type="text/html")
+    return Response(document("runs", leads=bool(call.service.models.by_pair)), headers=HEADERS, media_type="text/html")
 
 
 @lru_cache
-def document(page: str, runs: bool = True) -> str:
-    """Return the HTML of a page, with its texts in all languages; runs: whether it leads to the page of runs."""
+def document(page: str, leads: bool = True) -> str:
+    """Return the HTML of a page, with its texts in all languages; leads: whether to the other page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([WEB, INSPECTION]),
         autoescape=True,
@@ -49,7 +51,7 @@ def document(page: str, runs: bool = True) -> str:
     return environment.get_template(f"{page}.html").render(
         strings=Markup(strings(page).replace("<", "\\u003c")),  # nothing else could end the element that it stands in
         modules=[name for name in parts_of(page) if name.endswith(".js") and name not in linked(page)],
-        runs=runs,
+        leads=leads,
         version=dragoman.__version__,
     )
 

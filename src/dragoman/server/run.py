@@ -78,6 +78,8 @@ def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSou
         raise UsageError(f"{config.api_keys}: has no keys")
     if config.runs:
         check_runs(Path(config.runs))
+        if not config.model:
+            return keys, []  # nothing to translate with yet
     return keys, parse_models(config.model, config.pivot)
 
 
@@ -90,8 +92,8 @@ def check_runs(folder: Path) -> None:
 
 
 def open_detector(models: Models) -> "Detector | None":
-    """Return a detector for the languages of the models; None where its package is not installed."""
-    if importlib.util.find_spec("py3langid") is None:
+    """Return a detector for the languages of the models; None without any, or where its package is not installed."""
+    if not models.languages or importlib.util.find_spec("py3langid") is None:
         return None
     from dragoman.server.detection import Detector
 
@@ -100,6 +102,8 @@ def open_detector(models: Models) -> "Detector | None":
 
 def describe(config: ServeConfig, models: Models, address: str) -> str:
     """Return what is served and how to try it."""
+    if not models.by_pair:
+        return f"the runs in {config.runs}; ready at {address}/runs\nto translate, too, name a model: -m FOLDER"
     lines = [
         f"{one.pair}: {one.source.folder}, {one.rate:.1f} sentences/s one after the other"
         for one in models.by_pair.values()
