@@ -162,6 +162,7 @@ def test_a_text_without_words_has_none_and_wrong_arguments_are_explained(trained
     assert (
         translator.alternatives("") == translator.alternatives("42") == translator.alternatives("<b>1</b>", "x") == []
     )
+    assert translator.alternatives(TEXT, "개 " * 60) == []  # longer than an output may be
     with pytest.raises(UsageError, match="the translation may begin with at most"):
         translator.alternatives(TEXT, "x " * 2000)
     with pytest.raises(UsageError, match="count"):

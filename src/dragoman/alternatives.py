@@ -113,6 +113,12 @@ def ends_word(tokenizer: Tokenizer) -> Tensor:
     )
 
 
+@lru_cache(8)
+def begins_word(tokenizer: Tokenizer) -> Tensor:
+    """Return (V,), bool: which tokens begin with white space, so that they begin a word."""
+    return torch.tensor([piece[0].isspace() for piece in tokenizer.pieces])
+
+
 def spelled(tokenizer: Tokenizer, ids: Ids) -> str | None:
     """Return the text of tokens, with the space that it begins with; None where some of them are bytes."""
     return None if any(id < len(RESERVED) for id in ids) else "".join(tokenizer.pieces[id] for id in ids)
@@ -169,7 +175,7 @@ def most_for_others(model: Model, tokenizer: Tokenizer, source: Ids, target: Ids
     right = log_p[range(len(target)), target]
     log_p[range(len(target)), target] = -inf
     log_p[:, sorted(tokenizer.special_ids)] = -inf
-    inside = torch.tensor([not piece[0].isspace() for piece in tokenizer.pieces], device=log_p.device)
+    inside = ~begins_word(tokenizer).to(log_p.device)
     most = []
     for word in bare_words(tokenizer, target):
         pieces = slice(word.tokens.start, word.tokens.stop)

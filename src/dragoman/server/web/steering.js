@@ -120,23 +120,22 @@ async function offer(word) {
     if (!word.isConnected) return at("#choices").hidePopover();
     const others = words.filter(({ word: other }) => other !== own);
     status.textContent = t(others.length && others[0].probability >= LEAST ? "choices.note" : "choices.none");
-    list.replaceChildren(...others.map((one) => make("li", {}, choice(one, () => choose(word, own, prefix, one)))));
+    list.replaceChildren(...others.map((one) => make("li", {}, choice(one, body.target, () => choose(word, own, prefix, one)))));
     at("button", list)?.focus();
   } catch (error) {
     if (error.name !== "AbortError") status.textContent = error.message || t(error.kind);
   }
 }
 
-function choice({ word, probability, text }, onclick) {
-  const { target } = shown().find(({ translation }) => translation).translation.wish;
+function choice({ word, probability, text }, lang, onclick) {
   return make(
     "button",
     { type: "button", onclick },
-    make("b", { lang: target, dir: "auto" }, word),
+    make("b", { lang, dir: "auto" }, word),
     " ",
     make("span", { class: "probability" }, percent(probability)),
     " ",
-    make("span", { class: "follows", lang: target, dir: "auto" }, text),
+    make("span", { class: "follows", lang, dir: "auto" }, text),
   );
 }
 
