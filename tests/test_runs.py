@@ -1,5 +1,6 @@
 """The runs that a server shows: their curves and their samples, and that nothing outside of the folder is read."""
 
+import base64
 import json
 import os
 import random
@@ -11,10 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import torch
+from conftest import gap
 from serving import CONFIG, Running, running
 
 from dragoman.config import RunConfig, TrainingConfig, to_toml
 from dragoman.errors import UsageError
+from dragoman.inspection.history import read_history
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
 from dragoman.server.run import check_runs, describe, read_settings
@@ -153,6 +157,26 @@ def test_a_real_run_is_listed_with_its_best_score_and_what_serves_it(following: 
         assert (now["source"], now["before"]) == (before["source"], before["now"])
         assert before["before"] == ""
     assert following.ask("GET", "/api/v1/runs/toy/samples?step=41").status == 404
+
+
+def test_the_film_has_the_attention_of_each_checkpoint(following: Running, folder: Path):
+    film = following.ask("POST", "/api/v1/runs/toy/film", {"sentence": 2}).json
+    sample = following.ask("GET", "/api/v1/runs/toy/samples").json["samples"][1]
+    assert film["steps"] == [40, 80]
+    assert [" ".join(film[side][:-1]) for side in ("source", "target")] == [sample["source"], sample["reference"]]
+    paths = {step: folder / "toy" / "checkpoints" / f"step-{step:08d}" for step in (40, 80)}
+    history = read_history("toy", paths, [(sample["source"], sample["reference"])], [""])
+    expected = torch.stack([one.cross_attention for one in history.snapshots])
+    found = torch.frombuffer(bytearray(base64.b64decode(film["weights"])), dtype=torch.uint8) / 255
+    assert gap(found.view(expected.shape), expected) <= 1 / 510 + 1e-6
+    assert (film["layers"], film["heads"]) == tuple(expected.shape[1:3])
+    assert (film["layer"], film["head"]) == (history.head.layer, history.head.head or 0)
+    assert len(following.service.films) == 1
+    assert following.ask("POST", "/api/v1/runs/toy/film", {"sentence": 2}).json == film  # it is kept
+    assert len(following.service.films) == 1
+    for name, sentence in (("toy", 4), ("halfway", 1)):
+        assert following.ask("POST", f"/api/v1/runs/{name}/film", {"sentence": sentence}).status == 400
+    assert following.ask("POST", "/api/v1/runs/linked/film", {}).status == 404
 
 
 def test_a_run_goes_on_while_it_writes_and_says_how_long_it_may_take(folder: Path):

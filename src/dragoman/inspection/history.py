@@ -3,11 +3,12 @@
 Shapes: L layers with attention over the source, H heads, W target words, U source words, both with EOS.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
@@ -86,6 +87,17 @@ class History:
         return group_by_layer([snapshot.updates for snapshot in self.snapshots[1:]])
 
 
+@dataclass(frozen=True)
+class Film:
+    """The cross-attention of one sentence pair at each checkpoint of a run, in the order of their steps."""
+
+    steps: list[int]
+    target: list[str]  # the words of the pair, EOS included
+    source: list[str]
+    head: AlignmentHead  # the head whose map is shown first
+    cross_attention: Tensor  # (steps, L, H, W, U)
+
+
 def group_by_layer(numbers: Sequence[LayerNumbers]) -> dict[str, list[float]]:
     """Return the numbers of each layer, by its name: one for each snapshot."""
     return {name: [each[name] for each in numbers] for name in numbers[0]}
@@ -112,9 +124,7 @@ def read_history(
     model, tokenizer = read_model(next(iter(checkpoints.values())))
     encoded = [encode_pair(tokenizer, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
     followed = encode_pair(tokenizer, pairs[sentence - 1], tags[sentence - 1])
-    length, limit = max(map(len, followed)), min(MAX_LENGTH, max_positions(model) - 1)
-    if length > limit:
-        raise UsageError(f"sentence {sentence} has {length} tokens, and the limit is {limit}: choose another one")
+    check_length(followed, sentence, model)
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
     sample = fitting[:SAMPLE] or [followed]
     batches = make_batches(sample)
@@ -129,11 +139,47 @@ def read_history(
         updates = relative_updates(before, model) if before else {}
         snapshots.append(Snapshot(step, loss, gradients, updates, normalised_entropies(model, batches), maps))
         before = model
+    source, target = ([word.label for word in entries] for entries in (columns, rows))
+    return History(run, len(sample), target, source, first_head(folder, maps), snapshots)
+
+
+def read_film(
+    checkpoints: Mapping[int, Path], pair: tuple[str, str], sentence: int = 1, check: Callable[[], None] = lambda: None
+) -> Film:
+    """Return the cross-attention of a pair of texts, given its target, at checkpoints, which are given by step.
+
+    sentence: its number, for the message; check: is called before each checkpoint, and may raise. Raise UsageError for
+    a pair that is too long, DragomanError as `read_history` does.
+    """
+    model, tokenizer = read_model(next(iter(checkpoints.values())))
+    followed = encode_pair(tokenizer, pair, "")
+    check_length(followed, sentence, model)
+    columns, rows = (fill_gaps(words(tokenizer, ids), tokenizer, ids) for ids in followed)
+    maps: list[Tensor] = []
+    for _, folder in sorted(checkpoints.items()):
+        check()
+        model, _ = read_model(folder)
+        maps.append(cross_attention(model, followed, rows, columns, folder))
+    source, target = ([word.label for word in entries] for entries in (columns, rows))
+    return Film(sorted(checkpoints), target, source, first_head(folder, maps[-1]), torch.stack(maps))
+
+
+def check_length(pair: Pair, sentence: int, model: Model) -> None:
+    """Raise UsageError where a side of the pair with this number is too long to be followed."""
+    length, limit = max(map(len, pair)), min(MAX_LENGTH, max_positions(model) - 1)
+    if length > limit:
+        raise UsageError(f"sentence {sentence} has {length} tokens, and the limit is {limit}: choose another one")
+
+
+def first_head(folder: Path, maps: Tensor) -> AlignmentHead:
+    """Return the head that a checkpoint aligns best with, else the last layer. maps: (L, H, W, U), what it attends to.
+
+    Raise DragomanError where there is no such head.
+    """
     head = AlignmentHead.load(folder) or AlignmentHead(layer=len(maps))
     if head.layer > len(maps) or (head.head or 0) > maps.size(1):
         raise DragomanError(f"{folder}: {AlignmentHead.RECORD} belongs to another model: {head}")
-    source, target = ([word.label for word in entries] for entries in (columns, rows))
-    return History(run, len(sample), target, source, head, snapshots)
+    return head
 
 
 def encode_pair(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:

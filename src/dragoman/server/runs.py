@@ -115,7 +115,7 @@ class RunFolders:
         state = "finished" if ended else "running" if silent < SILENT else "stopped"
         steps, share = forecast(progress, settings, step, seconds)
         best = -progress.best_score if settings.stop_on == "loss" else progress.best_score
-        kept = {int(path.name.split("-")[1]) for path in checkpoints(run) if self.holds(path / STATE)}
+        kept = self.checkpoints(run)
         return Standing(
             state,
             step,
@@ -129,6 +129,11 @@ class RunFolders:
             silent,
             sorted(kept),
         )
+
+    def checkpoints(self, run: Path) -> dict[int, Path]:
+        """Return the checkpoints of a run by their steps; of a step that was saved twice, the newer one."""
+        whole = [path for path in reversed(checkpoints(run)) if self.holds(path / STATE)]
+        return {int(path.name.split("-")[1]): path for path in whole}
 
     def _settings(self, run: Path) -> TrainingConfig:
         """Return the settings of a run; the defaults where they cannot be read."""

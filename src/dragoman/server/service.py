@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config.serve import ServeConfig
 from dragoman.decoding.rows import Ticket
+from dragoman.inspection.history import Film
 from dragoman.inspection.inspection import Inspection
 from dragoman.server.keys import Key, Rates, Usage
 from dragoman.server.metrics import Metrics
@@ -37,6 +38,7 @@ class Service:
     inspected: dict[Any, Inspection] = field(
         default_factory=dict
     )  # the latest, the oldest first; for holders of `beside`
+    films: dict[Any, Film] = field(default_factory=dict)  # likewise
 
     def need_detector(self) -> "Detector":
         """Return the detector. Raise Refusal without one."""

@@ -9,11 +9,15 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from dragoman.errors import DragomanError
+from dragoman.inspection.history import read_film
+from dragoman.inspection.page import encode, weight_bytes
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.runs import RunFolders
 
 MOST_RUNS = 100  # that are listed
+MOST_CHECKPOINTS = 20  # of a film
+KEPT = 4  # films that are kept
 
 
 class ServedStep(Struct):
@@ -96,6 +100,25 @@ class SamplesAnswer(Struct):
     samples: list[Sample]
 
 
+class FilmRequest(Struct, forbid_unknown_fields=True):
+    """Of which of the sample sentences, counted from 1."""
+
+    sentence: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class FilmAnswer(Struct):
+    """The cross-attention of a sample sentence, with its own reference as the target, at each checkpoint."""
+
+    steps: list[int]
+    target: list[str]  # words
+    source: list[str]
+    layers: int
+    heads: int
+    layer: int  # that is shown first
+    head: int  # 0: the mean of the heads
+    weights: str  # [checkpoint][layer][head][target][source], a byte each, 255 for 1, in base64
+
+
 def folders_of(call: Call) -> RunFolders:
     """Return the folder with the runs. Raise Refusal without one."""
     if not call.service.config.runs:
@@ -174,7 +197,34 @@ def samples(call: Call) -> SamplesAnswer:
     return SamplesAnswer(steps, step, texts)
 
 
+def film(call: Call) -> FilmAnswer:
+    """Show the cross-attention of a sample sentence at each checkpoint of a run."""
+    folders, run = run_of(call)
+    kept = dict(sorted(folders.checkpoints(run).items())[-MOST_CHECKPOINTS:])
+    if len(kept) < 2:
+        raise Refusal(400, "there are fewer than two checkpoints; --training.keep 20 keeps the newest 20 on disk")
+    number, steps = call.request.sentence, folders.sampled(run)
+    texts = folders.samples(run, steps[-1]) if steps else []
+    if number > len(texts):
+        raise Refusal(400, f"there are {len(texts)} sample sentences")
+    pair = texts[number - 1].get("source", ""), texts[number - 1].get("reference", "")
+    asked, films = (str(run), tuple(kept), pair), call.service.films
+    with call.service.turn(call.ticket):
+        if asked not in films:
+            made = read_film(kept, pair, number, call.ticket.check)
+            films[asked] = made
+            if len(films) > KEPT:
+                del films[next(iter(films))]
+        made = films[asked]
+    _, layers, heads, _, _ = made.cross_attention.shape
+    weights = encode(weight_bytes(made.cross_attention))
+    return FilmAnswer(
+        made.steps, made.target, made.source, layers, heads, made.head.layer, made.head.head or 0, weights
+    )
+
+
 ROUTES = (
+    Route("POST", "/api/v1/runs/{name}/film", film, OWN, FilmRequest, FilmAnswer, cost=lambda request, file: 0),
     Route("GET", "/api/v1/runs", list_runs, OWN, answer=RunsAnswer, files=True),
     Route("GET", "/api/v1/runs/{name}/curves", curves, OWN, CurvesRequest, CurvesAnswer, files=True),
     Route("GET", "/api/v1/runs/{name}/samples", samples, OWN, SamplesRequest, SamplesAnswer, files=True),
