@@ -205,6 +205,32 @@ def test_a_term_takes_the_place_of_a_forbidden_word(
     assert (found.text, found.flags, engine.searches) == (expected, flags, searches)
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_with_their_terms_translations_are_in_the_order_of_their_scores_each_once(
+    spanish: Tokenizer, monkeypatch: pytest.MonkeyPatch, beam: int
+):
+    """The best of the search stays the best, as without alternatives."""
+    texts = ["El rey vio la casa.", "El rey la vio.", "El Rey vio la casa.", "El monarca vio."][:beam]
+    scores = {"El monarca vio la casa.": -3.0, "El monarca la vio.": -5.0}
+
+    class Engine:
+        max_positions, forces_terms = None, True
+
+        def search(self, sources: list[Ids], config: SearchConfig, constraints: object) -> list[list[Hypothesis]]:
+            return [[Hypothesis(spanish.encode(text), -1.0 - rank) for rank, text in enumerate(texts)]]
+
+    def place(self: TermPlacer, segments: object, hypotheses: list[Hypothesis], penalty: float) -> list[Hypothesis]:
+        found = [spanish.decode(one.tokens).replace("rey", "monarca").replace("Rey", "monarca") for one in hypotheses]
+        return [Hypothesis(spanish.encode(text), scores[text]) for text in found]
+
+    monkeypatch.setattr(TermPlacer, "place", place)
+    safeguards = Safeguards(faults=False, glossary=Glossary([Entry("king", ("monarca",))]))
+    search, model = SearchConfig(beam=beam, n_best=beam), build(TINY, len(spanish)).eval()
+    found = Translator(model, spanish, search, safeguards, Engine()).translate("The king")  # type: ignore[arg-type]
+    expected = ["El monarca vio la casa.", "El monarca vio.", "El monarca la vio."]
+    assert [found.text, *(one.text for one in found.alternatives)] == (expected if beam > 1 else expected[:1])
+
+
 def test_what_stands_around_a_term_must_make_sense_and_the_term_need_not(monkeypatch: pytest.MonkeyPatch):
     model = build(TINY, 10)
     free = Likelihood([5, 6, 2], [-1.0, -1.0, -1.0])

@@ -499,6 +499,9 @@ class Translator:
         for (row, rank), draft in zip(missing, drafts, strict=True):
             if draft and self._unmet(segments[row], draft) < self._unmet(segments[row], placed[row][rank]):
                 placed[row][rank] = draft
+        for row in {row for row, _ in missing}:  # with their terms, they have other scores, and two may be one
+            best, *others = {tuple(one.tokens): one for one in placed[row]}.values()
+            placed[row] = [best, *sorted(others, key=lambda one: (self._unmet(segments[row], one), -one.score))]
         return placed
 
     def _unmet(self, segment: Segment, hypothesis: Hypothesis) -> int:
