@@ -1,5 +1,6 @@
 """The page that follows training runs, in a real browser: it goes on while a run writes, for everybody."""
 
+import base64
 import json
 import shutil
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from serving import CONFIG, Running, running, until
 from test_live_page import HOSTILE
@@ -120,6 +122,28 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
     tab.locator("#runs tbody tr").first.wait_for()
 
 
+def test_the_film_shows_what_the_server_computed(visit: Any, following: Running):
+    page = open_runs(visit, following, "#run=toy")
+    tab = page.tab
+    tab.locator("#samples button").nth(1).click()
+    tab.locator("#film-map canvas.map").wait_for()
+    film = following.ask("POST", "/api/v1/runs/toy/film", {"sentence": 2}).json
+    sides = [film[side] for side in ("target", "source")]
+    weights = np.frombuffer(base64.b64decode(film["weights"]), np.uint8) / 255
+    weights = weights.reshape(len(film["steps"]), film["layers"], film["heads"], *map(len, sides))
+    tab.locator("#film-head").select_option("2")
+    tab.locator("#moment").fill("0")
+    assert tab.locator("#moment-shown").inner_text() == "step 40"
+    with tab.expect_download() as download:
+        tab.locator("#film").get_by_role("button", name="JSON").click()
+    data = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+    assert [data["rows"], data["columns"]] == sides
+    assert np.array(data["values"]) == pytest.approx(weights[0, 0, 1], abs=1e-4)
+    tab.locator("#play").click()
+    until(lambda: tab.wait_for_timeout(20) or tab.locator("#moment-shown").inner_text() == "step 80")
+    assert tab.locator("#play").get_attribute("aria-pressed") == "false"
+
+
 def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running):
     page = open_runs(visit, following)
     page.tab.locator("#sampled").select_option(NAME)
@@ -136,8 +160,10 @@ def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running)
 
 @pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])
 def test_axe_finds_nothing(visit: Any, following: Running, dark: bool, width: int, language: str):
-    page = open_runs(visit, following, dark=dark, width=width, language=language)
+    page = open_runs(visit, following, "#run=toy", dark=dark, width=width, language=language)
     assert page.problems() == []
+    page.tab.locator("#samples button").first.click()
+    page.tab.locator("#film-map canvas.map").wait_for()
     for summary in page.tab.locator("#curves summary").all():
         summary.click()
     assert page.problems() == []

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { CURVES, CurveFigure, sample } from "./curves.js";
 import { at, language, make, speak, t, themed } from "./elements.js";
 import { picture } from "./files.js";
+import { drawFilm, openFilm } from "./film.js";
 import { setUpSettings } from "./settings.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 
@@ -107,7 +108,14 @@ async function readCurves(run) {
   return changed;
 }
 
-const draw = () => figures.forEach((figure) => figure.draw());
+function draw() {
+  for (const figure of figures) figure.draw();
+}
+
+function repaint() {
+  draw();
+  drawFilm();
+}
 
 // Samples.
 
@@ -148,13 +156,18 @@ function drawSamples() {
   if (at("#samples").known === shown) return;
   at("#samples").known = shown;
   at("#samples").replaceChildren(
-    ...samples.samples.map(({ source, reference, now, before }) => {
+    ...samples.samples.map(({ source, reference, now, before }, number) => {
       const [was, is] = before ? differences(before, now) : [[], [now]];
       const parts = { source: [source], reference: [reference], before: was, now: is };
       const lines = Object.entries(parts).filter(([name]) => name !== "before" || before);
-      return make("li", {}, make("dl", {}, ...lines.flatMap(([name, texts]) => [make("dt", {}, t(`sample.${name}`)), make("dd", { dir: "auto" }, ...texts)])));
+      return make("li", {}, make("dl", {}, ...lines.flatMap(([name, texts]) => [make("dt", {}, t(`sample.${name}`)), make("dd", { dir: "auto" }, ...texts)])), watch(number + 1));
     }),
   );
+}
+
+function watch(sentence) {
+  const onclick = () => openFilm(pathOf({ name: at("#sampled").value }, "film"), at("#sampled").value, sentence);
+  return make("button", { type: "button", onclick }, t("film.open"));
 }
 
 const wordsOf = (text) => [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)].map(({ segment }) => segment);
@@ -219,7 +232,7 @@ function speakIn(chosenLanguage) {
   speak(chosenLanguage);
   for (const figure of figures) figure.speak();
   for (const run of runs.values()) drawRun(run);
-  draw();
+  repaint();
   drawSamples();
 }
 
@@ -230,6 +243,6 @@ for (const control of controls) control.addEventListener("change", choose);
 for (const select of ["#sampled", "#validation"]) at(select).addEventListener("change", readSamples);
 document.addEventListener("visibilitychange", follow);
 addEventListener("resize", draw);
-themed.addEventListener("change", draw);
-setUpSettings(speakIn, draw);
+themed.addEventListener("change", repaint);
+setUpSettings(speakIn, repaint);
 follow();
