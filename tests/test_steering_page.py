@@ -70,8 +70,10 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
         assert line.locator(".word.fixed").count() == following + 1
         tab.keyboard.press("Control+z")
         page.shows(f"{first}\n{chosen['text']}")
-    tab.locator("#undo").click()
+    crumbs.first.focus()
+    tab.keyboard.press("Enter")
     page.shows(f"{first}\n{second}")
+    assert focused.evaluate("word => word === document.activeElement")
     assert tab.locator(".fixed").count() == 0
     assert not tab.locator("#steps").is_visible()
 

@@ -132,19 +132,24 @@ function clear() {
   shaded = [];
 }
 
-export function release() {
+// What was said stays where it is: without it, what lies below would move away from under the pointer.
+function leave() {
   pinned = false;
   looked = null;
   clear();
-  at("#readout").textContent = "";
   at("#output").classList.remove("pinned");
+}
+
+export function release() {
+  leave();
+  at("#readout").textContent = "";
 }
 
 let dwelling = 0;
 
 function look(place) {
   if (pinned || (place && looked === place)) return;
-  if (!place) return release();
+  if (!place) return leave();
   // Where a line is copied, or typed anew, the index leads to another line, or to none.
   const here = sides[place.side][place.line];
   const there = sides[other(place.side)][place.line];
@@ -160,13 +165,13 @@ function look(place) {
 
 // Shades the words that belong to a word.
 async function lookCloser(place, here, there) {
-  shade(here.words[place.word], "linked");
-  const { alignment, others } = await examine(here.translation, pair);
-  if (looked !== place) return;
+  if (looked === place) shade(here.words[place.word], "linked");
   const own = place.side === "source" ? 0 : 1;
+  const { alignment, others } = await examine(here.translation, pair);
+  markChoices((own ? here : there).words, others);
+  if (looked !== place) return;
   const linked = alignment.filter((link) => link[own] === place.word).map((link) => there.words[link[1 - own]]);
   for (const word of linked) shade(word, "linked");
-  markChoices((own ? here : there).words, others);
   const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
   const label = here.words[place.word].firstChild.textContent;
   const said = words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label);
@@ -201,8 +206,8 @@ export function setUpPaper(attended) {
     look(event.target.place);
     attend(event.target.place);
   });
-  output.addEventListener("pointerleave", () => pinned || release());
-  output.addEventListener("focusout", () => pinned || release());
+  output.addEventListener("pointerleave", () => pinned || leave());
+  output.addEventListener("focusout", () => pinned || leave());
   output.addEventListener("click", (event) => {
     const { place } = event.target.closest(".word") ?? {};
     if (!place || !getSelection().isCollapsed) return;
@@ -214,9 +219,9 @@ export function setUpPaper(attended) {
     const under = document.elementsFromPoint(event.clientX, event.clientY);
     look(under.map((element) => element.closest("#mirror .word, #mirror .sentence")).find(Boolean)?.place);
   });
-  source.addEventListener("pointerleave", () => pinned || release());
+  source.addEventListener("pointerleave", () => pinned || leave());
   for (const moved of ["keyup", "click"]) source.addEventListener(moved, (event) => lookFromCaret(event, source));
-  source.addEventListener("blur", () => pinned || release());
+  source.addEventListener("blur", () => pinned || leave());
 }
 
 function pin(place) {

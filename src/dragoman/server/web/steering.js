@@ -2,12 +2,12 @@
 
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
-import { examine, find, nameOf, steer } from "./lines.js";
+import { examine, find, steer } from "./lines.js";
 import { goToWord, LEAST, percent, shown } from "./paper.js";
 
 let redraw = () => {};
 let pairNow = () => null;
-let steps = []; // each with the `name` of its line, what it was `before` and `after`, and what to call it
+let steps = []; // each with its `place`, the translation of the line `before` and `after`, and what to call it
 let controller = new AbortController();
 
 const lettersOf = (text) => [...text]; // as the server counts them
@@ -47,7 +47,7 @@ export function replaceSentence(place, { text, kept, flags, terms_met, terms_mis
     steered: true,
   };
   steer(after, after);
-  steps.push({ name: nameOf(after.line, after.wish), before: translation, after, called });
+  steps.push({ place, before: translation, after, called });
   redraw();
 }
 
@@ -60,6 +60,10 @@ function undoFrom(step) {
   for (const { before } of gone) steer(before, before.steered ? before : null);
   steps = steps.filter((one) => !gone.includes(one));
   redraw();
+  if (document.activeElement === at("#undo") && !at("#steps").hidden) return;
+  const line = shown().findIndex(({ translation }) => translation?.line === step.before.line);
+  const first = shown()[line]?.sentences[step.place.sentence]?.querySelector(".word");
+  goToWord(line, step.place.word ?? first?.place.word);
 }
 
 export function undo() {
