@@ -22,6 +22,7 @@ from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.page import word_links
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.server.models import Models, open_models, parse_models
+from dragoman.server.own import inspection
 from dragoman.server.own.inspection import Punctual
 from dragoman.translation.translator import Translator
 
@@ -167,10 +168,10 @@ def test_what_cannot_be_inspected_is_refused_in_words(server: Running, models: M
 
 def test_one_is_made_at_a_time_and_deadlines_hold(models: Models):
     with running(models, replace(CONFIG, deadline=0.5)) as server:
-        with server.service.beside:  # as if another one were made
+        with server.service.inspecting:  # as if another one were made
             late = ask(server, "inspect")
             assert (late.status, "longer than 0.5 seconds" in late.json["error"]["message"]) == (503, True)
-        with server.service.beside:
+        with server.service.inspecting:
             body = json.dumps({"text": TEXT, "source": "en", "target": "ko"})
             head = "POST /api/v1/inspect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             leaving = server.connect(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -190,7 +191,10 @@ def test_the_search_of_an_inspection_ends_when_its_ticket_says_so(models: Models
     assert patient.tree == inspect(served.translator, TEXT).tree  # the control
 
 
-def test_a_few_inspections_are_kept_and_no_more(server: Running):
+def test_a_few_inspections_are_kept_and_no_more(server: Running, monkeypatch: pytest.MonkeyPatch):
     for number in range(6):
         answer(server, "inspect", text=f"The dog sees {number} cats.")
     assert len(server.service.inspected) == 4
+    monkeypatch.setattr(inspection, "KEPT_WEIGHTS", 1)  # as if all were large
+    answer(server, "inspect")
+    assert [found.source.text for found in server.service.inspected.values()] == [TEXT]

@@ -35,10 +35,10 @@ class Service:
     usage: Usage = field(default_factory=Usage)
     stopping: bool = False
     beside: threading.Lock = field(default_factory=threading.Lock)  # held by what computes beside the search
-    inspected: dict[Any, Inspection] = field(
-        default_factory=dict
-    )  # the latest, the oldest first; for holders of `beside`
-    films: dict[Any, Film] = field(default_factory=dict)  # likewise
+    inspecting: threading.Lock = field(default_factory=threading.Lock)  # held by an inspection, which may take seconds
+    # The latest, the oldest first:
+    inspected: dict[Any, Inspection] = field(default_factory=dict)  # for holders of `inspecting`
+    films: dict[Any, Film] = field(default_factory=dict)  # for holders of `beside`
 
     def need_detector(self) -> "Detector":
         """Return the detector. Raise Refusal without one."""
@@ -47,18 +47,19 @@ class Service:
         return self.detector
 
     @contextmanager
-    def turn(self, ticket: Ticket) -> Iterator[None]:
+    def turn(self, ticket: Ticket, lock: "threading.Lock | None" = None) -> Iterator[None]:
         """Hold the lock of what is computed besides searches, such as word scores, so that requests take turns for it.
 
-        While waiting for it, raise Late or Gone if the ticket is late or cancelled.
+        lock: in the place of that one. While waiting for it, raise Late or Gone if the ticket is late or cancelled.
         """
+        lock = lock or self.beside
         ticket.check()
-        while not self.beside.acquire(timeout=LOOK):
+        while not lock.acquire(timeout=LOOK):
             ticket.check()
         try:
             yield
         finally:
-            self.beside.release()
+            lock.release()
 
     @property
     def alive(self) -> bool:

@@ -39,6 +39,7 @@ from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.texts import detect_sources
 
 KEPT = 4  # inspections that are kept, since what is asked about one sentence comes in several requests
+KEPT_WEIGHTS = 2**25  # or one inspection, if it has more
 
 
 class InspectRequest(Direction, kw_only=True):
@@ -191,9 +192,14 @@ def look(call: Call, served: Served, text: str, *, tree: bool = False) -> Inspec
     found = inspect(translator, text, request.translation, tag=tag, name=served.source.name)
     check_tokens(call, "translation", len(found.target.tokens))
     kept[asked] = found
-    if len(kept) > KEPT:
+    while len(kept) > KEPT or (len(kept) > 1 and sum(map(weights_in, kept.values())) > KEPT_WEIGHTS):
         del kept[next(iter(kept))]
     return found
+
+
+def weights_in(inspection: Inspection) -> int:
+    """Return how many weights an inspection has; each takes four bytes."""
+    return sum(inspection.maps(kind).numel() for kind in KINDS)
 
 
 def check_tokens(call: Call, side: str, tokens: int) -> None:
@@ -221,7 +227,7 @@ def inspect_sentence(call: Call) -> InspectAnswer:
 def inspect_leg(call: Call, served: Served, text: str) -> Inspected:
     """Return what one model did with a text, and what the server translates it into."""
     config = call.service.config
-    with call.service.turn(call.ticket):
+    with call.service.turn(call.ticket, call.service.inspecting):
         found = look(call, served, text, tree=call.request.tree and call.request.translation is None)
         record, links = as_dict(found), word_links(found)
     search = replace(served.translator.search, beam=call.request.beam or config.beam)
@@ -246,7 +252,7 @@ def attention(call: Call) -> Response:
     """
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
-    with call.service.turn(call.ticket):
+    with call.service.turn(call.ticket, call.service.inspecting):
         found, kind = look(call, served, call.request.text), call.request.kind
         weights = found.maps(kind)
         if not len(weights):
@@ -260,7 +266,7 @@ def leave_out(call: Call) -> OcclusionAnswer:
     """Say how much less probable each word of a translation is without each word of the sentence."""
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
-    with call.service.turn(call.ticket):
+    with call.service.turn(call.ticket, call.service.inspecting):
         found = look(call, served, call.request.text)
         losses = occlusion(served.translator.model, found, subwords=call.request.subwords, check=call.ticket.check)
     return OcclusionAnswer(**occlusion_as_dict(losses))
@@ -281,7 +287,7 @@ def page(call: Call) -> Response:
     """Return the page that `dragoman inspect --html` writes: one file to share."""
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
-    with call.service.turn(call.ticket):
+    with call.service.turn(call.ticket, call.service.inspecting):
         found = look(call, served, call.request.text, tree=call.request.translation is None)
         call.ticket.check()
         content = inspection_page(found, served.translator.model)
