@@ -25,13 +25,15 @@ SIZES = {
     "page-korean": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark", "locale": "ko-KR"},
     "page-words": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
+    "page-runs": {"viewport": {"width": 1040, "height": 1010}, "color_scheme": "light"},
 }
 
 
 @contextlib.contextmanager
 def serving(model: str) -> Iterator[str]:
-    """Serve a model until the block ends; yield the address."""
-    command = [sys.executable, "-m", "dragoman", "serve", "-m", model, "--port", str(PORT)]
+    """Serve a model, and show the runs beside it, until the block ends; yield the address."""
+    runs = Path(model.rpartition("=")[2]).parent
+    command = [sys.executable, "-m", "dragoman", "serve", "-m", model, "--runs", str(runs), "--port", str(PORT)]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{PORT}"
     try:
@@ -48,6 +50,10 @@ def serving(model: str) -> Iterator[str]:
 
 def prepare(tab: Any, name: str) -> None:
     """Bring the page into the state that a picture shows."""
+    if name == "page-runs":
+        tab.get_by_role("link", name="Training runs").click()
+        tab.locator("#samples li").first.wait_for()
+        return
     tab.locator("#source").fill(TEXT)
     tab.locator("#output .word").first.wait_for()
     tab.wait_for_function("() => !document.querySelector('.working')")

@@ -120,8 +120,9 @@ export class CurveFigure {
     const { runs, settings } = this.read();
     const wide = Math.max(240, Math.floor(this.picture.clientWidth));
     const { width, height, content } = chart(runs, this.curve, settings, wide, "currentColor");
-    this.picture.replaceChildren(picture(width, height, content, this.caption()));
-    this.below.textContent = this.lastValues();
+    const last = this.lastValues();
+    this.picture.replaceChildren(picture(width, height, content, this.caption(last)));
+    this.below.textContent = last;
     this.fill();
   }
 
@@ -131,10 +132,10 @@ export class CurveFigure {
     return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || t("runs.nothing");
   }
 
-  caption() {
+  caption(last = this.lastValues()) {
     const { settings } = this.read();
     const smoothed = settings.smooth > 1 && !DEV.includes(this.curve) ? t("runs.smoothed", settings.smooth) : "";
-    return t("runs.caption", t(`curve.${this.curve}`), t(`by.${settings.by}`), smoothed, this.lastValues());
+    return t("runs.caption", t(`curve.${this.curve}`), t(`by.${settings.by}`), smoothed, last);
   }
 
   json() {
