@@ -26,6 +26,7 @@ SIZES = {
     "page-words": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-runs": {"viewport": {"width": 1040, "height": 1010}, "color_scheme": "light"},
+    "page-inside": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
 }
 
 
@@ -67,6 +68,10 @@ def prepare(tab: Any, name: str) -> None:
         tab.locator("#code > summary").click()
         tab.locator("#alternatives > summary").click()
         tab.locator("#alternative-list tr").first.wait_for()
+    elif name == "page-inside":
+        for panel, drawn in (("attention-panel", "#thumbnails button"), ("tree", "#tree-picture svg")):
+            tab.locator(f"#{panel} > summary").click()
+            tab.locator(drawn).first.wait_for()
     elif name == "page-words":
         words.first.focus()
         tab.locator("#output .choice").first.wait_for()
@@ -89,7 +94,10 @@ def main(model: str, folder: str) -> None:
             tab.goto(address)
             prepare(tab, name)
             path = Path(folder) / f"{name}.png"
-            tab.screenshot(path=path, full_page=name == "page-open")
+            if name == "page-inside":
+                tab.locator("#inside").screenshot(path=path)
+            else:
+                tab.screenshot(path=path, full_page=name == "page-open")
             Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
             context.close()
         browser.close()
