@@ -147,7 +147,7 @@ def test_the_film_shows_what_the_server_computed(visit: Any, following: Running)
 def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running):
     page = open_runs(visit, following)
     page.tab.locator("#sampled").select_option(NAME)
-    page.tab.locator("#samples ins").first.wait_for()
+    page.tab.locator("#samples dd", has_text="an old one").wait_for()
     texts = page.tab.locator("#samples dd").all_text_contents()
     assert texts == [HOSTILE[1], HOSTILE[3], "an old one", f"a new {HOSTILE[0]}"]
     assert page.tab.locator("#samples del").all_text_contents() == ["an", "old", "one"]

@@ -17,6 +17,7 @@ const controls = ["by", "smooth", "log"].map((id) => at(`#${id}`));
 const wanted = new URLSearchParams(location.hash.slice(1));
 let timer = 0;
 let asking = false;
+let samplesAsked = "";
 let samples = { key: "", steps: [], samples: [] };
 
 const chosen = () => [...runs.values()].filter((run) => run.box.checked);
@@ -140,9 +141,11 @@ async function readSamples() {
   else {
     const key = JSON.stringify([run.name, step, run.points.dev_loss.size, run.offset]);
     if (key === samples.key) return;
+    samplesAsked = key;
     const path = (step) => pathOf(run, `samples${step ? `?step=${step}` : ""}`);
     const all = await ask(path(""), { method: "GET" });
     const found = step && all.steps.includes(Number(step)) ? await ask(path(step), { method: "GET" }) : all;
+    if (samplesAsked !== key) return; // an older answer never replaces a newer one
     samples = { ...found, key };
   }
   drawSamples();
