@@ -140,8 +140,8 @@ async function readSamples() {
   if (!run) samples = { key: "", steps: [], samples: [] };
   else {
     const key = JSON.stringify([run.name, step, run.points.dev_loss.size, run.offset]);
-    if (key === samples.key) return;
     samplesAsked = key;
+    if (key === samples.key) return;
     const path = (step) => pathOf(run, `samples${step ? `?step=${step}` : ""}`);
     const all = await ask(path(""), { method: "GET" });
     const found = step && all.steps.includes(Number(step)) ? await ask(path(step), { method: "GET" }) : all;
@@ -243,7 +243,7 @@ at("#by").value = wanted.get("by") === "hours" ? "hours" : "steps";
 at("#smooth").value = ["5", "20"].find((value) => value === wanted.get("smooth")) ?? "1";
 at("#log").checked = wanted.has("log");
 for (const control of controls) control.addEventListener("change", choose);
-for (const select of ["#sampled", "#validation"]) at(select).addEventListener("change", readSamples);
+for (const select of ["#sampled", "#validation"]) at(select).addEventListener("change", () => readSamples().catch((error) => showTrouble(error, follow)));
 document.addEventListener("visibilitychange", follow);
 addEventListener("resize", draw);
 themed.addEventListener("change", repaint);
