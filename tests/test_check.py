@@ -325,7 +325,7 @@ def test_blank_lines_end_documents_and_are_kept(check, tmp_path: Path):
     assert report["clean"]["pairs"] == 50
     parts = CLEAN[:20], CLEAN[20:40], CLEAN[40:50]
     assert (tmp_path / "clean.tsv").read_bytes() == b"\n".join(map(tsv, parts)) + b"\n"  # and one between the files
-    located = read_documents(parse_corpora(["clean.tsv"]), blank_ends=True)
+    located = read_documents(parse_corpora(["clean.tsv"]))
     assert [located.documents.count(n) for n in range(3)] == [20, 20, 10]
     assert check("clean.tsv")[0] == 0
 

@@ -93,14 +93,17 @@ def test_documents_stay_whole(dragoman, tmp_path: Path):
     assert all(rows[a][1] == rows[b][1] for a, b in near_duplicates(everything, range(len(everything))))
 
 
-def test_blank_pairs_are_counted_as_check_and_train_count_them(dragoman, tmp_path: Path):
+def test_pairs_with_an_empty_side_are_counted_as_check_and_train_count_them(dragoman, tmp_path: Path):
+    """A row that is blank on both sides ends a document; it is no pair."""
     file = write_tsv(tmp_path / "a.tsv", [*sentences(50), ("", ""), ("", "x"), (" ", "\u3000")])
-    size = ("--dev", 5, "--test", 5)
-    assert "skipped pairs with an empty side: 3" in dragoman("split", file, *size, "--out", "a").err
     found = json.loads(dragoman("check", file, "--json").out)["findings"]
     assert {one["id"]: one["count"] for one in found} == {"empty": 1, "blank": 2}
-    by_document = dragoman("split", file, *size, "--by", "document", "--out", "b").err
-    assert "empty side: 3" not in by_document  # the control: between documents, blank lines are no pairs
+    note = f"{file}: skipped pairs with an empty side: 1 (line 52)"
+    assert read_corpus([file]).notes() == [note]
+    for by in ("pair", "document"):
+        assert note in dragoman("split", file, "--dev", 5, "--test", 5, "--by", by, "--out", by).err
+    plain = write_tsv(tmp_path / "b.tsv", [*sentences(50), ("", "")])
+    assert "skipped" not in dragoman("split", plain, "--dev", 5, "--test", 5, "--out", "none").err
 
 
 @pytest.mark.parametrize(("count", "flags", "dev", "test"), [(59, "", 5, 5), (4, "", 1, 1), (59, "--dev 20", 20, 5)])

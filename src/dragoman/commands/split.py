@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
     for file in files.values():
         if file.exists():
             raise UsageError(f"{file}: exists already; choose another --out")
-    pairs, documents, notes = read_documents(specs, blank_ends=options.by == "document")
+    pairs, documents, notes = read_documents(specs)
     for note in notes:
         print(note, file=sys.stderr)
     if not pairs:

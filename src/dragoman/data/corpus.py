@@ -372,11 +372,15 @@ def begins_with_header(spec: CorpusSpec, first: Row) -> bool:
 
 
 def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
-    """Yield the rows that have text on both sides; count the others in `left_out`."""
+    """Yield the rows that have text on both sides; count in `left_out` those that have text on one side only.
+
+    A row without any text ends a document. It is no pair, so it is not counted.
+    """
     for row in rows:
-        if row.source.strip() and row.target.strip():
+        has_text = bool(row.source.strip()), bool(row.target.strip())
+        if all(has_text):
             yield row
-        else:
+        elif any(has_text):
             left_out.add(REASONS["empty"], row.number)
 
 

@@ -32,11 +32,10 @@ class Located(NamedTuple):
     notes: list[str]
 
 
-def read_documents(specs: Sequence[CorpusSpec], *, blank_ends: bool) -> Located:
-    """Read all pairs with text on both sides; the notes count the others, as those of training do.
+def read_documents(specs: Sequence[CorpusSpec]) -> Located:
+    """Read all pairs with text on both sides; the notes count what is left out, as those of training do.
 
-    A document ends at the end of a file, and with `blank_ends` at a blank line, which then does not count. Raise
-    DragomanError where a corpus cannot be read.
+    A document ends at a blank line and at the end of a file. Raise DragomanError where a corpus cannot be read.
     """
     located, document = Located([], [], []), 0
     for spec in specs:
@@ -46,7 +45,7 @@ def read_documents(specs: Sequence[CorpusSpec], *, blank_ends: bool) -> Located:
             if all(has_text):
                 located.pairs.append((source, target))
                 located.documents.append(document)
-            elif any(has_text) or not blank_ends:
+            elif any(has_text):
                 left_out.add(REASONS["empty"], number)
             else:
                 document += 1
