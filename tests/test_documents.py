@@ -356,6 +356,20 @@ def test_a_cue_without_its_times_is_named():
     ]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "data", "line", "readable"),
+    [
+        (".srt", "", 0, False), (".srt", "garbage\n", 0, False), (".srt", "1\n00:01 -> 00:02\nOne.\n", 2, False),
+        (".vtt", "", 0, False), (".vtt", "WEBVTTX\n", 0, False), (".vtt", "WEBVTT\n\nNOTE a\n", 0, True),
+        (".po", "", 0, False), (".po", "# a comment\n", 0, False), (".po", "a\n", 1, False),
+    ],
+)  # fmt: skip
+def test_a_document_without_cues_or_messages_is_not_in_its_format(suffix: str, data: str, line: int, readable: bool):
+    """The control is WebVTT, of which the header is enough."""
+    document = read_document(data.encode(), suffix)
+    assert (document.texts, document.readable, [one.line for one in document.skipped]) == ([], readable, [line])
+
+
 @pytest.mark.parametrize("suffix", [".txt", ".html", ".md", ".srt", ".vtt", ".json", ".csv"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_translations_are_read_again_as_they_were_given(suffix: str, end: str):

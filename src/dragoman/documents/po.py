@@ -86,10 +86,12 @@ def parse_po(data: bytes) -> Document:
         elif not message.unreadable:
             passages.extend(missing_translations(original, message, f"msgstr[{singular}]"))
     skipped = []
-    if bad_lines:
+    if not message:
+        skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
+    elif bad_lines:
         reason = f"{len(bad_lines):,} line(s) from here on are not PO: their messages are left as they are"
-        skipped.append(Skipped(bad_lines[0], reason if message else "not PO (there is no message in it)"))
-    return Document(original, encoding, passages, skipped, readable=bool(message or not bad_lines), left=left)
+        skipped.append(Skipped(bad_lines[0], reason))
+    return Document(original, encoding, passages, skipped, readable=message is not None, left=left)
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:

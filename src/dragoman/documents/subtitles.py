@@ -24,6 +24,7 @@ from dragoman.documents.inline import (
 LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")
 TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s|\Z)")
+HEADER = re.compile(r"\ufeff?WEBVTT(?:\s|\Z)")  # a file with nothing else is WebVTT, too
 NUMBER = re.compile(r"\s*\d+\s*")
 DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # another speaker begins
 TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}")
@@ -51,8 +52,14 @@ def parse_subtitles(data: bytes, vtt: bool) -> Document:
     """Return the document of a WebVTT file, or with vtt=False of a SubRip file: see `parse_vtt` and `parse_srt`."""
     original, encoding = decode(data)
     lines = [match for match in LINE.finditer(original) if match[0]]
+    skipped = [] if vtt else list(without_times(lines))
+    if not any(TIMES.match(line[1]) for line in lines):
+        is_empty = vtt and HEADER.match(original) is not None
+        reason = "there is no cue in it" if is_empty else f"not {'WebVTT' if vtt else 'SubRip'} (there is no cue in it)"
+        skipped = [Skipped(skipped[0].line if skipped else 0, reason)]
+        return Document(original, encoding, [], skipped, readable=is_empty)
     found = [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)]
-    return Document(original, encoding, found, [] if vtt else list(without_times(lines)))
+    return Document(original, encoding, found, skipped)
 
 
 def without_times(lines: Sequence[re.Match[str]]) -> Iterator[Skipped]:
