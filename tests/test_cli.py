@@ -502,12 +502,15 @@ def test_nothing_that_is_read_is_written(dragoman, brief: Path):
         ("translate --quiet -m {brief} x", ">&-", b"standard output: "),
         ("--version", ">&-", b"standard output: "),
         ("--version", ">/dev/full", b"standard output: No space"),
+        ("--version", ">/dev/full unbuffered", b"standard output: No space"),
         ("--version", "2>&-", b""),
     ],
 )
 def test_a_closed_or_full_output_is_named_in_one_sentence(brief: Path, arguments: str, way: str, said: bytes):
+    way, *unbuffered = way.split()
     command = f"{sys.executable} -m dragoman {arguments.format(brief=brief)} {way}"
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
+    environment["PYTHONUNBUFFERED"] = "1" if unbuffered else ""
     ran = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, check=False)
     assert (ran.returncode, ran.stderr.count(b"\n")) == ((1, 1) if said else (0, 0)), ran.stderr
     assert said in ran.stderr

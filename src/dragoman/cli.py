@@ -94,11 +94,14 @@ def describe_os_error(error: OSError) -> str:
 def open_closed_streams() -> None:
     """Open the output streams that the caller has closed (`>&-`), which Python leaves out.
 
-    Whoever writes to standard output gets an OSError; what is written on standard error is lost.
+    Whoever writes to standard output gets an OSError; what is written on standard error is lost. With PYTHONUNBUFFERED,
+    standard output is opened with a buffer for each line: a line that is written in part only would look complete.
     """
     if sys.stdout is None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
         sys.stdout = os.fdopen(1, "w")
+    elif isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = os.fdopen(sys.stdout.fileno(), "w", buffering=1, closefd=False)
     if sys.stderr is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.stderr = os.fdopen(2, "w")
