@@ -515,7 +515,7 @@ def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained:
     assert align("-m", "measured", "pairs.tsv") == second != align("pairs.tsv", "--head", 1)
     sources, targets = (tokenizer.encode_all(list(side)) for side in zip(*pairs[:100], strict=True))
     found, measured = measure_heads(model, sources, targets), align("pairs.tsv", "--measure")
-    assert (measured.code, measured.err) == (0, f"{found}\n")
+    assert (measured.code, measured.err) == (0, f"{found}; for these pairs only: the model folder stays as it is\n")
     flags = ["--layer", found.layer, *(["--head", found.head] if found.head else [])]
     assert align("pairs.tsv", *flags) == (0, measured.out, "")
 

@@ -44,7 +44,7 @@ class Options:
     head: int | None = None
     "attention head, from 1; with --layer alone: the mean of all"
     measure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "find the best layer and head on these pairs first; give it a thousand pairs or more"
+    "find the best layer and head on these pairs first, for this command only; give it a thousand pairs or more"
     threshold: float | None = None
     "print all pairs of words with at least this weight, above 0; default: the strongest for each target word"
     soft: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -110,7 +110,9 @@ def choose_head(
         return AlignmentHead(layer, options.head)
     else:
         head = AlignmentHead.load(folder) or default_head(model)
-    if options.measure or head.agreement is None:
+    if options.measure:
+        print(f"{head}; for these pairs only: the model folder stays as it is", file=sys.stderr)
+    elif head.agreement is None:
         print(head, file=sys.stderr)
     return head
 
