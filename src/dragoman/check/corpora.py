@@ -14,6 +14,7 @@ from dragoman.check.detectors import CheckLimits, Hits, detect
 from dragoman.check.first_reading import UsualPairs, find_repeats, read_first
 from dragoman.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
 from dragoman.check.rules import RULES
+from dragoman.check.slips import find_slips
 from dragoman.data.corpus import OnProblem, Problem, Row, begins_with_header, read_rows
 from dragoman.data.spec import CorpusSpec, display_path
 from dragoman.errors import DragomanError
@@ -44,6 +45,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
             report.corpora.append(corpus)
             if clean and name == "train" and report.kept():
                 clean.write("\n")  # as the end of a file, a blank line ends a document
+            found = [*repeats, *find_slips(reading.lengths, reading.has_text)]
             profile, difference = usual.for_corpus(reading)
             if difference:
                 report.add("direction", [spec.name], example=difference)
@@ -55,7 +57,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                     hits = [
                         Hits("header", header_rows(spec, block)),
                         *detect(block, profile, limits),
-                        *(repeat.within(rows) for repeat in repeats),
+                        *(hits.within(rows) for hits in found),
                     ]
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)

@@ -27,8 +27,6 @@ PER_CHARACTER = -0.3
 FEW_LETTERS = 10  # too few to judge a script by
 FEW_TEXTS = 20  # too few to say what is rare
 RARE = 0.01  # share of the texts of a side in a script
-WINDOW = 256  # rows over which the lengths of both sides are compared
-SLIPPED = 0.3  # the correlation of lengths is higher by this one row further
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[H
         yield Hits("over-long", (column.lengths > limits.length) & ~block.is_blank, number)
     for hits in (
         *copy_hits(block),
-        *length_hits(block, profile, limits),
+        length_hits(block, profile, limits),
         *language_hits(block, profile),
         placeholder_hits(block),
     ):
@@ -114,29 +112,10 @@ def copy_hits(block: RowBlock) -> Iterator[Hits]:
     yield Hits("short-copy", short)
 
 
-def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
-    """Yield the hits of the rules 'length-ratio' and 'slipped'.
-
-    A length ratio is a hit if it is more than `limits.ratio` times above or below what is usual. A window of WINDOW
-    rows has slipped if the lengths of its two sides correlate better, by SLIPPED, when one side is moved by a row.
-    The rows of a block after its last whole window are not judged.
-    """
+def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Hits:
+    """Return the hits of the rule 'length-ratio': rows whose ratio of lengths is far from the usual one."""
     beyond = np.abs(log_ratios(block) - profile.usual_log_ratio())
-    yield Hits("length-ratio", beyond > np.log(limits.ratio))
-    slipped = np.zeros(len(block), bool)
-    source, target = (np.log(column.lengths + 1.0) for column in block.columns)
-    for start in range(0, len(block) - WINDOW + 1, WINDOW):
-        s, t = source[start : start + WINDOW], target[start : start + WINDOW]
-        further = max(correlation(s[1:], t[:-1]), correlation(s[:-1], t[1:]))
-        slipped[start : start + WINDOW] = further > correlation(s, t) + SLIPPED
-    yield Hits("slipped", slipped)
-
-
-def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Pearson's correlation of two arrays; 0 where one is constant."""
-    a, b = a - a.mean(), b - b.mean()
-    size = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / size) if size > 1e-9 else 0.0
+    return Hits("length-ratio", beyond > np.log(limits.ratio))
 
 
 def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:

@@ -14,12 +14,13 @@ from dragoman.data.corpus import quote_line, read_rows
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 
+LONGEST = np.iinfo(np.uint16).max
 NO_LETTERS = re.compile(r"[\W_]+")
 
 
 @dataclass
 class FirstReading:
-    """Hold what the first reading of a corpus keeps: what is usual in it, and 25 bytes of each of its n rows."""
+    """Hold what the first reading of a corpus keeps: what is usual in it, and 29 bytes of each of its n rows."""
 
     spec: CorpusSpec
     profile: Profile
@@ -27,6 +28,7 @@ class FirstReading:
     pairs: np.ndarray  # (n,) of both sides
     sources: np.ndarray  # (n,)
     has_text: np.ndarray  # (n,)
+    lengths: np.ndarray  # (n, 2) in characters, of source and target, at most LONGEST
     keys: np.ndarray  # (n,) of the letters and digits of the source, 0 for none; or all 0
 
 
@@ -37,18 +39,19 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstRead
     to its end, the rows before the error are kept; nothing is raised, because the second reading reports it.
     """
     profile, begins = Profile(alphabet), ""
-    blocks: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    none = np.zeros(0, np.int64)
+    blocks: list[tuple[np.ndarray, ...]] = [(none, none, none.astype(bool), np.zeros((0, 2), np.uint16), none)]
     try:
         for block in row_blocks(read_rows(spec, lambda problem: None)):
             profile.learn(block)
             sources = block.columns[0]
             begins = begins or next((text for text in sources.texts if any(map(str.isalpha, text))), "")
             keys = np.array([letters_hash(text) for text in sources.texts] if compare else [0] * len(block), np.int64)
-            blocks.append((block.pair_hashes, sources.hashes, block.has_text, keys))
+            lengths = np.stack([np.minimum(column.lengths, LONGEST) for column in block.columns], axis=1)
+            blocks.append((block.pair_hashes, sources.hashes, block.has_text, lengths.astype(np.uint16), keys))
     except DragomanError:
         pass  # the second reading meets it again and reports it
-    pairs, hashes, has_text, all_keys = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    return FirstReading(spec, profile, begins, pairs, hashes, has_text.astype(bool), all_keys)
+    return FirstReading(spec, profile, begins, *(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
 class UsualPairs:

@@ -49,6 +49,11 @@ RULES = {
     "slipped": CheckRule(
         "warning", "the sides match better if one is shifted by a line", "look for the missing line above"
     ),
+    "near-slip": CheckRule(
+        "warning",
+        "near a slip: where it begins and ends is uncertain",
+        "find the missing line, or drop these pairs, too",
+    ),
     "swapped": CheckRule("warning", "the sides look swapped", "swap source and target"),
     "one-language": CheckRule("warning", "both sides look like the same language", "drop it, or translate it"),
     "script": CheckRule(
