@@ -42,18 +42,19 @@ MAX_NAME_LENGTH = 100  # characters
 # Bytes: training writes nothing larger.
 HEADER_SIZE = 8 << 10  # of weights, for each layer: a layer of the decoder has 30 names of 100 bytes
 MAX_SIZES = {"tokenizer.json": MAX_TABLE_SIZE, "state.json": MAX_TABLE_SIZE}  # others: MAX_RECORD_SIZE
+WORTH_READING = 4 << 30  # of a file that cannot be right, to say whether it was changed: some seconds
 MAX_STATE = 8  # times the size of the weights: there are two moments of each, and the weights besides their average
 
 Named = TypeVar("Named")
 
 
-def verify_files(folder: Path, required: Sequence[str] = FILES) -> None:
+def verify_files(folder: Path) -> None:
     """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed.
 
-    The card, which older manifests list, may be missing or changed. required: files that the manifest has to list.
+    The card, which older manifests list, may be missing or changed.
     """
-    for damage in find_damage(folder, read_manifest(folder, required)):
-        raise DragomanError(str(damage))
+    for damage in find_damage(folder, read_manifest(folder)):
+        raise DragomanError(f"{damage}; copy or download the folder again")
 
 
 def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tuple[int, str]]:
@@ -98,14 +99,21 @@ class Damage(NamedTuple):
 
 
 def find_damage(folder: Path, manifest: dict[str, tuple[int, str]]) -> Iterator[Damage]:
-    """Yield the files of a model folder that are missing or were changed. Raise DragomanError as `check_size` does."""
+    """Yield the files of a model folder that are missing or were changed.
+
+    Raise DragomanError as `check_size` does where a file is what the manifest says, or is too large to find out.
+    """
     sound = True
     # The weights come last: the other files tell how large they may be.
     for name in sorted(manifest, key=lambda name: (name in (WEIGHTS, STATE), name)):
         size, digest = manifest[name]
         file, expected = folder / name, f"{size:,} bytes"
         if sound and file.is_file() and file.stat().st_size == size:
-            check_size(file)
+            try:
+                check_size(file)
+            except DragomanError:
+                if size > WORTH_READING or fingerprint(file)["sha256"] == digest:
+                    raise
         if not file.is_file():
             sound = False
             yield Damage(file, expected, "nothing: it is missing from the folder")

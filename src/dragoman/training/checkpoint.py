@@ -25,7 +25,15 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import delete_folder, draft_of, lock_file, name_errors, new_folder, read_json, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import FILES, load_model, read_tensors, verify_files, write_model
+from dragoman.model_folder import (
+    FILES,
+    find_damage,
+    load_model,
+    read_manifest,
+    read_tensors,
+    verify_files,
+    write_model,
+)
 
 NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
@@ -173,7 +181,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raise OSError where the system cannot read a file: what it holds may be sound.
     """
-    verify_files(folder, [*FILES, "state.safetensors", STATE])
+    for damage in find_damage(folder, read_manifest(folder, [*FILES, "state.safetensors", STATE])):
+        raise DragomanError(str(damage))
     model, tokenizer = load_model(folder)
     progress = read_progress(folder)
     return Checkpoint(folder, model, tokenizer, read_tensors(folder / "state.safetensors"), progress)
