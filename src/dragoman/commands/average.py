@@ -80,6 +80,8 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
         found = ", ".join(
             f"dev {name} {scores[folder][key]:.{digits}f}" for key, name, digits in SHOWN if key in scores[folder]
         )
+        if "step" in scores[folder] and scores[folder]["step"] != step_of(folder):
+            found += f" (validation at step {scores[folder]['step']:.0f})"
         if number >= last:
             verdict = f"left out: not among the last {last}"
         elif loss > best + MAX_WORSE:
@@ -92,7 +94,7 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
 
 
 def dev_scores(run: Path, folders: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """Return what the dev set gave for each checkpoint of a run: 'loss', in nats per token, 'bleu' and 'chrf'.
+    """Return what the dev set gave for each checkpoint of a run: 'loss', in nats per token, 'bleu', 'chrf', and 'step'.
 
     Of a checkpoint between two validations, such as that of an interruption, it is what the first of them gave; nothing
     before the first validation.
@@ -101,8 +103,12 @@ def dev_scores(run: Path, folders: Sequence[Path]) -> dict[Path, dict[str, float
 
     rows = read_metrics(run).rows if (run / "metrics.jsonl").exists() else {}
     validations = {step: row for (event, step), row in rows.items() if event == "validation"}
-    steps = {folder: int(folder.name.split("-")[1]) for folder in folders}
     return {
-        folder: next((row for step, row in reversed(validations.items()) if step <= steps[folder]), {})
+        folder: next((row for step, row in reversed(validations.items()) if step <= step_of(folder)), {})
         for folder in folders
     }
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step in the name of a checkpoint's folder."""
+    return int(checkpoint.name.split("-")[1])

@@ -139,7 +139,7 @@ class RunConfig:
     init_from: str = ""
     "model or run folder to start from, with its weights and subwords: fine-tuning"
     out: str = ""
-    "folder for the run: checkpoints, metrics, samples"
+    "folder for the run: checkpoints, metrics, samples; default: runs/CORPUS-PRESET, such as runs/train-small"
     vocabulary: Annotated[int, at_least(300), at_most(MAX_SIZE)] | None = None
     "number of subwords to learn; default: what the preset suggests, if the text is large enough"
     model: ModelConfig = field(default_factory=TransformerConfig)

@@ -50,10 +50,12 @@ def average(folders: Sequence[Path], out: Path) -> None:
 
 
 def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
-    """Return in words how `other` differs from `model` in its settings or subwords; '' where it does not."""
+    """Return in words how `other` differs from `model` in its subwords or settings; '' where it does not."""
+    # Unrelated models differ in their subwords; of their settings, the first to differ may be one that hardly matters.
+    if its_tokenizer.pieces != tokenizer.pieces or its_tokenizer.merges != tokenizer.merges:
+        return "its tokenizer has other subwords"
     theirs, ours = as_dict(other.config), as_dict(model.config)
     for name in {**ours, **theirs}:
         if theirs.get(name) != ours.get(name):
             return f"its {name} is {theirs.get(name)}, not {ours.get(name)}"
-    same = its_tokenizer.pieces == tokenizer.pieces and its_tokenizer.merges == tokenizer.merges
-    return "" if same else "its tokenizer has other subwords"
+    return ""
