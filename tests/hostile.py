@@ -275,7 +275,7 @@ HOSTILE = [
     Hostile("TMX variant", {"a.tmx": tmx(CLEAN).replace(b"</tu>", b'<tuv lang="KO"><seg>x</seg></tuv></tu>', 1)},
             "variant", CLEAN, ("columns=en,ko",)),
     # Catalogues.
-    Hostile("PO syntax", po_message('msgid "a"b"\nmsgstr "b"'), "unreadable", "a.po: not a readable PO file"),
+    Hostile("PO syntax", po_message('msgid "a"b"\nmsgstr "b"'), "unreadable", "not a readable PO file"),
     Hostile("PO open quote", po_message('msgid "a\nmsgstr "b"'), "unreadable", "a.po:184: not a readable PO file"),
     Hostile("PO fuzzy", po_message('#, fuzzy\nmsgid "a"\nmsgstr "b"'), "fuzzy", CLEAN),
     Hostile("PO obsolete", po_message('#~ msgid "a"\n#~ msgstr "b"'), "obsolete", CLEAN),
@@ -283,7 +283,7 @@ HOSTILE = [
     Hostile("PO plural", po_message('msgid "a"\nmsgid_plural "b"\n' + "".join(f'msgstr[{i}] "c"\n' for i in range(3))),
             "plural", CLEAN),
     Hostile("PO PS", {"a.po": po(changed("a\u2029b"))}, "line-separator", changed("a\u2029b")),
-    Hostile("PO a name", {"a.po": b"/etc/hostname"}, "unreadable", "a.po: not a readable PO file"),
+    Hostile("PO a name", {"a.po": b"/etc/hostname"}, "unreadable", "not a readable PO file"),
     # Packed.
     Hostile("gz cut off", {"a.tsv.gz": packed(tsv(CLEAN), "gzip")[:-9]}, "unreadable", "damaged or truncated"),
     Hostile("zst cut off", {"a.tsv.zst": packed(tsv(CLEAN), "zstd")[:-9]}, "unreadable", "damaged or truncated"),

@@ -108,6 +108,40 @@ def test_a_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str)
     assert read_corpus([str(tmp_path / "a.po")]).pairs == [("a", "b" * 9_000)]
 
 
+@pytest.mark.parametrize(
+    ("charset", "codec", "target"),
+    [
+        ("cp1250", "cp1250", "Žluťoučký kůň"),
+        ("ISO-8859-2", "iso8859-2", "Žluťoučký kůň"),
+        ("EUC-KR", "euc-kr", "고양이가 앉았다"),
+        ("cp932", "cp932", "猫が表に座った"),  # one of its bytes is a backslash
+        ("ASCII", "utf-8", "고양이"),
+        ("CHARSET", "utf-8", "고양이"),
+        ("EUC-KR", "utf-8-sig", "고양이"),
+    ],
+)
+def test_a_catalogue_is_in_the_encoding_that_its_header_declares(tmp_path: Path, charset: str, codec: str, target: str):
+    path, pairs = tmp_path / "a.po", [("A cat sat.", target), ("Another cat.", "x")]
+    path.write_bytes(po(pairs).decode().replace("UTF-8", charset).encode(codec))
+    assert read_corpus([str(path)]).pairs == pairs
+
+
+@pytest.mark.parametrize(("charset", "advice"), [("EUC-KR", "what the file declares"), ("UTF-8", "iconv -f latin1")])
+def test_a_line_that_is_not_in_the_encoding_of_its_catalogue_is_named(tmp_path: Path, charset: str, advice: str):
+    data = po([("A cat sat.", "고양이")]).decode().replace("UTF-8", charset).encode(charset)
+    (tmp_path / "a.po").write_bytes(data + b'\nmsgid "a"\nmsgstr "\xff"\n')
+    with pytest.raises(DragomanError, match=rf"a\.po:8: not {charset} at byte 9 of the line \(0xff\): .*{advice}"):
+        read_corpus([str(tmp_path / "a.po")])
+
+
+def test_a_catalogue_that_cannot_be_read_gets_a_reason(tmp_path: Path):
+    path = tmp_path / "a.po"
+    for wrong, reason in (("msgstr2 x", "no line of a message, or"), ('msgstr "a"b"', "unescaped double quote found")):
+        path.write_text(f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n{wrong}\n')
+        with pytest.raises(DragomanError, match=rf"a\.po:5: not a readable PO file: {reason}.*{wrong}"):
+            read_corpus([str(path)])
+
+
 def test_columns_may_lie_inside_others(tmp_path: Path):
     columns, records = "columns=translation.en,translation.ko", [{"en": s, "ko": t} for s, t in CLEAN]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "translation": each}) + "\n" for each in records))

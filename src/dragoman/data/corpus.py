@@ -6,6 +6,7 @@ the sentence: a reader that splits at U+2028 or at a lone carriage return shifts
 pairs of plain files are read here, the other formats by the module that has their name.
 """
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dragoman.data.encoding import is_supported
 from dragoman.data.header import is_header
 from dragoman.data.spec import COMPRESSED, FOLDER, WITH_HEADER, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
@@ -135,13 +137,18 @@ def foreign_beginning(first: bytes) -> str:
     return next((what for beginning, what in BEGINNINGS.items() if first.startswith(beginning)), "")
 
 
-def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[str | None]:
-    """Yield every line without its end, in constant memory; None for a line that is not UTF-8, after `on_problem`.
+def read_lines(
+    path: str, on_problem: OnProblem = raise_unreadable, charset: re.Pattern[bytes] | None = None
+) -> Iterator[str | None]:
+    """Yield every line without its end, in constant memory; None for a line that cannot be decoded, after `on_problem`.
 
-    The last line may lack its line feed; an end of file after a line feed starts no new line. By default `on_problem`
-    raises DragomanError. So does a file that cannot be read, is not text, or has a line longer than LONGEST_LINE.
+    Text is UTF-8, or in the encoding whose name `charset` finds in the first block, if that has no byte order
+    mark. A block that does not fit this encoding may still be UTF-8. The last line may lack its line feed; an end of
+    file after a line feed starts no new line. By default `on_problem` raises DragomanError. So does a file that cannot
+    be read, is not text, or has a line longer than LONGEST_LINE.
     """
     number = 1
+    encoding = "utf-8"
     for chunk in whole_lines(path):
         if number == 1 and (what := foreign_beginning(chunk[:4])):
             raise DragomanError(f"{display_path(path)}: {what}")
@@ -150,10 +157,15 @@ def read_lines(path: str, on_problem: OnProblem = raise_unreadable) -> Iterator[
             chunk = chunk[3:]
             if not chunk:
                 return
+        elif number == 1 and charset and (declared := charset.search(chunk)):
+            name = declared[1].decode("ascii", "replace")
+            encoding = name if is_supported(name) else encoding
+        texts: list[str | None]
         try:
-            texts: list[str | None] = list(chunk.decode().split("\n"))
+            texts = list(_decode_block(chunk, encoding).split("\n"))
         except UnicodeDecodeError:
-            texts = [_decode(line, path, n, on_problem) for n, line in enumerate(chunk.split(b"\n"), start=number)]
+            lines = enumerate(chunk.split(b"\n"), start=number)
+            texts = [_decode(line, path, n, on_problem, encoding) for n, line in lines]
         if chunk.endswith(b"\n"):
             texts.pop()
         if b"\r" in chunk:
@@ -187,16 +199,26 @@ def whole_lines(path: str) -> Iterator[bytes]:
         yield rest
 
 
-def _decode(line: bytes, path: str, number: int, on_problem: OnProblem) -> str | None:
-    """Return the text of a line; None where it is not UTF-8, after `on_problem`. number: of the line, from 1."""
+def _decode_block(block: bytes, encoding: str) -> str:
+    """Return the text of a block in this encoding, or else in UTF-8. Raise UnicodeDecodeError if it is neither."""
     try:
-        return line.decode()
+        return block.decode(encoding)
+    except UnicodeDecodeError:
+        with contextlib.suppress(UnicodeDecodeError):
+            return block.decode()
+        raise
+
+
+def _decode(line: bytes, path: str, number: int, on_problem: OnProblem, encoding: str) -> str | None:
+    """Return the text of a line; None where it cannot be decoded, after `on_problem`. number: of the line, from 1."""
+    try:
+        return _decode_block(line, encoding)
     except UnicodeDecodeError as error:
         at = error.start
-        text = (
-            f"not UTF-8 at byte {at + 1} of the line (0x{line[at]:02x}): convert the file, "
-            "from Latin-1 for example with iconv -f latin1 -t utf-8"
-        )
+        advice = "convert the file, from Latin-1 for example with iconv -f latin1 -t utf-8"
+        if encoding != "utf-8":
+            advice = "that is what the file declares: fix the line, or what it declares"
+        text = f"not {encoding.upper()} at byte {at + 1} of the line (0x{line[at]:02x}): {advice}"
         on_problem(Problem("utf-8", path, number, text, at + 1))
         return None
 

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import polib
 
-from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, read_lines
+from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
 from dragoman.data.spec import display_path
 from dragoman.errors import DragomanError
 
 LARGEST = 64 << 20  # characters: polib holds a whole catalogue, and the largest known ones have a tenth of this
 # Of one message. polib needs quadratic time for the lines of a string or a comment.
 MAX_LINES, MAX_CHARACTERS = 10_000, 1 << 20
+CHARSET = re.compile(rb'"Content-Type:[^"\n]{0,80}charset=([\w.:-]{1,40})', re.IGNORECASE)
+WRONG = re.compile(r"Syntax error in po file \(line (\d+)\)(?:: (.+))?")  # what polib says
 PART = re.compile(r'\s*(?:#[|~]\s*)?(msg|"|#(?![:,]))')
 
 
@@ -27,14 +29,14 @@ class CatalogueText(str):
 def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     """Yield a row for each message, with the line that it begins at; an untranslated one has an empty target.
 
-    Obsolete and fuzzy (not reviewed) messages are left out and reported. A message in singular and plural gives two
-    rows in languages with two forms, and one, of the plural, in languages with one form; in others it is left out and
-    reported, because their forms have no certain counterpart. Raise DragomanError where the file is not a PO file or is
-    too large.
+    The text is in the encoding that the header declares. Obsolete and fuzzy (not reviewed) messages are left out and
+    reported. A message in singular and plural gives two rows in languages with two forms, and one, of the plural, in
+    languages with one form; in others it is left out and reported, because their forms have no certain counterpart.
+    Raise DragomanError where the file is not a PO file or is too large.
     """
     whole = io.StringIO()
     lines = characters = 0  # of the message so far
-    for number, line in enumerate(read_lines(path, on_problem), start=1):
+    for number, line in enumerate(read_lines(path, on_problem, CHARSET), start=1):
         if line and not closes_quote(line):  # polib would cut off the last character
             raise DragomanError(f"{display_path(path)}:{number}: not a readable PO file: a quote is not closed")
         if part := PART.match(line or ""):
@@ -50,8 +52,12 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
     try:
         messages = polib.pofile(text)
     except (OSError, ValueError, LookupError) as error:
-        reason = str(error).removeprefix("Syntax error in po file ")
-        raise DragomanError(f"{display_path(path)}: not a readable PO file: {reason}") from None
+        place, reason = display_path(path), str(error)
+        if wrong := WRONG.fullmatch(reason):
+            line = text.split("\n")[int(wrong[1]) - 1]
+            place = f"{place}:{wrong[1]}"
+            reason = f"{wrong[2] or 'no line of a message, or not in its place'}: {quote_line(line)}"
+        raise DragomanError(f"{place}: not a readable PO file: {reason}") from None
     for message in messages:
         number = message.linenum
         if message.obsolete:

@@ -5,14 +5,11 @@ import re
 from dataclasses import dataclass
 from html import unescape
 
+from dragoman.data.encoding import is_supported
 from dragoman.errors import DragomanError
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-# Those that a document may declare: supersets of ASCII in which a character's bytes do not depend on what is around it.
 ENDLESS = re.compile(r"&#\d{1000,};?")  # no character has such a number, and int() refuses to read it
-DECLARED = re.compile(
-    r"ascii|iso8859-\d+|cp(125\d|874|932|949|950)|koi8-[rut]|shift_jis|euc_(jp|kr)|gb(2312|k|18030)|big5"
-)
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,6 @@ def decode(data: bytes, declared: str = "", errors: str = "strict") -> tuple[str
     except UnicodeError:
         pass
     return data.decode("utf-8", "surrogateescape"), Encoding()
-
-
-def is_supported(declared: str) -> bool:
-    """Return whether a document may declare this encoding: whether Python knows it, and it is one of DECLARED."""
-    try:
-        return bool(DECLARED.fullmatch(codecs.lookup(declared).name))
-    except (LookupError, ValueError):
-        return False
 
 
 def resolve_references(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import polib
 
+from dragoman.data.po import CHARSET
 from dragoman.documents.document import (
     Content,
     Document,
@@ -28,7 +29,6 @@ LINE = re.compile(
     )""",
     re.VERBOSE,
 )
-CHARSET = re.compile(rb'"Content-Type:[^"\n]{0,80}charset=([\w.:-]{1,40})', re.IGNORECASE)
 PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re.MULTILINE | re.IGNORECASE)
 
 
