@@ -19,6 +19,7 @@ from starlette.datastructures import Headers
 
 from dragoman.server import protocol
 from dragoman.server.models import Models
+from dragoman.server.protocol import SENT_AHEAD
 from dragoman.server.reading import MAX_BODY, Refusal, Room, read_body
 
 PAGE = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -44,11 +45,14 @@ def read_to_end(connection: socket.socket) -> bytes:
     return found
 
 
-def connected_to(port: int) -> set[int]:
-    """The ports of the clients to which the system sends for a server, even one that has closed; see proc(5)."""
+def connected_to(port: int) -> dict[int, int]:
+    """To which clients of a server the system still sends, even if the server has closed, by their ports; see proc(5).
+
+    With each, how many bytes.
+    """
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     own = [row for row in rows if row[1].endswith(f":{port:04X}") and row[3] in SENDING]
-    return {int(row[2].rpartition(":")[2], 16) for row in own}
+    return {int(row[2].rpartition(":")[2], 16): int(row[4].partition(":")[0], 16) for row in own}
 
 
 def open_connections(server: Running) -> int:
@@ -63,8 +67,11 @@ def test_who_does_not_take_an_answer_is_cut(models: Models, monkeypatch: pytest.
         count = (7 << 20) // len(server.ask("GET", "/openapi.json").body)  # more than a system takes in
         idle.sendall(PAGE * count)
         assert server.ask("GET", "/health").status == 200
+        if seconds > 1:
+            until(lambda: sum(connected_to(server.port).values()) > SENT_AHEAD // 2)
         with contextlib.suppress(AssertionError):
             until(lambda: not open_connections(server), 3)
+        assert sum(connected_to(server.port).values()) < 4 * SENT_AHEAD
         cut = not open_connections(server)
         assert server.ask("GET", "/health").status == 200
         if not cut:
@@ -167,7 +174,7 @@ async def not_read(port: int, head: bytes, after: float, connected: set[int]) ->
 async def watch(port: int, connected: set[int]) -> None:
     """Keep in a set which clients the system has connections to."""
     while True:
-        connected &= connected_to(port)
+        connected.intersection_update(connected_to(port))
         await asyncio.sleep(0.2)
 
 
@@ -214,7 +221,7 @@ def test_two_hundred_slow_clients_are_cut_and_others_do_not_notice(alone: Proces
         f"{kind}: cut after {min(cut):.1f} to {max(cut):.1f} s; p95 {1000 * p95(idle):.0f} ms alone, "
         f"{1000 * p95(busy):.0f} ms beside them ({p95(busy) / p95(idle):.2f}x); memory {grown:+.1f} MiB"
     )
-    assert max(cut) < limit + 5
+    assert max(cut) < 1.5 * limit + 5  # on a busy machine it takes a while until the system takes no more of an answer
     assert p95(busy) < 2 * p95(idle)
     assert grown < 100
 

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0  # until the head of a request is complete
 ANSWER_SECONDS = 30.0  # until a client has taken its answer
+SENT_AHEAD = 1 << 18  # bytes that the system holds of an answer; by itself it would take 4 MB for each client
 RESET = struct.pack("ii", 1, 0)  # on, and after no seconds
 
 
@@ -27,6 +28,7 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
         self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
 
     def connection_lost(self, error: Exception | None) -> None:
