@@ -374,6 +374,19 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
         assert words in out
 
 
+def test_the_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv", [*CLEAN[:30], ("", "x")])
+    sides = [[pair[side] for pair in CLEAN[30:]] for side in range(2)]
+    put(tmp_path, {"b.en": text(sides[0]), "b.ko": text(sides[1])})
+    first, second, *finding, total = check("a.tsv", "b.en", "b.ko")[1].splitlines()
+    assert first == "a.tsv: 31 rows, 30 pairs, 30 of them without errors and warnings"
+    assert second == "b.en and b.ko: 30 rows, 30 pairs, 30 of them without errors and warnings"
+    assert "a.tsv:31" in "".join(finding)
+    assert total == "3 files: 61 rows, 60 pairs, 60 of them without errors and warnings"
+    # The control: of one corpus, its own line is the total.
+    assert check("a.tsv")[1].splitlines() == [*finding, first]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -11,7 +11,7 @@ from dragoman.commands import parse, print_json
 from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
-    from dragoman.check.report import CheckReport, Occurrences
+    from dragoman.check.report import CheckedCorpus, CheckReport, Occurrences
     from dragoman.data.spec import CorpusSpec
 
 Words = tyro.conf.arg(metavar="CORPUS ...")
@@ -137,7 +137,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
 
 
 def print_report(report: "CheckReport", clean: Path | None, written: int | None) -> None:
-    """Print what each rule found, and how many pairs of each corpus are left.
+    """Print how many pairs of each corpus are left, what each rule found, and how many are left in all.
 
     clean: the file of clean pairs; written: how many pairs are in it; both None where none was asked for.
     """
@@ -160,16 +160,26 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
             label = Text.assemble((rule.level, COLOURS[rule.level]), f"\n{name}")
             table.add_row(label, f"{finding.count:,}", Text("\n".join(lines)), end_section=True)
             table.add_row()
+    total = report.corpora[0].spec.name
+    if len(report.corpora) > 1:
+        for corpus in report.corpora:
+            print_numbers(corpus.spec.name, [corpus])
+        total = plural(sum(len(corpus.spec.files) for corpus in report.corpora), "file")
     if table.rows:
         console.print(table)
-    for corpus in report.corpora:
-        rows, pairs = plural(corpus.rows, "row"), plural(corpus.pairs, "pair")
-        print(f"{corpus.spec.name}: {rows}, {pairs}, {corpus.kept:,} of them without errors and warnings")
+    print_numbers(total, report.corpora)
     if report.dropped_later:
         rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
         print(f"the pairs left were checked again, and more were dropped: {rules}")
     if clean:
         print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written")
+
+
+def print_numbers(name: str, corpora: "list[CheckedCorpus]") -> None:
+    """Print how many rows and pairs some corpora have in all, and how many pairs are left."""
+    rows, pairs = sum(corpus.rows for corpus in corpora), sum(corpus.pairs for corpus in corpora)
+    kept = sum(corpus.kept for corpus in corpora)
+    print(f"{name}: {plural(rows, 'row')}, {plural(pairs, 'pair')}, {kept:,} of them without errors and warnings")
 
 
 def name_locations(finding: "Occurrences") -> str:
