@@ -507,6 +507,24 @@ def test_the_scores_of_words_are_those_of_the_tokens_that_the_search_found(token
         assert [word for word, _ in scores] == [*one.text.split(), ""]
 
 
+def test_placeholders_that_were_put_back_score_nothing(translator: Translator, pairs: list[Pair]):
+    """The other words have what the search gave them; of a placeholder, also the most for other words is 0."""
+    translator = translator.replace(search=SearchConfig(beam=2, length_penalty=0.0))
+    sources = [f"{source} {{x}} http://a.org/b" for source, _ in pairs[:10]]
+    outputs = [one for one in translator.translate(sources) if one.finished and "{x}" in one.text.split()]
+    assert len(outputs) > 3
+    segments, tokens = [one.segments for one in outputs], [one.tokens for one in outputs]
+    scores = translator.annotator.word_scores(segments, None, tokens)
+    others = translator.annotator.others(segments, None, tokens)
+    for output, of_words, most in zip(outputs, scores, others, strict=True):
+        assert [word for word, _ in of_words] == [*output.text.split(), ""]
+        assert sum(log_p for _, log_p in of_words) == pytest.approx(output.score, abs=1e-3)
+        assert dict(of_words)["{x}"] == most[output.text.split().index("{x}")] == 0.0
+        assert len(most) == len(of_words) - 1
+    anew = translator.annotator.word_scores(segments)
+    assert max(dict(of_words)["{x}"] for of_words in anew) < -1  # the control: what the model says of them
+
+
 def test_all_of_a_model_is_of_one_checkpoint_also_while_training_moves_best(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dragoman, corpus: tuple[str, str]
 ):

@@ -4,6 +4,7 @@ from.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
 
 from torch import Tensor
 
@@ -55,7 +56,8 @@ class Annotator:
         tokens: for each text those of its segments' translations, as a search found them (`Translation.tokens`). They
         are what is scored, and the sum is the score of the search; the text may also be cut into other subwords. A
         translation that they do not spell, and each one without them, is cut anew. Where a search found none, the
-        segment was copied, and its words have 0.0.
+        segment was copied, and its words have 0.0. So have placeholders that were put back; the other words are scored
+        as the model wrote them, without placeholders.
 
         The list is empty where a segment is blank or longer than the model takes.
         """
@@ -103,11 +105,13 @@ class Annotator:
         """
         sources, outputs, flat_tags = flatten(texts, tags)
         found = [ids for of_text in tokens for ids in of_text] if tokens else None
-        pairs = self._encode_pairs(sources, outputs, flat_tags, found)
+        bare, read, written = self._bare_pairs(sources, outputs, found)
+        pairs = self._encode_pairs(read, written, flat_tags, found)
         most: list[list[float]] = [[] for _ in outputs]
         for index in pairs.fitting:
             source = pairs.tags[index] + pairs.sources[index]
-            most[index] = most_for_others(self.model, self.tokenizer, source, pairs.targets[index])
+            own = most_for_others(self.model, self.tokenizer, source, pairs.targets[index])
+            most[index] = pair.whole_values(own, outputs[index], max) if (pair := bare[index]) else own
         for index, ids in enumerate(found or ()):
             if not ids:
                 most[index] = [0.0] * len(outputs[index].split())
@@ -122,7 +126,8 @@ class Annotator:
         found: Sequence[Sequence[int]] | None,
     ) -> list[list[tuple[str, float]]]:
         """Return the word scores of each segment, as `word_scores` does for texts; found: the tokens of each output."""
-        pairs = self._encode_pairs(sources, outputs, tags, found)
+        bare, read, written = self._bare_pairs(sources, outputs, found)
+        pairs = self._encode_pairs(read, written, tags, found)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
@@ -134,6 +139,8 @@ class Annotator:
                 if sums:  # what belongs to no word, white space, counts for the first one: the sums give the total
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
+            if pair := bare[index]:
+                labels, sums = outputs[index].split(), pair.whole_values(sums, outputs[index], add)
             scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
         for index, ids in enumerate(found or ()):
             if not ids and outputs[index]:  # a copy, which the model did not write
@@ -151,14 +158,9 @@ class Annotator:
         links: list[list[tuple[int, int]]] = [[] for _ in outputs]
         if self.alignment is None:
             return links
-        found = found or [()] * len(outputs)
-        bare = [self._bare_pair(*segment) for segment in zip(sources, outputs, found, strict=True)]
-        pairs = self._encode_pairs(
-            [pair.source if pair else source for pair, source in zip(bare, sources, strict=True)],
-            [pair.output if pair else output for pair, output in zip(bare, outputs, strict=True)],
-            tags,
-            [ids if pair else () for pair, ids in zip(bare, found, strict=True)],
-        )
+        bare, read, written = self._bare_pairs(sources, outputs, found)
+        given = [ids if pair else () for pair, ids in zip(bare, found or (), strict=False)]
+        pairs = self._encode_pairs(read, written, tags, given)
         maps = self._attention(
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )
@@ -168,10 +170,22 @@ class Annotator:
             links[index] = strongest_links(merge_tokens(weights, target_words, source_words))
         return [pair.whole_links(own) if pair else own for pair, own in zip(bare, links, strict=True)]
 
-    def _bare_pair(self, source: str, output: str, tokens: Sequence[int]) -> BarePair | None:
-        """Return the pair without placeholders where the tokens that a search found do not spell the output."""
-        written = self.tokenizer.decode(tokens).rstrip()
-        return find_bare_pair(source, output, written) if tokens and written != output else None
+    def _bare_pairs(
+        self, sources: Sequence[str], outputs: Sequence[str], found: Sequence[Sequence[int]] | None
+    ) -> tuple[list[BarePair | None], list[str], list[str]]:
+        """Return for each segment its pair without placeholders, and the sources and outputs as the model has them.
+
+        The pair is None where the tokens that a search found spell the output, or there are none: these are as given.
+        """
+        bare: list[BarePair | None] = []
+        for source, output, tokens in zip(sources, outputs, found or [()] * len(outputs), strict=True):
+            written = self.tokenizer.decode(tokens).rstrip()
+            bare.append(find_bare_pair(source, output, written) if tokens and written != output else None)
+        return (
+            bare,
+            [pair.source if pair else source for pair, source in zip(bare, sources, strict=True)],
+            [pair.output if pair else output for pair, output in zip(bare, outputs, strict=True)],
+        )
 
     def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
         """Return pairs of a character of the source and the character of the output that translates it, by index.

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -32,6 +32,16 @@ class BarePair:
         """Return the links of the whole texts, from those of the bare ones."""
         moved = {(self.source_words[source], self.output_words[target]) for source, target in links}
         return sorted(moved | set(self.restored))
+
+    def whole_values(self, values: Iterable[float], output: str, join: Callable[[float, float], float]) -> list[float]:
+        """Return a value for each word of the whole output, from those of the words of the bare one; placeholders: 0.0.
+
+        join: what the words of the bare output that are a single word in the whole one have together.
+        """
+        whole = [0.0] * len(output.split())
+        for word, value in zip(self.output_words, values, strict=True):
+            whole[word] = join(whole[word], value)
+        return whole
 
 
 def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
