@@ -54,11 +54,6 @@ settings.load_profile(PROFILE)
 AT_NIGHT = 20  # times as many examples
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: in a quarter of their time, tests wait for processes, sockets and pages."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every property more examples at night, also those that say themselves how many they need."""
     for test in {getattr(item, "obj", None) for item in items} if PROFILE == "nightly" else ():

@@ -831,7 +831,8 @@ def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name:
     ran = dragoman("translate", "-m", brief, "-i", name, "-o", out)
     assert (ran.code, ran.err.count("\n"), Path(out).read_text()) == (1, 1, "old")
     assert f"dragoman: {name}{line}: not " in ran.err
-    Path(name).write_text(empty := {"a.json": "[]", "a.xlf": "<xliff/>"}.get(name, ""))
+    empty = {"a.json": "[]", "a.csv": "", "a.xlf": "<xliff/>", "a.po": 'msgid ""\nmsgstr "Language: ko\\n"\n'}[name]
+    Path(name).write_text(empty)
     assert dragoman("translate", "-m", brief, "-i", name, "-o", out).code == 0
     assert Path(out).read_text() == empty
 
