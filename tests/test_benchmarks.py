@@ -359,6 +359,7 @@ def test_ratios_are_those_of_the_best_to_the_best():
     assert training.ratios({("tiny", "float32"): row(dragoman=30)}) == ["–", "–"]
 
 
+@pytest.mark.slow
 def test_all_train_in_processes_of_their_own_and_peers_without_our_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, install
 ):

@@ -143,7 +143,9 @@ def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
     assert torch.equal(y[2, 1], linear.bias[1])
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "relative", "rotary-across"])
+@pytest.mark.parametrize(
+    "kind", ["transformer", "recurrent", pytest.param("relative", marks=pytest.mark.slow), "rotary-across"]
+)
 @pytest.mark.parametrize("name", supported_types())
 def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):
     """In bfloat16 and int8, where rounding would make much of little, to the last bit."""
@@ -252,6 +254,7 @@ print(new_pages())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc alone has it")
 def test_freed_memory_is_used_again_without_asking_the_system_unless_the_user_says_otherwise():
     def new_pages(**environment: str) -> list[int]:

@@ -48,6 +48,7 @@ def texts(count: int, seed: int) -> list[Ids]:
     return torch.randint(3, VOCABULARY, (count, LENGTH - 1), generator=random).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer):
     sources = texts(5, seed=1)

@@ -419,6 +419,7 @@ def test_files_of_libretranslate_are_fetched_by_their_address(server: Running, a
     assert ".html" in settings["supportedFilesFormat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grace", [0.5, 0.0])
 def test_what_a_client_asks_for_again_is_not_searched_for_again(
     models: Models, monkeypatch: pytest.MonkeyPatch, grace: float

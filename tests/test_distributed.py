@@ -398,7 +398,10 @@ def test_a_rank_that_is_killed_ends_the_others_at_once(
     reports_a_lost_process(other.said)
 
 
-@pytest.mark.parametrize(("owner", "name", "call"), [(LEARNER, "update", 6), (VALIDATION, "translate_all", 1)])
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [pytest.param(LEARNER, "update", 6, marks=pytest.mark.slow), (VALIDATION, "translate_all", 1)],
+)
 def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int):
     out = tmp_path / "run"
     fault = partial(signal_before, owner, name, call, signal.SIGSTOP, (1,))
@@ -442,7 +445,7 @@ def first_while_preparing(does: Callable[[float], None], seconds: float) -> None
     setup.tokenise = wrapped
 
 
-@pytest.mark.parametrize("does", [is_stopped, waits])
+@pytest.mark.parametrize("does", [is_stopped, pytest.param(waits, marks=pytest.mark.slow)])
 def test_a_first_rank_that_hangs_while_it_prepares_is_an_error(
     corpus: Corpus, tmp_path: Path, does: Callable[[float], None]
 ):
@@ -456,6 +459,7 @@ def test_a_first_rank_that_hangs_while_it_prepares_is_an_error(
         hanging.send(signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_first_rank_that_prepares_for_long_is_waited_for(corpus: Corpus, tmp_path: Path):
     config = config_of(corpus, tmp_path / "run", max_steps=2, rank_timeout=TIMEOUT / 60)
     trained(config, 2, partial(first_while_preparing, works, 1.5 * TIMEOUT))

@@ -469,6 +469,7 @@ def test_an_experiment_gives_numbers_and_verdicts(name: str):
         assert any(type(cell) is not str for cell in cells), title
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.filterwarnings("error:Glyph")
 @pytest.mark.filterwarnings("error:constrained_layout")

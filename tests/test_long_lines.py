@@ -68,6 +68,7 @@ def long_lines(tmp_path_factory: pytest.TempPathFactory) -> CorpusSpec:
     return write_long(tmp_path_factory.mktemp("long") / "long.tsv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "bounded"), [(learn_subwords, True), (check_pairs, True), (keep_all, False)])
 def test_the_memory_for_long_lines_is_that_for_a_few_of_them(
     long_lines: CorpusSpec, tmp_path: Path, work: Callable[[CorpusSpec], None], bounded: bool

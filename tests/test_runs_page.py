@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 from serving import CONFIG, Running, running, until
 from test_live_page import HOSTILE
 from visiting import Visit
@@ -83,7 +84,7 @@ def test_it_follows_a_run_that_writes_while_it_is_open(visit: Any, following: Ru
 def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Running):
     page = open_runs(visit, following, "#run=toy")
     tab = page.tab
-    assert tab.locator("#runs input:checked").count() == 1
+    expect(tab.locator("#runs input:checked")).to_have_count(1)
     loss = figure(page, "Training loss")
     points = following.ask("GET", "/api/v1/runs/toy/curves").json["curves"]["training_loss"]
     loss.locator("summary").click()
@@ -153,7 +154,7 @@ def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running)
     assert page.tab.locator("#samples del").all_text_contents() == ["an", "old", "one"]
     for summary in page.tab.locator("#curves summary").all():
         summary.click()
-    assert page.tab.locator("#curves th", has_text=NAME).count() == 7
+    expect(page.tab.locator("#curves th", has_text=NAME)).to_have_count(7)
     assert page.tab.locator("img, iframe, svg svg, svg script, base, form").count() == 0
     assert page.tab.locator("script").count() == 3
 

@@ -81,6 +81,7 @@ def test_each_request_is_sent_once_by_as_many_clients_as_the_plan_says(stub: Stu
     assert answers == sorted(answers, key=lambda one: one.due)
 
 
+@pytest.mark.slow
 def test_at_a_rate_requests_do_not_wait_for_answers(stub: Stub):
     """The control: clients that wait send far fewer."""
     stub.seconds = 0.5

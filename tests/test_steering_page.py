@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from serving import Running, until
 from test_live_page import OTHER, TEXT, answered, echo, fulfil
 
@@ -35,7 +36,7 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
     line = tab.locator("#output .line").nth(1)
     line.locator(".word").nth(place).focus()
     tab.get_by_text("Enter or a click shows other words.").first.wait_for()
-    assert line.locator(".word.choice").count() == sum(most >= 0.05 for most in others)
+    expect(line.locator(".word.choice")).to_have_count(sum(most >= 0.05 for most in others))
     tab.keyboard.press("Enter")
     choices = tab.locator("#choices li button")
     choices.first.wait_for()
@@ -67,14 +68,14 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
         line.locator(".word").nth(following).click()
         choices.first.click()
         until(lambda: tab.wait_for_timeout(20) or crumbs.count() == 3)
-        assert line.locator(".word.fixed").count() == following + 1
+        expect(line.locator(".word.fixed")).to_have_count(following + 1)
         tab.keyboard.press("Control+z")
         page.shows(f"{first}\n{chosen['text']}")
     crumbs.first.focus()
     tab.keyboard.press("Enter")
     page.shows(f"{first}\n{second}")
     assert focused.evaluate("word => word === document.activeElement")
-    assert tab.locator(".fixed").count() == 0
+    expect(tab.locator(".fixed")).to_have_count(0)
     assert not tab.locator("#steps").is_visible()
 
 
@@ -140,9 +141,9 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     tab.keyboard.press("Backspace")  # the request before is given up
     tab.keyboard.press("Escape")
     page.shows(f"{first} {best['text']} ")
-    assert tab.locator(".along").count() == 0
-    assert tab.locator("#output .sentence").nth(0).locator(".fixed").count() == 0
-    assert tab.locator("#output .sentence").nth(1).locator(".fixed").count() == len(best["text"].split())
+    expect(tab.locator(".along")).to_have_count(0)
+    expect(tab.locator("#output .sentence").nth(0).locator(".fixed")).to_have_count(0)
+    expect(tab.locator("#output .sentence").nth(1).locator(".fixed")).to_have_count(len(best["text"].split()))
     for route in held:
         route.abort()
     tab.unroute("**/api/v1/alternatives")

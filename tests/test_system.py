@@ -142,6 +142,7 @@ def test_score_agrees_with_the_scores_of_translate(system: System, tmp_path: Pat
     assert scores[1] != pytest.approx([score for _, score in found], abs=1e-1)  # the control
 
 
+@pytest.mark.slow
 def test_a_student_reaches_the_bar_of_its_teacher(system: System):
     student = system.folder / "student"
     given = ["--teacher", system.teacher, *system.corpora(), "--test", system.test, "--out", student]

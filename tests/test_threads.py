@@ -174,6 +174,7 @@ def test_the_threads_of_a_command_are_those_of_its_flag(
     assert found == [(0, 2, False), (0, 1, False), (0, 2, True)]
 
 
+@pytest.mark.slow
 def test_training_says_once_that_others_use_the_cores(tmp_path: Path):
     watch, quiet = CoreWatch(every=1.0), CoreWatch(tmp_path, every=1.0)  # the control sees threads that never wait
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * scheduled_cores())]
