@@ -381,6 +381,7 @@ def typed(model: Path, keys: list[bytes], output: str = "") -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 def test_lines_that_are_typed_can_be_edited_and_recalled(brief: Path, tmp_path: Path):
     """Arrow up brings back the last line, arrow left goes back in it: not where the output is a file."""
     shown = typed(brief, [b"The dog\n", b"\x1b[A\x1b[D\x1b[D\x1b[DX\n", b"\x04"])

@@ -590,6 +590,7 @@ def test_two_agents_go_on_after_a_loss_and_the_result_is_the_same(corpus: Corpus
     assert progress(out) == progress(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_ends_a_process_that_waits_for_another_one(corpus: Corpus, tmp_path: Path):
     config = config_of(corpus, tmp_path / "run", rank_timeout=1.0)
     halted = partial(signal_before, LEARNER, "update", 3, signal.SIGSTOP, (1,))

@@ -170,6 +170,7 @@ def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys:
     assert table("compare-smoothing-1-*.csv") == rows
 
 
+@pytest.mark.slow
 def test_a_comparison_of_recurrent_models_runs(flags: list[str]):
     sentences = comparisons.Sentences((flags[1],), (flags[3],), (flags[5],), Path("runs"))
     findings = load("compare-recurrence", sentences).run(Effort((1,), 0.25))

@@ -415,6 +415,7 @@ def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
     assert "32" in message
 
 
+@pytest.mark.slow
 def test_a_model_is_read_without_loading_a_compiler(trained: Path):
     """PyTorch's takes longer to load than all the rest of a start. The control: numbers are drawn for a model."""
     loaded = "print('torch._dynamo' in sys.modules)"
@@ -503,6 +504,7 @@ for folder in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured on Linux")
 def test_a_hostile_folder_is_refused_for_little_time_and_memory(folder: Path, tmp_path: Path):
     """MiB and seconds of the processor; each costs a hundred times as much if it is read."""

@@ -671,6 +671,7 @@ def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: P
     ended(file, tmp_path / "nohup", 0, partial(signal.signal, signal.SIGHUP, signal.SIG_IGN), fault)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp_path: Path):
     """The kernel sends SIGHUP, and writing to the terminal fails from then on."""
     file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))

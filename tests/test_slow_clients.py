@@ -59,6 +59,7 @@ def open_connections(server: Running) -> int:
     return len(server.server.server_state.connections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 20.0])
 def test_who_does_not_take_an_answer_is_cut(models: Models, monkeypatch: pytest.MonkeyPatch, seconds: float):
     """The control: with more time, all answers are there when the client begins to read."""

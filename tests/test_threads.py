@@ -35,6 +35,7 @@ def test_threads_that_wait_sleep_unless_the_user_wants_otherwise(own: dict[str, 
     assert environment == (before if own else before | PASSIVE)
 
 
+@pytest.mark.slow
 def test_openmp_reads_the_setting_when_torch_is_imported():
     """GNU OpenMP prints what it has read, from this process's environment and not from that of its parent."""
     clean = {name: value for name, value in os.environ.items() if name not in PASSIVE}
@@ -69,6 +70,7 @@ with torch.inference_mode():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
 def test_memory_does_not_grow_with_each_number_of_rows():
     """In megabytes. The control: with the capacity that oneDNN and PyTorch have by default."""
