@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -110,6 +111,15 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
         thread.join()
         torch.set_num_threads(1)
     assert contract.broken == []
+
+
+@contextlib.contextmanager
+def running_with_runs(models: Models, folder: Path) -> Iterator[Running]:
+    """A server that shows the runs of a folder, and translates with the best checkpoint of one of them, "toy"."""
+    (one,) = models.by_pair.values()
+    served = replace(one, source=one.source._replace(folder=folder / "toy" / "best"))
+    with running(Models([served]), replace(CONFIG, runs=str(folder))) as started:
+        yield started
 
 
 class Process(NamedTuple):

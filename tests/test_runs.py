@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 import torch
 from conftest import gap
-from serving import CONFIG, Running, running
+from serving import CONFIG, Running, running, running_with_runs
 
 from dragoman.config import RunConfig, TrainingConfig, to_toml
 from dragoman.errors import UsageError
@@ -54,9 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
 @pytest.fixture(scope="module")
 def following(models: Models, folder: Path) -> Iterator[Running]:
     """A server that shows runs, one of which it serves."""
-    (one,) = models.by_pair.values()
-    served = replace(one, source=one.source._replace(folder=folder / "toy" / "best"))
-    with running(Models([served]), replace(CONFIG, runs=str(folder))) as started:
+    with running_with_runs(models, folder) as started:
         yield started
 
 

@@ -4,7 +4,6 @@ import base64
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from playwright.sync_api import expect
-from serving import CONFIG, Running, running, until
+from serving import Running, running_with_runs, until
 from test_live_page import HOSTILE
 from visiting import Visit
 
@@ -42,9 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def following(models: Models, folder: Path) -> Iterator[Running]:
-    (one,) = models.by_pair.values()
-    served = replace(one, source=one.source._replace(folder=folder / "toy" / "best"))
-    with running(Models([served]), replace(CONFIG, runs=str(folder))) as started:
+    with running_with_runs(models, folder) as started:
         yield started
 
 
