@@ -15,7 +15,6 @@ from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.products import FEWEST_KEYS, pack_weights, resolve_type
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
@@ -30,6 +29,8 @@ from dragoman.decoding.search import (
 )
 from dragoman.decoding.terms import constrained_search
 from dragoman.errors import UsageError
+from dragoman.inference.incremental import prepare
+from dragoman.inference.products import FEWEST_KEYS, resolve_type
 from dragoman.model import Model, Seq2Seq
 
 SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
@@ -52,7 +53,7 @@ class TorchEngine:
         """
         self.boundaries, self.device = boundaries, next(models[0].parameters()).device
         self.compute_type = resolve_type(compute_type, self.device)
-        fast = [pack_weights(model, self.compute_type) for model in models]
+        fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None

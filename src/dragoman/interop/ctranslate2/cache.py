@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.batches import Ids
-from dragoman.decoding.products import supported_types
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
+from dragoman.inference.products import supported_types
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import VOCABULARY, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
