@@ -351,7 +351,7 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
     assert told[:2] == [f"line {number}: not UTF-8; undecodable bytes are replaced" for number in (4, 5)]
     assert told[2] == "2 lines not in UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"
     assert len(told) == 4
-    assert told[2].startswith("line 16: a sentence of more than 512 tokens is ")
+    assert told[3].startswith("line 16: a sentence of more than 512 tokens is ")
 
 
 def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):
