@@ -112,12 +112,12 @@ def prepare_data(
     folder = Path(config.out)
     previous = previous_config(folder)
     config = replace(config, training=resolve_settings(config.training, previous, group))
+    if previous and not config.init_from:  # it may be left out
+        config = replace(config, init_from=previous.init_from)
     if config.init_from:
         start = start_config(config.init_from, previous)
         config = replace(config, model=check_shape(config.model, start, config.init_from))
-    if previous:
-        check_same_settings(config, previous, journal)
-    config = replace(config, languages=languages_of_run(config, checkpoint, journal))
+    changes = check_same_settings(config, previous) if previous else []
     settings, data = config.training, folder / "data"
     train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for spec in (*train, *dev) for file in spec.files)
@@ -140,7 +140,9 @@ def prepare_data(
     if previous is None:
         for note in (*direction_notes(pairs, dev_pairs), *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
-    return config, pairs, dev_pairs
+    for change in changes:  # once nothing can refuse the run any more
+        journal.log(change)
+    return replace(config, languages=languages_of_run(config, checkpoint, journal)), pairs, dev_pairs
 
 
 def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:

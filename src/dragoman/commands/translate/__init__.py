@@ -66,7 +66,7 @@ class Options:
     tag: str = ""
     "tag to put in front of every text, for models trained with tags"
     prefix: str = ""
-    "text that every translation begins with"
+    "text that every translation begins with; its last word may go on, unless a space follows it"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
