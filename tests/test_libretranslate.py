@@ -122,7 +122,7 @@ def test_a_server_without_detection_asks_for_the_language(models: Models):
     ("changes", "message"),
     [
         ({"q": ""}, "Invalid request: missing q parameter"),
-        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: q: expected array of length >= 1"),
         ({"source": ""}, "Invalid request: missing source parameter"),
         ({"target": ""}, "Invalid request: missing target parameter"),
         ({"target": "zz"}, "zz is not supported"),

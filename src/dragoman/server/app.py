@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 from uuid import uuid4
@@ -127,18 +127,18 @@ class App:
         exchange.dialect = dialect = route.dialect
         address = exchange.scope["client"][0] if exchange.scope.get("client") else "-"
         exchange.caller, rate = f"address {caller_of(address)}", 0
-        if not dialect.key_field:
+        if not dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, Received({}))
         body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room)
         exchange.received_all = True
         query = exchange.scope["query_string"]
         received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
-        if dialect.key_field:
+        if dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, received)
         request = None
         if route.request:
-            tidied = Received(dialect.tidy(received.fields), received.file, received.typed)
-            request = convert_fields(tidied, route.request, dialect.missing)
+            given = {name: value for name, value in received.fields.items() if value not in dialect.empty}
+            request = convert_fields(replace(received, fields=given), route.request, dialect.missing)
         call = Call(
             self.service,
             route,

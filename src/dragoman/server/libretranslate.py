@@ -13,7 +13,7 @@ from dragoman.files import open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
-from dragoman.server.routes import BEARER, Call, Dialect, Route, bearer
+from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
@@ -29,6 +29,7 @@ class TranslateRequest(Struct):
     target: str
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
+    api_key: KeyField = None
 
 
 class DetectedLanguage(Struct):
@@ -69,11 +70,6 @@ def read_key(headers: Headers, fields: Fields) -> str:
     return next((key for key in given if isinstance(key, str) and key), "")
 
 
-def without_empty(fields: Fields) -> Fields:
-    """Return the fields that are not empty: clients send empty ones for those that they have nothing for."""
-    return {name: value for name, value in fields.items() if value not in ("", [])}
-
-
 def error(refusal: Refusal) -> dict[str, Any]:
     """Return the body of an error."""
     return {"error": refusal.message}
@@ -84,11 +80,11 @@ LIBRETRANSLATE = Dialect(
     error=error,
     read_key=read_key,
     schemes={**BEARER, "api_key": {"type": "apiKey", "in": "query", "name": "api_key"}},
-    key_field="api_key",
+    key_in_fields=True,
     no_key=(400, "Please contact the server operator to get an API key"),
     wrong_key=(403, "Invalid API key"),
     missing="Invalid request: missing {} parameter",
-    tidy=without_empty,
+    empty=("",),  # clients send it for fields that they have nothing for
 )
 
 
@@ -106,6 +102,7 @@ class DetectRequest(Struct):
     """A text whose language is asked for."""
 
     q: Texts
+    api_key: KeyField = None
 
 
 def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
@@ -151,8 +148,9 @@ def translate(call: Call) -> TranslateAnswer:
 
 def detect(call: Call) -> list[DetectedLanguage]:
     """Say which language a text is in, among those that are served, the most probable first."""
-    text = "\n".join(as_list(call.request.q))
-    ranked = call.service.need_detector().rank(text)
+    texts = as_list(call.request.q)
+    check_size(call.service, texts, 0)
+    ranked = call.service.need_detector().rank("\n".join(texts))
     likely = [one for one in ranked if one.confidence] or ranked[:1]
     return [DetectedLanguage(one.confidence, one.language) for one in likely]
 
@@ -198,6 +196,7 @@ class SuggestRequest(Struct):
     s: Annotated[str, Meta(min_length=1)]
     source: str
     target: str
+    api_key: KeyField = None
 
 
 class SuggestAnswer(Struct):
@@ -241,6 +240,7 @@ class FileRequest(Struct):
 
     source: str
     target: str
+    api_key: KeyField = None
 
 
 class FileAnswer(Struct):
