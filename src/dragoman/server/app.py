@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import math
+import os
 import re
 import sys
 import time
@@ -354,9 +355,11 @@ def encode(route: Route, answer: Any) -> Response:
 
 
 def unexpected(error: Exception) -> Refusal:
-    """Return the refusal for an error that nobody has foreseen, which says nothing of the text."""
+    """Return the refusal for an error of the server, not of the request, which says nothing of the text."""
     if is_out_of_memory(error):
         return Refusal(503, "the server has not enough memory for this request", {"Retry-After": "1"})
+    if isinstance(error, OSError) and error.errno:  # a full disk, a folder that was made read-only
+        return Refusal(503, f"the server cannot read or write its files: {os.strerror(error.errno)}")
     return Refusal(500, "the server has failed")
 
 
@@ -364,4 +367,5 @@ def report(error: Exception) -> None:
     """Write where an error happened on standard error, without its message, which may have text in it."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     places = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
-    print(f"error: {type(error).__name__} in {places}", file=sys.stderr, flush=True)
+    reason = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+    print(f"error: {type(error).__name__}{reason} in {places}", file=sys.stderr, flush=True)

@@ -1,5 +1,7 @@
 """Speak to the clients of LibreTranslate, at the root of the server."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -9,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dragoman.documents import FORMS, SUFFIXES
-from dragoman.files import open_append
+from dragoman.files import lock_file, open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
@@ -230,8 +232,12 @@ def suggest(call: Call) -> SuggestAnswer:
     ]
     folder = Path(call.service.config.suggestions)
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    with open_append(folder / f"{source}-{target}.tsv") as file:
-        file.write("".join(lines))
+    path = folder / f"{source}-{target}.tsv"
+    with lock_file(path.with_suffix(".lock"), wait=True), open_append(path) as file:
+        content, size = "".join(lines).encode(), path.stat().st_size
+        if os.write(file.fileno(), content) < len(content):  # the next suggestion must not go on with half a line
+            os.truncate(path, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return SuggestAnswer(True)
 
 

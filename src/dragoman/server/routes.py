@@ -80,8 +80,6 @@ class Route:
     "whether the handler reads or writes files, so that it needs a thread although it translates nothing"
     bulk: bool = False
     "whether other requests go first"
-    errors: Mapping[int, str] = field(default_factory=dict)
-    "what further errors mean, for the description"
 
 
 def bearer(headers: Headers, fields: Fields) -> str:
