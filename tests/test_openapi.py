@@ -28,7 +28,7 @@ EXAMPLES: Mapping[str, Any] = {
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]
-DEEPL = next(route for route in BODIES if route.path == "/v2/translate")
+DEEPL, LIBRETRANSLATE = (next(one for one in BODIES if one.path == path) for path in ("/v2/translate", "/translate"))
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +255,26 @@ def test_a_key_is_a_string_even_where_none_is_needed(kept: Running, description:
         else:
             with pytest.raises(ValidationError):
                 check(description, schema, fields)
+
+
+def test_clients_of_libretranslate_may_leave_fields_empty_as_the_description_says(kept: Running, description: Any):
+    content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
+    for kind, body in content.items():
+        schema = resolve(description, body["schema"])
+        for fields, allowed in (
+            ({"format": "", "alternatives": "", "api_key": ""}, True),
+            ({"format": "x"}, False),
+            ({"alternatives": "x"}, False),
+            ({"source": ""}, False),
+            ({"q": ""}, False),
+        ):
+            request = {"q": TEXT, "source": "en", "target": "ko", **fields}
+            assert send(kept, LIBRETRANSLATE, kind, request).status == (200 if allowed else 400), fields
+            if allowed:
+                check(description, schema, request)
+            else:
+                with pytest.raises(ValidationError):
+                    check(description, schema, request)
 
 
 def test_limits_hold_also_where_there_is_nothing_to_search_for(kept: Running):

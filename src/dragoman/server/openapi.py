@@ -75,9 +75,10 @@ def describe(routes: Sequence[Route], service: Service) -> dict[str, Any]:
         request = next(found) if route.request is not None else None
         answer = next(found) if route.answer is not None else None
         fields = components[request["$ref"].rpartition("/")[2]] if request else None
-        for name, schema in fields["properties"].items() if fields and route.dialect.empty else ():
-            if name not in fields.get("required", ()):
-                fields["properties"][name] = {"anyOf": [schema, {"enum": list(route.dialect.empty)}]}
+        if fields and route.dialect.empty:
+            optional = [name for name in fields["properties"] if name not in fields.get("required", ())]
+            empty = {"enum": list(route.dialect.empty)}
+            fields["properties"] |= {name: {"anyOf": [fields["properties"][name], empty]} for name in optional}
         one = operation(route, request, fields, answer, keys=bool(service.keys))
         paths.setdefault(route.path, {})[route.method.lower()] = one
     return {
@@ -149,6 +150,9 @@ def form_of(fields: Any) -> dict[str, Any] | None:
     A form has text, and names that are there several times: no objects.
     """
     properties = {name: plain for name, schema in fields["properties"].items() if (plain := plain_schema(schema))}
+    for name, schema in properties.items():
+        if schema.get("type") == "array":  # a single value is a list of one
+            properties[name] = {"anyOf": [schema, schema["items"]]}
     required = list(fields.get("required", ()))
     if not set(required) <= set(properties):
         return None
@@ -170,8 +174,8 @@ def plain_schema(schema: Any) -> dict[str, Any] | None:
         kinds = [plain for one in possible if (plain := plain_schema(one))]
         rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
         return {**rest, "anyOf": kinds} if kinds else None
-    if schema.get("type") == "array":  # of which one value is a list of one
-        return {"anyOf": [schema, schema["items"]]} if plain_schema(schema["items"]) else None
+    if schema.get("type") == "array":
+        return schema if plain_schema(schema["items"]) else None
     if schema.get("type") == "boolean":
         return {name: value for name, value in schema.items() if name != "type"} | {"anyOf": TRUTH}
     return schema if "enum" in schema or schema.get("type") in PLAIN else None
@@ -229,7 +233,7 @@ def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str
 def words_of(schema: dict[str, Any]) -> str:
     """Return a schema in a few words: 'string', 'string or array', 'one of "text", "html"'."""
     if "enum" in schema:
-        return f"one of {', '.join(map(str, schema['enum']))}"
+        return f"one of {', '.join(str(one) or repr(one) for one in schema['enum'])}"
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(words_of(one) for one in schema["anyOf"]))
     if "$ref" in schema:
