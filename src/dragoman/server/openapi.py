@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 import dragoman
 from dragoman.server.libretranslate import LIBRETRANSLATE
-from dragoman.server.reading import MAX_FIELDS
 from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.service import Service
 
@@ -160,7 +159,6 @@ def form_of(fields: Any) -> dict[str, Any] | None:
         "type": "object",
         "properties": properties,
         "required": required,
-        "maxProperties": MAX_FIELDS,
         # Said aloud where others are ignored, because some tools take what is not said for no.
         "additionalProperties": fields.get("additionalProperties", True),
     }
