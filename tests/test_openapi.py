@@ -242,6 +242,21 @@ def test_forms_write_truth_values_as_the_description_says(kept: Running, descrip
                 check(description, resolve(description, body["schema"]), fields)
 
 
+def test_in_forms_a_single_value_is_a_list_of_one(kept: Running, description: Any):
+    """JSON says itself what is a list."""
+    route = next(one for one in BODIES if one.path == "/api/v1/translate")
+    content = description["paths"][route.path]["post"]["requestBody"]["content"]
+    fields = {"texts": TEXT, "forbid": "x", "source": "en", "target": "ko"}
+    for kind, body in content.items():
+        may = kind != "application/json"
+        assert send(kept, route, kind, fields).status == (200 if may else 400)
+        if may:
+            check(description, resolve(description, body["schema"]), fields)
+        else:
+            with pytest.raises(ValidationError):
+                check(description, resolve(description, body["schema"]), fields)
+
+
 @pytest.mark.parametrize(("field", "path"), [("api_key", "/translate"), ("api_key", "/detect"), ("token", "/deeplx")])
 def test_a_key_is_a_string_even_where_none_is_needed(kept: Running, description: Any, field: str, path: str):
     route = next(one for one in BODIES if one.path == path)
