@@ -175,7 +175,7 @@ checks.ignored_auth.enabled = false
     ],
 )
 def test_schemathesis_finds_nothing(models: Models, tmp_path: Path, examples: int, keys: list[Key]):
-    """With all of its checks, as it has them by itself (to name them here would overrule SETTINGS, which turns off some)."""
+    """With all checks that it makes by itself: to name them here would overrule SETTINGS, which turns off a few."""
     kept = {"state": str(tmp_path / "state"), "suggestions": str(tmp_path / "suggestions")}
     (tmp_path / "schemathesis.toml").write_text(SETTINGS)
     with running(models, replace(CONFIG, rate=0, max_wait=600.0, deadline=600.0, **kept), keys) as server:
