@@ -67,7 +67,7 @@ class Running(NamedTuple):
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, dict):
             body, sent = json.dumps(body), {"Content-Type": "application/json", **sent}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
@@ -92,6 +92,7 @@ class Running(NamedTuple):
 
 
 CONFIG = ServeConfig(port=0, threads=1)
+PATIENCE = 300  # seconds that a test waits for an answer, on a machine however busy
 
 
 @contextlib.contextmanager
