@@ -125,19 +125,6 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspectio
     assert len(json.loads(saved(page, "#heads-save", "JSON"))["heads"]) == 6
 
 
-def test_hostile_text_stays_text_in_every_panel(visit):
-    text = "<img src=x onerror=alert(1)> </script><script>alert(1)</script> \"'` {{7*7}} <svg onload=alert(1)>"
-    page = start(visit, text)
-    page.tab.locator("#output .sentence").last.locator(".word").first.click()
-    open_panels(page, *PANELS)
-    for summary in page.tab.locator("#inside details details > summary").all():
-        summary.click()
-    assert page.tab.locator("#inside :is(img, script, iframe, style, a, form)").count() == 0
-    for pictures in ("#inside svg", "#tree-picture > svg"):
-        expect(page.tab.locator(pictures)).to_have_count(1)
-    assert "<" in page.tab.locator("#inside-sentence").inner_text()
-
-
 def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(visit):
     from defusedxml.ElementTree import fromstring
 
