@@ -12,7 +12,6 @@ import pytest
 import torch
 from conftest import gap
 from PIL import Image
-from playwright.sync_api import expect
 from serving import CONFIG, Running, running, until
 from visiting import Visit
 
