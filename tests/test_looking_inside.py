@@ -21,20 +21,10 @@ from dragoman.inspection.plots.positions import added_positions
 from dragoman.server.models import open_models, parse_models
 from dragoman.translation.translator import Translator
 
-TEXT = "The dog sees 2 red cats."
+TEXT = "The dog sees 2 red cats."  # as in `inspected`
 OTHER = "The cat likes 3 black bears."
 PANELS = ("attention-panel", "heads", "positions", "tree", "occlusion", "encoding")
 HALF = 1 / 510 + 1e-4  # and the four digits of a file
-
-
-@pytest.fixture(scope="module")
-def translator(trained: Path) -> Translator:
-    return Translator.load(trained, threads=1)
-
-
-@pytest.fixture(scope="module")
-def found(translator: Translator) -> Inspection:
-    return inspect(translator, TEXT, name="toy")
 
 
 def start(visit: Any, text: str = TEXT, **options: Any) -> Visit:
@@ -89,7 +79,7 @@ def values(page: Visit, place: str) -> torch.Tensor:
     return torch.tensor(json.loads(saved(page, f"{place} .save", "JSON"))["values"])
 
 
-def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspection, translator: Translator):
+def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspection, reopened: Translator):
     page = start(visit)
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
@@ -100,27 +90,27 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, found: Inspectio
         page.tab.locator(f"#tab-{kind}").click()
         settle(page)
         page.tab.locator('#thumbnails button[data-head="1"]').click()
-        assert gap(values(page, "#attention-map"), found.maps(kind)[0, 1]) <= HALF
+        assert gap(values(page, "#attention-map"), inspected.maps(kind)[0, 1]) <= HALF
         for show, weights in (
-            ("mean", found.weights(kind, 1)),
-            ("max", found.weights(kind, 1, None, "max")),
-            ("rollout", found.weights(kind, 1, None, "rollout")),
+            ("mean", inspected.weights(kind, 1)),
+            ("max", inspected.weights(kind, 1, None, "max")),
+            ("rollout", inspected.weights(kind, 1, None, "rollout")),
         ):
             page.tab.locator("#show").select_option(show)
             assert gap(values(page, "#attention-map"), weights) <= HALF
     assert sorted(asked) == ["attention"] * 3 + ["inspect"] * 2 + ["occlusion", "positions"]
-    lost = occlusion(translator.model, found)
+    lost = occlusion(reopened.model, inspected)
     assert gap(values(page, "#occlusion-map"), lost.drop.T) <= HALF
-    expected = added_positions(translator.model, 50)
+    expected = added_positions(reopened.model, 50)
     assert expected
     assert gap(values(page, "#encoding-map"), expected.table) <= float(expected.table.abs().max()) / 254 + 1e-4
     told = json.loads(saved(page, "#tree-save", "JSON"))
-    assert found.tree
+    assert inspected.tree
     assert [(node["token"], node["score"], node["fate"]) for node in told["nodes"]] == [
-        (node.token, node.score, node.fate) for node in found.tree.nodes
+        (node.token, node.score, node.fate) for node in inspected.tree.nodes
     ]
     told = json.loads(saved(page, "#positions-save", "JSON"))
-    assert [one["probability"] for one in told["positions"]] == [one.probability for one in found.positions]
+    assert [one["probability"] for one in told["positions"]] == [one.probability for one in inspected.positions]
     assert len(json.loads(saved(page, "#heads-save", "JSON"))["heads"]) == 6
 
 
@@ -156,7 +146,7 @@ def test_all_of_it_is_saved_as_the_page_to_share(visit, server: Running):
     assert Path(download.value.path()).read_bytes() == server.ask("POST", "/api/v1/page", body).body
 
 
-def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays(visit, translator: Translator):
+def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays(visit, reopened: Translator):
     page = start(visit, f"{TEXT}\n{OTHER}")
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
@@ -175,12 +165,12 @@ def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays
     settle(page)
     assert page.tab.locator("#tab-encoder").get_attribute("aria-selected") == "true"
     first = values(page, "#attention-map")
-    assert gap(first, inspect(translator, TEXT).encoder[0, 0]) <= HALF
+    assert gap(first, inspect(reopened, TEXT).encoder[0, 0]) <= HALF
     page.type("The bear likes 3 white rabbits.")  # an edited text is followed
     shown.filter(has_text="“The bear likes 3 white rabbits.” → ").wait_for()
     settle(page)
     other = values(page, "#attention-map")
-    assert gap(other, inspect(translator, "The bear likes 3 white rabbits.").encoder[0, 0]) <= HALF
+    assert gap(other, inspect(reopened, "The bear likes 3 white rabbits.").encoder[0, 0]) <= HALF
     assert first.shape != other.shape or gap(first, other) > HALF  # the control
     page.tab.locator("#heads > summary").click()
     page.tab.get_by_role("button", name="Cross-attention 1.2").click()
@@ -188,7 +178,7 @@ def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays
     assert "Cross-attention; layer 1 of 1, head 2 of 2" in page.tab.locator("#attention-map figcaption").inner_text()
 
 
-def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, found: Inspection):
+def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, inspected: Inspection):
     page = visit("#source=en&target=ko")
     keyboard = page.tab.keyboard
     focused = "(document.activeElement.textContent || document.activeElement.id).trim()"
@@ -208,12 +198,12 @@ def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, found: 
     settle(page)
     tab_to("step")
     keyboard.press("Home")
-    assert page.tab.locator("#step-shown").inner_text() == f"1 of {found.tree.steps}"  # type: ignore[union-attr]
+    assert page.tab.locator("#step-shown").inner_text() == f"1 of {inspected.tree.steps}"  # type: ignore[union-attr]
     keyboard.press("End")
     tab_to("Save JSON")
     with page.tab.expect_download() as download:
         keyboard.press("Enter")
-    assert len(json.loads(Path(download.value.path()).read_bytes())["nodes"]) == len(found.tree.nodes)  # type: ignore[union-attr]
+    assert len(json.loads(Path(download.value.path()).read_bytes())["nodes"]) == len(inspected.tree.nodes)  # type: ignore[union-attr]
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,13 @@ from test_live_page import answered
 # Types texts letter by letter, and returns for each the milliseconds from its last key to its translation. Between two
 # words it waits for longer than the page does, so that most of what the page asks for is given up by the next key.
 TYPE = """async ([texts, gap, rest, pause]) => {
-  const [box, desk] = [document.querySelector("#source"), document.querySelector("#desk")];
+  const [box, desk, trouble] = ["#source", "#desk", "#trouble"].map((selector) => document.querySelector(selector));
   const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
   const done = () => new Promise((resolve) => {
-    const look = () => desk.classList.contains("working") || (observer.disconnect(), resolve());
+    const going = () => desk.classList.contains("working") || !trouble.hidden; // a busy server is asked again
+    const look = () => going() || (observer.disconnect(), resolve());
     const observer = new MutationObserver(look);
-    observer.observe(desk, { attributes: true });
+    for (const element of [desk, trouble]) observer.observe(element, { attributes: true });
     look();
   });
   const found = [];
@@ -70,12 +71,13 @@ def texts_of(tab: int, count: int) -> list[str]:
 def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     visit: Any, alone: Running, tabs: int, texts: int, gap: int, rest: int, limit: float | None
 ):
-    pages = [visit("#source=en&target=ko", at=alone, expected="ERR_ABORTED") for _ in range(tabs)]
+    pages = [visit("#source=en&target=ko", at=alone, expected="Failed to load resource") for _ in range(tabs)]
     for number, page in enumerate(pages):
         page.tab.evaluate(START % TYPE, [texts_of(number, texts), gap, rest, PAUSE])
+    for page in pages:
+        page.tab.wait_for_function("() => window.found", timeout=300_000)
     waits = []
     for number, page in enumerate(pages):
-        page.tab.wait_for_function("() => window.found", timeout=300_000)
         for text, (milliseconds, shown) in zip(texts_of(number, texts), page.tab.evaluate("window.found"), strict=True):
             assert [shown] == answered(alone, text)
             waits.append(milliseconds / 1000)
@@ -86,7 +88,7 @@ def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     # Long texts, which everybody gives up.
     for number, page in enumerate(pages):
         page.type("\n".join(f"{text} {line}" for line in range(20) for text in texts_of(number, 10)))
-    until(lambda: alone.metric("dragoman_in_flight") >= min(3, tabs))
+    until(lambda: alone.metric("dragoman_in_flight"))
     for page in pages:
         page.tab.locator("#clear").click(no_wait_after=True)
     began = time.monotonic()

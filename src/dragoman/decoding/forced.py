@@ -64,7 +64,7 @@ def token_log_p(model: Model, batch: Batch) -> Tensor:
     """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding, in order."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
-    rows = max(1, LOGITS // model.output.out_features)
+    rows = max(1, LOGITS // len(model.output.weight))
     pieces = zip(vectors.split(rows), labels.split(rows), strict=True)
     return torch.cat([model.output(x).log_softmax(-1).gather(1, right[:, None])[:, 0] for x, right in pieces])
 

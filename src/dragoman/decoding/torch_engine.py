@@ -52,8 +52,8 @@ class TorchEngine:
         """
         self.boundaries, self.device = boundaries, next(models[0].parameters()).device
         self.compute_type = resolve_type(compute_type, self.device)
-        fast = [pack_weights(model, self.compute_type) for model in models]
-        self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
+        self.packed = [pack_weights(model, self.compute_type) for model in models]
+        self.model: Seq2Seq = self.packed[0] if len(models) == 1 else Ensemble(self.packed)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )

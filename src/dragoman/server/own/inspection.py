@@ -268,7 +268,8 @@ def leave_out(call: Call) -> OcclusionAnswer:
     check_beam(call, call.request.beam)
     with call.service.turn(call.ticket, call.service.inspecting):
         found = look(call, served, call.request.text)
-        losses = occlusion(served.translator.model, found, subwords=call.request.subwords, check=call.ticket.check)
+        (model,) = call.service.models.native_engine(served).packed
+        losses = occlusion(model, found, subwords=call.request.subwords, check=call.ticket.check)
     return OcclusionAnswer(**occlusion_as_dict(losses))
 
 
