@@ -20,8 +20,9 @@ from playwright.sync_api import sync_playwright
 PORT = 5731
 TEXT = "The king sent messengers to the city. They gave bread and water to the people.\nWho is this man?"
 OF_DEMO = "My cousin is arriving from Vietnam on Saturday at 8:35 AM."
+LEFT_OUT = "Vietnam"
 SIZES = {
-    "page": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
+    "page": {"viewport": {"width": 1040, "height": 866}, "color_scheme": "light"},
     "page-light": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
     "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
@@ -81,9 +82,12 @@ def prepare(tab: Any, name: str) -> None:
         tab.locator("#output .choice").nth(1).click()
         tab.locator("#choices li").first.wait_for()
     elif name == "page":
-        tab.locator("#attention-panel > summary").click()
-        tab.locator("#thumbnails button").first.wait_for()
-        words.first.hover()
+        place = OF_DEMO.index(LEFT_OUT)
+        tab.locator("#source").evaluate("(box, place) => box.setSelectionRange(place + 1, place + 1)", place)
+        tab.locator("#source").press("ArrowLeft")
+        tab.locator("#without").click()
+        tab.locator("#without-words td").first.wait_for()
+        tab.locator("#output .word", has_text="베트남").hover()
         tab.locator("#mirror .word.linked").first.wait_for()
     else:
         words.nth(3).hover()
@@ -105,7 +109,7 @@ def main(model: str, folder: str, *names: str) -> None:
             if name == "page-inside":
                 tab.locator("#inside").screenshot(path=path)
             else:
-                tab.screenshot(path=path, full_page=name in ("page", "page-open"))
+                tab.screenshot(path=path, full_page=name == "page-open")
             Image.open(path).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
             context.close()
         browser.close()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import CONFIG, Gate, Running, running, until
+from playwright.sync_api import expect
+from serving import CONFIG, Gate, Running, running, running_copying, until
 
 from dragoman.inspection.page import EXPORT, IMPORT, page_script
 from dragoman.server.keys import Key
@@ -281,6 +282,21 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.get_by_label("Translation of term 1").input_value() == "고양이|냥이"
     page.tab.locator("#remember").uncheck()
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
+
+
+def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
+    with running_copying(models, CONFIG, "copies") as copying:
+        page = visit("#source=en&target=ko", at=copying)
+        page.tab.locator("#glossary summary").click()
+        terms = {"name": "x.tsv", "mimeType": "text/plain", "buffer": b"dog\tdog|hound\ncats\tfelines\n"}
+        page.tab.locator("#open-terms").set_input_files(terms)
+        page.type(TEXT)
+        page.shows(TEXT)
+        missed = "Look The term “cats” is not translated as the glossary says."
+        expect(page.tab.locator("#notes li")).to_have_text(
+            ["Look It looks like a copy of the text.", missed, "Terms used: dog → dog"]
+        )
+        assert page.tab.locator("#output .line.flagged").count() == 1
 
 
 def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):

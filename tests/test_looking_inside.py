@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspe
     assert len(json.loads(saved(page, "#heads-save", "JSON"))["heads"]) == 6
 
 
-def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(visit):
+def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(visit, inspected: Inspection):
     from defusedxml.ElementTree import fromstring
 
     page = start(visit, dark=True)
@@ -133,6 +134,13 @@ def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(vis
         assert ("<script" in alone, "odel toy" in alone.partition("<figcaption>")[2]) == (False, True)
         count = len(told.get("rows") or told.get("heads") or told.get("positions") or told["nodes"][1:])
         assert alone.count("<tr>") == 1 + count
+        if place.startswith("#attention-map"):  # the numbers of the inspection, as a table and as boxes
+            cells = re.findall(r"<td>([\d.]*)</td>", alone)
+            expected = inspected.map("cross", inspected.alignment.layer, inspected.alignment.head or 1)
+            assert (
+                gap(torch.tensor([float(cell) for cell in cells if cell]), expected.weights.flatten()) <= HALF + 0.005
+            )
+            assert len(svg.findall("{http://www.w3.org/2000/svg}rect")) == 1 + expected.weights.numel()
         with Image.open(io.BytesIO(saved(page, place, "PNG"))) as picture:
             assert (picture.format, picture.convert("RGB").getpixel((0, 0))) == ("PNG", (255, 255, 255))
 

@@ -75,7 +75,7 @@ function settle(lines, wish) {
   drawTarget(lines, found, languages.pair());
   if (!wish) languages.forget();
   at("#output").lang = languages.target();
-  source.lang = languages.source() ?? "";
+  source.lang = at("#mirror").lang = languages.source() ?? "";
   drawState();
   drawSteering();
 }
