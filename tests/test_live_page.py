@@ -26,7 +26,7 @@ OTHER = "The cat likes 3 black bears."
 
 
 def test_what_the_server_serves_is_what_the_pages_to_share_have_in_them(server: Running):
-    script = page_script("page")
+    script = page_script("page") + page_script("history")
     own = {file.name for file in [*WEB.glob("*.js"), *WEB.glob("*.css")]}
     shared = {file.name for file in [*INSPECTION.glob("*.js"), *INSPECTION.glob("*.css")]}
     assert own <= parts().keys() <= own | shared
