@@ -88,7 +88,7 @@ def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     p95 = waits[int(0.95 * (len(waits) - 1))]
     # Long texts, which everybody gives up.
     for number, page in enumerate(pages):
-        page.type("\n".join(f"{text} {line}" for line in range(20) for text in texts_of(number, 10)))
+        page.type("\n".join(f"{text} {line}" for line in range(100) for text in texts_of(number, 10)))
     until(lambda: alone.metric("dragoman_in_flight"))
     cancelled = alone.metric(CANCELLED)
     for page in pages:
