@@ -21,6 +21,8 @@ import torch
 from deepl_contract import Contract
 
 from dragoman.config.serve import ServeConfig
+from dragoman.decoding.pool import Pool
+from dragoman.decoding.search import Hypothesis
 from dragoman.server.app import App
 from dragoman.server.keys import Key
 from dragoman.server.listening import bind
@@ -115,6 +117,17 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
 
 
 @contextlib.contextmanager
+def running_copying(models: Models, config: ServeConfig, name: str) -> Iterator[Running]:
+    """A server whose model copies, and has this name."""
+    (one,) = models.by_pair.values()
+    engine: Any = Copying(one.translator.engine)
+    with Pool(engine) as pool:
+        source, translator = one.source._replace(name=name), one.translator.replace(engine=engine)
+        with running(Models([replace(one, source=source, translator=translator, pool=pool)]), config) as started:
+            yield started
+
+
+@contextlib.contextmanager
 def running_with_runs(models: Models, folder: Path) -> Iterator[Running]:
     """A server that shows the runs of a folder, and translates with the best checkpoint of one of them, "toy"."""
     (one,) = models.by_pair.values()
@@ -182,6 +195,20 @@ class Gate:
             except StopIteration as end:
                 return end.value
             yield
+
+
+class Copying:
+    """An engine whose translations are the texts themselves, once, twice and so on."""
+
+    def __init__(self, engine: Any):
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, sources: Any, config: Any, constraints: Any = None) -> Any:
+        return [[Hypothesis(list(source) * n, -float(n)) for n in range(1, config.n_best + 1)] for source in sources]
+
+    def search_batch(self, sources: Any, config: Any, constraints: Any, **_: Any) -> Any:
+        yield
+        return self.search(sources, config)
 
 
 class Slow:
