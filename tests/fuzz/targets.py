@@ -25,6 +25,7 @@ from dragoman.data.corpus import Problem, read_rows
 from dragoman.data.dataset import Pairs, tokenise
 from dragoman.data.spec import OF_PAIRS, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
@@ -81,7 +82,8 @@ def checkpoint() -> Path:
     """Return the folder of a checkpoint, whose files are changed one at a time."""
     tokenizer = Tokenizer.train(text for pair in CLEAN for text in pair)
     model = build(TINY, len(tokenizer))
-    save_checkpoint(scratch() / "run", model, tokenizer, {"moment": torch.zeros(2)}, TrainingProgress(), "# card\n", 1)
+    tokenizers, state = Tokenizers.of(tokenizer), {"moment": torch.zeros(2)}
+    save_checkpoint(scratch() / "run", model, tokenizers, state, TrainingProgress(), "# card\n", 1)
     return (scratch() / "run" / "last").resolve()
 
 
@@ -223,7 +225,7 @@ def glossary(data: bytes) -> None:
 
 def arrow_seed() -> bytes:
     spec = CorpusSpec((str(written(tsv(PAIRS), "a.tsv")),), tag="")
-    tokenise((spec,), Tokenizer.load(checkpoint() / "tokenizer.json"), 100, scratch() / "seed.arrow")
+    tokenise((spec,), Tokenizers.of(Tokenizer.load(checkpoint() / "tokenizer.json")), 100, scratch() / "seed.arrow")
     return (scratch() / "seed.arrow").read_bytes()
 
 

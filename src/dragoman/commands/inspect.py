@@ -139,12 +139,12 @@ def head_table_of_pairs(
     from dragoman.inspection.views import head_table
 
     max_length = min(max_positions(translator.model) - 1, translator.max_source_tokens)
-    encode = translator.tokenizer.encode
+    tokenizers = translator.tokenizers
     corpus = read_corpus(sample)
     fitting = (
         (source, target, tag)
         for (source, target), tag in zip(corpus.pairs, corpus.tags, strict=True)
-        if max(len(encode(source, tag)), len(encode(target))) <= max_length
+        if max(len(tokenizers.source.encode(source, tag)), len(tokenizers.target.encode(target))) <= max_length
     )
     pairs = list(islice(fitting, SAMPLED))
     if not pairs:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import LeftOut, Row, stream_rows
 from dragoman.data.spec import CorpusSpec
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.model import Model
 from dragoman.text.scripts import direction_warning
@@ -31,7 +31,7 @@ def compute_by_pair(
     corpora: Sequence[CorpusSpec],
     folder: Path,
     model: Model,
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     compute: Callable[[list[Ids], list[Ids]], Sequence[Result]],
     lacking: str,
 ) -> Iterator[tuple[EncodedPair, Result | None]]:
@@ -44,7 +44,8 @@ def compute_by_pair(
     """
     max_length = max_positions(model)
     for corpus in corpora:
-        left_out, tag = LeftOut(corpus), tokenizer.tag_ids(corpus.tag)
+        tokenizers.source.tag_ids(corpus.tag)  # an unknown tag is an error before anything is read
+        left_out = LeftOut(corpus)
         rows = stream_rows(corpus, left_out)
         warning = None
         while block := list(islice(rows, BLOCK)):
@@ -52,9 +53,8 @@ def compute_by_pair(
                 scripts = model_scripts(folder)
                 if warning := direction_warning(corpus.name, (row.source for row in block), *scripts):
                     print(warning, file=sys.stderr)
-            sources = [tag + ids for ids in tokenizer.encode_all([row.source for row in block])]
-            targets = tokenizer.encode_all([row.target for row in block])
-            pairs = [EncodedPair(*pair) for pair in zip(block, sources, targets, strict=True)]
+            sides = tokenizers.encode_sides([row.source for row in block], [row.target for row in block], corpus.tag)
+            pairs = [EncodedPair(*pair) for pair in zip(block, *sides, strict=True)]
             fitting = [pair for pair in pairs if max(len(pair.source), len(pair.target)) < max_length]
             results = iter(compute([pair.source for pair in fitting], [pair.target for pair in fitting]))
             for pair in pairs:

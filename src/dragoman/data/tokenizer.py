@@ -77,7 +77,10 @@ class Tokenizer:
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
         self.term_marks = tuple(vocabulary[mark] for mark in TERM_MARKS if mark in vocabulary)
         "ids of the marks around a term in a source; () for a tokenizer without them"
-        self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *self.term_marks}  # entries without text
+        self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *self.term_marks}
+        "entries without text"
+        self.byte_values = {id: id - len(SPECIAL) for id in range(len(SPECIAL), len(RESERVED))}
+        "the byte that each entry for a byte stands for, by id"
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -265,10 +268,14 @@ class Tokenizer:
         """Return the text of ids. PAD, BOS, EOS and tags are dropped; bytes that are not UTF-8 become U+FFFD."""
         return self.inner.decode([id for id in ids if id not in self.special_ids], skip_special_tokens=False)
 
+    def to_json(self) -> str:
+        """Return the content of tokenizer.json."""
+        return self.inner.to_str(pretty=True)
+
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to `path`, a file called tokenizer.json."""
         check_argument("path", path, str | Path)
-        Path(path).write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+        Path(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, vocabulary: int | None = None) -> "Tokenizer":

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, words
 from dragoman.data.batches import Batch, Ids, plan_batches
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.gradients import LayerNumbers, loss_and_gradient_norms, relative_updates
@@ -121,15 +121,15 @@ def read_history(
     """
     if not 1 <= sentence <= len(pairs):
         raise UsageError(f"sentence {sentence}: there are {len(pairs):,} pairs, counted from 1")
-    model, tokenizer = read_model(next(iter(checkpoints.values())))
-    encoded = [encode_pair(tokenizer, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
-    followed = encode_pair(tokenizer, pairs[sentence - 1], tags[sentence - 1])
+    model, tokenizers = read_model(next(iter(checkpoints.values())))
+    encoded = [encode_pair(tokenizers, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
+    followed = encode_pair(tokenizers, pairs[sentence - 1], tags[sentence - 1])
     check_length(followed, sentence, model)
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
     sample = fitting[:SAMPLE] or [followed]
     batches = make_batches(sample)
     split = subwords if by_subwords else words
-    columns, rows = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for ids in followed)
+    columns, rows = (fill_gaps(split(side, ids), side, ids) for side, ids in zip(tokenizers, followed, strict=True))
     snapshots: list[Snapshot] = []
     before: Model | None = None
     for step, folder in sorted(checkpoints.items()):
@@ -151,10 +151,10 @@ def read_film(
     sentence: its number, for the message; check: is called before each checkpoint, and may raise. Raise UsageError for
     a pair that is too long, DragomanError as `read_history` does.
     """
-    model, tokenizer = read_model(next(iter(checkpoints.values())))
-    followed = encode_pair(tokenizer, pair, "")
+    model, tokenizers = read_model(next(iter(checkpoints.values())))
+    followed = encode_pair(tokenizers, pair, "")
     check_length(followed, sentence, model)
-    columns, rows = (fill_gaps(words(tokenizer, ids), tokenizer, ids) for ids in followed)
+    columns, rows = (fill_gaps(words(side, ids), side, ids) for side, ids in zip(tokenizers, followed, strict=True))
     maps: list[Tensor] = []
     for _, folder in sorted(checkpoints.items()):
         check()
@@ -182,10 +182,10 @@ def first_head(folder: Path, maps: Tensor) -> AlignmentHead:
     return head
 
 
-def encode_pair(tokenizer: Tokenizer, pair: tuple[str, str], tag: str) -> Pair:
+def encode_pair(tokenizers: Tokenizers, pair: tuple[str, str], tag: str) -> Pair:
     """Return source, with its tag in front, and target as ids without EOS."""
     source, target = pair
-    return tokenizer.encode(source, tag), tokenizer.encode(target)
+    return tokenizers.source.encode(source, tag), tokenizers.target.encode(target)
 
 
 def make_batches(pairs: Sequence[Pair]) -> list[Batch]:

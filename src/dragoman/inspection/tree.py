@@ -13,7 +13,8 @@ from torch import Tensor
 from dragoman.alignment.words import token_label
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.data.tokenizer import BOS, EOS
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine, SteppedEngine
 from dragoman.decoding.search import BeamStep, Hypothesis, finish, length_penalty
 
@@ -70,7 +71,7 @@ class Recording:
     groups and terms.
     """
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, constraints: Constraints = UNCONSTRAINED):
+    def __init__(self, engine: Engine, tokenizer: SideTokenizer, constraints: Constraints = UNCONSTRAINED):
         self.engine, self.tokenizer, self.constraints = engine, tokenizer, constraints
         self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
         self.recorder: TreeRecorder | None = None
@@ -108,7 +109,7 @@ NONE = -1  # index for hypotheses that only fill up the beam and have no node
 class TreeRecorder:
     """The observer of a search that turns each step into nodes."""
 
-    def __init__(self, config: SearchConfig, tokenizer: Tokenizer):
+    def __init__(self, config: SearchConfig, tokenizer: SideTokenizer):
         self.tokenizer, self.beams, self.alpha = tokenizer, config.beam, config.length_penalty
         self.nodes = [Node(None, 0, BOS, token_label(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
         self.open = [0] * self.beams  # the node of each open hypothesis

@@ -12,7 +12,7 @@ from dragoman.config import RunConfig
 from dragoman.config.languages import parse_pair
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import languages, scripts
@@ -35,7 +35,7 @@ class Run:
     pairs: Pairs
     dev: Pairs
     dev_corpus: Corpus
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     learner: Learner
     progress: TrainingProgress
     journal: Journal
@@ -56,7 +56,7 @@ class Run:
     @cached_property
     def extent(self) -> SourceExtent:
         """Return how much text a training source has, for the choice of what to translate at once."""
-        return replace(measure_extent(self.pairs, self.tokenizer), terms=self.terms is not None)
+        return replace(measure_extent(self.pairs, self.tokenizers.source), terms=self.terms is not None)
 
     def save(self) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes."""
@@ -72,7 +72,7 @@ class Run:
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep
-            save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, card, keep, records)
+            save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
         self.saved = self.progress.step, self.progress.validated
 
 

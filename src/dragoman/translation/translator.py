@@ -19,7 +19,7 @@ from dragoman.alternatives import find_words, likely_starts
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError, UsageError
@@ -62,7 +62,7 @@ class Translator:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer | None = None,
+        tokenizers: SideTokenizer | Tokenizers | None = None,
         search: SearchConfig = SearchConfig(),
         safeguards: Safeguards = Safeguards(),
         engine: Engine | None = None,
@@ -74,27 +74,28 @@ class Translator:
     ):
         """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
 
-        model: what scores and aligns words, and what the engine is made of where none is given; alignment: its layer
+        model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
+        both sides, or those of source and target; alignment: its layer
         and head for word alignments, None where they were not measured; scripts: in which the target language is
         written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
         """
-        if tokenizer is None or isinstance(model, str | Path):  # what people try first
+        if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
             raise UsageError(f"to open a model folder: Translator.load({folder!r}); Translator takes a model in memory")
         if unknown:
             refuse_unknown(Translator, unknown)
         if not hasattr(model, "parameters"):
             raise UsageError(f"model must be a model in memory, such as a Transformer, not {model!r}")
-        check_argument("tokenizer", tokenizer, Tokenizer)
+        check_argument("tokenizers", tokenizers, SideTokenizer | Tokenizers)
         for name, value, kind in (("search", search, SearchConfig), ("safeguards", safeguards, Safeguards)):
             if not isinstance(value, kind):
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
-        self.model, self.tokenizer, self.search, self.safeguards = model, tokenizer, search, safeguards
-        self.engine = engine or torch_engine([model], tokenizer)
+        self.model, self.tokenizers, self.search, self.safeguards = model, Tokenizers.of(tokenizers), search, safeguards
+        self.engine = engine or torch_engine([model], self.tokenizers.target)
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
-        self.segmenter = Segmenter(tokenizer, self.extent, search.split, keep_tags=safeguards.placeholders)
-        self.forbidden = forbidden_sequences(safeguards.forbidden_words, tokenizer)
+        self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
+        self.forbidden = forbidden_sequences(safeguards.forbidden_words, self.tokenizers.target)
 
     @classmethod
     def load(
@@ -121,23 +122,23 @@ class Translator:
         threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
-        another tokenizer than the first; UsageError for settings that the engine lacks, and for unknown arguments.
+        other tokenizers than the first; UsageError for settings that the engine lacks, and for unknown arguments.
         """
         if unknown:
             refuse_unknown(cls.load, unknown)
         check_argument("folder", folder, str | Path)
         folder = find_model(Path(folder))
-        models, tokenizer = read_models(folder, ensemble, device)
+        models, tokenizers = read_models(folder, ensemble, device)
         return cls(
             models[0],
-            tokenizer,
+            tokenizers,
             search,
             safeguards,
             open_engine(
                 engine,
                 folder,
                 models,
-                tokenizer,
+                tokenizers.target,
                 search,
                 compute_type=compute_type,
                 threads=threads,
@@ -152,7 +153,7 @@ class Translator:
         search = ", ".join(f"{name} {value}" for name, value in changed_fields(self.search).items())
         return (
             f"<Translator: {self.model.config}; {parameter_count(self.model):,} parameters, "
-            f"{len(self.tokenizer):,} subwords; {self.engine}; {search or f'beam {self.search.beam}'}>"
+            f"{self.tokenizers}; {self.engine}; {search or f'beam {self.search.beam}'}>"
         )
 
     def replace(
@@ -171,7 +172,7 @@ class Translator:
             refuse_unknown(self.replace, unknown)
         return Translator(
             self.model,
-            self.tokenizer,
+            self.tokenizers,
             search or self.search,
             safeguards or self.safeguards,
             engine or self.engine,
@@ -200,7 +201,7 @@ class Translator:
     @cached_property
     def annotator(self) -> Annotator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
-        return Annotator(self.model, self.tokenizer, self.alignment)
+        return Annotator(self.model, self.tokenizers, self.alignment)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
@@ -257,7 +258,7 @@ class Translator:
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
         inner = [text.strip() for text in texts]  # no training source has white space around it
-        ids = self.tokenizer.encode_sources(inner)
+        ids = self.tokenizers.source.encode_sources(inner)
         segments = [self._segments(*text) for text in zip(inner, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
         translations = [
@@ -281,12 +282,14 @@ class Translator:
         for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
             check_argument(name, given, str)
         check_argument("count", count, Count)
-        segments = self._segments(text.strip(), self.tokenizer.encode_sources([text.strip()])[0], tag, prefix.rstrip())
+        segments = self._segments(
+            text.strip(), self.tokenizers.source.encode_sources([text.strip()])[0], tag, prefix.rstrip()
+        )
         place = next((index for index, one in enumerate(segments) if one.has_words and not one.markup), None)
         if place is None or (prefix.strip() and not segments[place].prefix):
             return []
         source = self._source_ids(segments[place])
-        starts = likely_starts(self.model, self.tokenizer, source, prefix, 2 * count)
+        starts = likely_starts(self.model, self.tokenizers.target, source, prefix, 2 * count)
         begun = [replace(segments[place], prefix_ids=start.tokens) for start in starts]
         others = [segment for index, segment in enumerate(segments) if index != place]
         every = self.replace(search=replace(self.search, n_best=min(2, self.search.beam)))
@@ -294,7 +297,7 @@ class Translator:
         candidates = [candidate for result in results[: len(begun)] for candidate in result.candidates]
         candidates.sort(key=lambda candidate: (candidate.badness, -candidate.hypothesis.score))
         found = find_words(
-            self.model, self.tokenizer, source, prefix, [one.hypothesis.tokens for one in candidates], count
+            self.model, self.tokenizers.target, source, prefix, [one.hypothesis.tokens for one in candidates], count
         )
         rest = [result.candidates[0] for result in results[len(begun) :]]
         return [
@@ -339,7 +342,7 @@ class Translator:
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
         """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
-        tag_ids = self.tokenizer.tag_ids(tag)
+        tag_ids = self.tokenizers.source.tag_ids(tag)
         segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
         with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
         return [
@@ -347,8 +350,8 @@ class Translator:
                 segment,
                 tag_ids=tag_ids,
                 prefix=prefix if index == with_words else "",
-                prefix_ids=self.tokenizer.encode(prefix) if prefix and index == with_words else [],
-                terms=self.safeguards.find_terms(self.tokenizer.plain_spaces(segment.text)),
+                prefix_ids=self.tokenizers.target.encode(prefix) if prefix and index == with_words else [],
+                terms=self.safeguards.find_terms(self.tokenizers.source.plain_spaces(segment.text)),
             )
             for index, segment in enumerate(segments)
         ]
@@ -358,7 +361,7 @@ class Translator:
         if len(translation.segments) < 2:
             return False
         sentences = split_sentences("".join(source for source, _ in translation.segments))
-        return any(len(self.tokenizer.encode(sentence)) > self.max_source_tokens for sentence in sentences)
+        return any(len(self.tokenizers.source.encode(sentence)) > self.max_source_tokens for sentence in sentences)
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
@@ -368,7 +371,7 @@ class Translator:
         ]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
-            [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
+            [self._judge(segment, self.tokenizers.target.decode(one.tokens), one) for one in next(hypotheses)]
             if searched
             else [Candidate(self._copy(segment), Hypothesis([], 0.0))]
             for segment, searched in zip(segments, search, strict=True)
@@ -384,7 +387,7 @@ class Translator:
         """Return the translation of a segment without words: the segment, after its prefix if it has one."""
         if not segment.prefix:
             return segment.text.strip()
-        (retry,) = prepare_retries([segment], self.tokenizer, self.safeguards)
+        (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
         return copy_segment(retry, self.annotator, self.safeguards)
 
     def _retry(self, segments: Sequence[Segment]) -> list[list[Candidate]]:
@@ -392,7 +395,7 @@ class Translator:
 
         See `retry`. Without words, the only candidate is a copy of the segment.
         """
-        retries = list(prepare_retries(segments, self.tokenizer, self.safeguards))
+        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards))
         with_words = [retry.bare for retry in retries if retry.has_words]
         hypotheses = iter(self._search_segments(with_words, careful_search(self.search)))
         return [
@@ -404,7 +407,7 @@ class Translator:
 
     def _restore(self, retry: Retry, hypothesis: Hypothesis) -> Candidate:
         """Return the candidate of a hypothesis for the bare segment, with the placeholders of the whole one."""
-        bare = self.tokenizer.decode(hypothesis.tokens)
+        bare = self.tokenizers.target.decode(hypothesis.tokens)
         text = restore_placeholders(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
         return self._judge(retry.segment, text, hypothesis)
 
@@ -444,10 +447,10 @@ class Translator:
         Without the terms where they make it too long.
         """
         plain = segment.tag_ids + segment.ids
-        if not self.extent.terms or not self.tokenizer.term_marks:
+        if not self.extent.terms or not self.tokenizers.source.term_marks:
             return plain
         terms = [(term.end, term.targets[0]) for term in segment.terms if term.end]
-        ids = segment.tag_ids + insert_terms(segment.ids, terms, self.tokenizer)
+        ids = segment.tag_ids + insert_terms(segment.ids, terms, self.tokenizers.source)
         return ids if len(ids) <= self.max_source_tokens else plain
 
     def _search_with_terms(
@@ -459,7 +462,9 @@ class Translator:
         """
         sources = [self._source_ids(segment) for segment in segments]
         bound = [
-            Constraints(tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizer), self.forbidden)
+            Constraints(
+                tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizers.target), self.forbidden
+            )
             for segment in segments
         ]
         found = self._search(sources, search, bound)
@@ -467,7 +472,7 @@ class Translator:
         nonsense = far_less_probable(self.model, sources, plain, best, terms)
         stand = [True] * len(segments)
         if self.alignment is not None:
-            stand = TermPlacer(self.model, self.tokenizer, self.alignment).stand(segments, best)
+            stand = TermPlacer(self.model, self.tokenizers, self.alignment).stand(segments, best)
         return [
             own if stands and not senseless else []
             for own, stands, senseless in zip(found, stand, nonsense, strict=True)
@@ -492,7 +497,7 @@ class Translator:
         ]
         if not missing or self.alignment is None:
             return placed
-        placer = TermPlacer(self.model, self.tokenizer, self.alignment)
+        placer = TermPlacer(self.model, self.tokenizers, self.alignment)
         drafts = placer.place(
             [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
         )
@@ -506,11 +511,11 @@ class Translator:
 
     def _unmet(self, segment: Segment, hypothesis: Hypothesis) -> int:
         """Return how many terms of its segment a hypothesis lacks, and how many forbidden words it has."""
-        return self.safeguards.unmet(segment, self.tokenizer.decode(hypothesis.tokens))
+        return self.safeguards.unmet(segment, self.tokenizers.target.decode(hypothesis.tokens))
 
     def _has_forbidden(self, hypothesis: Hypothesis) -> bool:
         """Return whether a hypothesis has a forbidden word."""
-        return self.safeguards.is_forbidden(self.tokenizer.decode(hypothesis.tokens))
+        return self.safeguards.is_forbidden(self.tokenizers.target.decode(hypothesis.tokens))
 
     def _search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None

@@ -16,7 +16,7 @@ from dragoman.decoding.torch_engine import SEARCH_TOKENS
 from dragoman.errors import UsageError
 from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 
-VOCABULARY = "shared_vocabulary.json"
+SHARED, SIDES = "shared_vocabulary.json", ("source_vocabulary.json", "target_vocabulary.json")
 
 # CTranslate2's length penalty differs from ours, so hypotheses are ranked here. With 0 it would stop at the first
 # hypothesis that ends ahead of the others.
@@ -54,7 +54,10 @@ class CTranslate2Engine:
         self.translator = import_ctranslate2().Translator(
             str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas, intra_threads=threads
         )
-        self.pieces: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+        sides = (SHARED, SHARED) if (folder / SHARED).exists() else SIDES
+        self.source_pieces, self.pieces = (
+            list[str](json.loads((folder / name).read_text(encoding="utf-8"))) for name in sides
+        )
         self.ids = {piece: id for id, piece in enumerate(self.pieces)}
         self.max_positions: int | None = json.loads((folder / "config.json").read_text(encoding="utf-8"))["longest"]
 
@@ -130,7 +133,7 @@ class CTranslate2Engine:
         count = math.ceil(patience * config.beam)
         prefixes = [self.spell(own.prefix) for own in constraints]
         results = self.translator.translate_batch(
-            [self.spell([*ids, EOS]) for ids in sources],
+            [self.spell_source(ids) for ids in sources],
             target_prefix=prefixes if any(prefixes) else None,
             suppress_sequences=[self.spell(ids) for ids in constraints[0].forbidden] or None,
             beam_size=config.beam,
@@ -162,7 +165,7 @@ class CTranslate2Engine:
         owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
         flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
         results = self.translator.score_batch(
-            [self.spell([*sources[row], EOS]) for row in owners],
+            [self.spell_source(sources[row]) for row in owners],
             [self.spell(hypothesis.tokens) for hypothesis in flat],
             max_batch_size=SCORED,
             batch_type="tokens",
@@ -174,8 +177,12 @@ class CTranslate2Engine:
             rescored[row].append(dataclasses.replace(hypothesis, score=score))
         return rescored
 
+    def spell_source(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces of the token ids of a source, with EOS behind them, which is how CTranslate2 takes them."""
+        return [self.source_pieces[id] for id in (*ids, EOS)]
+
     def spell(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of token ids, which is how CTranslate2 takes them."""
+        """Return the pieces of the token ids of a target."""
         return [self.pieces[id] for id in ids]
 
     def _hypothesis(self, pieces: list[str], score: float) -> Hypothesis:

@@ -92,7 +92,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         alignment=head is not None,
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
-        tags=sorted(path[0].translator.tokenizer.tags),
+        tags=sorted(path[0].translator.tokenizers.source.tags),
     )
 
 
