@@ -123,7 +123,10 @@ def test_an_int_is_accepted_for_a_float_and_one_file_for_several():
 OUT_OF_RANGE: dict[type, list[dict[str, float]]] = {
     AttentionConfig: [{"heads": 0}, {"d_k": 0}, {"d_v": -1}, {"dropout": 1.0}],
     FeedForwardConfig: [{"d_ff": 0}, {"dropout": -0.1}],
-    TransformerConfig: [{"d_model": 0}, {"max_length": 0}, {"encoder_layers": -1}, {"decoder_layers": 1001}],
+    TransformerConfig: [
+        *({"d_model": 0}, {"max_length": 0}, {"encoder_layers": -1}, {"decoder_layers": 1001}),
+        *({"first_position": -1}, {"first_position": 1001}, {"norm_epsilon": 0.0}, {"norm_epsilon": math.nan}),
+    ],
     RecurrentConfig: [{"layers": 0}, {"layers": 10**6}, {"d_model": -512}, {"dropout": 1.5}],
     SearchConfig: [{"beam": 0}, {"extra_length": 0}, {"top_p": 0.0}, {"temperature": 0.0}, {"length_penalty": 10.5}],
     TrainingConfig: [
@@ -135,7 +138,7 @@ OUT_OF_RANGE: dict[type, list[dict[str, float]]] = {
 }
 AT_THE_EDGE: dict[type, list[dict[str, float]]] = {
     AttentionConfig: [{"heads": 1}, {"dropout": 0.0}],
-    TransformerConfig: [{"encoder_layers": 0}, {"decoder_layers": 1000}],
+    TransformerConfig: [{"encoder_layers": 0}, {"decoder_layers": 1000}, {"first_position": 1000}],
     SearchConfig: [{"length_penalty": -10.0}],
     TrainingConfig: [{"clip": 0.0}, {"patience": 0}, {"seed": 0}, {"keep": 2**31 - 1}, {"concatenate": 1.0}],
     RunConfig: [{"vocabulary": 300}],

@@ -61,6 +61,7 @@ MODELS = {
         output_bias=True,
     ),
     "unlike layers": tiny_transformer(encoder_layers=3, share="embeddings", norm_first=True),
+    "as M2M100": tiny_transformer(positions="sinusoidal-halves", first_position=2, norm_first=True, norm_epsilon=1e-2),
 }
 GREEDY = SearchConfig(beam=1, extra_length=6)
 
@@ -141,6 +142,8 @@ CONTROLS = {
     "table of positions": ("as base", {"positions": "sinusoidal-halves"}),
     "scale of the embeddings": ("as base", {"scale_embedding": False}),
     "order of the norms": ("unlike layers", {"norm_first": False}),
+    "first position": ("as M2M100", {"first_position": 0}),
+    "epsilon of the norms": ("as M2M100", {"norm_epsilon": 1e-5}),
     "activation": ("as base", {"feed_forward": FeedForwardConfig(32, "gelu")}),
 }
 

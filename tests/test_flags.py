@@ -25,6 +25,7 @@ TRAIN = """
 TRAINING = " ".join(flag for flag in TRAIN.split() if flag.startswith("--training."))
 TRANSFORMER = """
 --model.d-model --model.encoder-layers --model.decoder-layers --model.dropout --model.positions --model.max-length
+--model.first-position --model.norm-epsilon
 --model.norm-first --model.no-norm-first --model.scale-embedding --model.no-scale-embedding --model.share
 --model.output-bias --model.no-output-bias
 --model.attention.heads --model.attention.d-k --model.attention.d-v --model.attention.dropout --model.attention.score

@@ -6,6 +6,8 @@ import pytest
 import torch
 from conftest import gap, step_by_step, tiny_transformer
 from torch import Tensor, nn
+from transformers import M2M100Config
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
 from dragoman.config import AttentionConfig
 from dragoman.errors import UsageError
@@ -36,9 +38,15 @@ def scheme(name: str, d_model: int = D_MODEL, d_k: int = D_K, max_length: int = 
     return positions
 
 
-def model_with(positions: str, **changes) -> Transformer:
-    attention = AttentionConfig(heads=HEADS, **changes)
-    config = tiny_transformer(d_model=D_MODEL, attention=attention, d_ff=8, positions=positions, max_length=PLACES)
+def model_with(positions: str, first_position: int = 0, **changes) -> Transformer:
+    config = tiny_transformer(
+        d_model=D_MODEL,
+        attention=AttentionConfig(heads=HEADS, **changes),
+        d_ff=8,
+        positions=positions,
+        first_position=first_position,
+        max_length=PLACES,
+    )
     return Transformer(config, vocabulary=9).eval()
 
 
@@ -279,3 +287,36 @@ def test_attention_over_the_source_knows_distances_where_it_is_turned():
     assert by_distance.abs().max() > 1e-3
     for other in ("rotary", "none"):  # the control: all source tokens are the same to them
         assert gap(across(other, source, target), torch.full((HEADS, 6, 9), 1 / 9)) <= 1e-9
+
+
+# The position of the first token, which fairseq counts from 2.
+
+
+@pytest.mark.parametrize("sizes", [[7], [1] * 7, [1, 3, 2, 1]])
+@pytest.mark.parametrize(
+    ("positions", "formula"), [("sinusoidal", sinusoids), ("sinusoidal-halves", sinusoids_in_halves)]
+)
+def test_a_sentence_may_begin_at_a_later_position_with_caches_and_without(positions, formula, sizes):
+    source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 7))
+    found = step_by_step(model := model_with(positions, first_position=2), source, target, sizes)
+    other = model_with(positions)
+    other.load_state_dict(model.state_dict())
+    assert gap(other(source, target), found) > 1e-3  # the control
+    for table in (other.encoder_positions, other.decoder_positions):
+        table.formula = lambda length, size: formula(length + 2, size)[2:]
+        table.table = table.table[:0]
+    assert gap(other(source, target), found) <= 1e-12
+
+
+def test_m2m100_begins_at_position_2():
+    """Its table is computed in 32 bits, and is exact only for short sentences."""
+    padding = M2M100Config().pad_token_id
+    theirs = M2M100SinusoidalPositionalEmbedding(20, D_MODEL, padding)(torch.full((1, 9), padding + 1))[0]
+    assert gap(sinusoids_in_halves(11, D_MODEL)[2:], theirs) <= 1e-6
+    assert gap(sinusoids_in_halves(9, D_MODEL), theirs) > 1e-3
+
+
+@pytest.mark.parametrize("positions", sorted({*POSITIONS} - {"sinusoidal", "sinusoidal-halves"}))
+def test_a_first_position_without_effect_is_refused(positions):
+    with pytest.raises(UsageError, match=f"first_position is for sinusoidal positions; positions = '{positions}'"):
+        model_with(positions, first_position=2)

@@ -319,6 +319,17 @@ def test_the_norm_stands_where_the_setting_says(norm_first):
     assert gap(around(x, linear), wrong) > 1e-3
 
 
+@NORMS
+def test_every_norm_adds_the_epsilon_of_the_settings(norm_first):
+    model = Transformer(replace(LITTLE, norm_first=norm_first, norm_epsilon=1e-3), WORDS)
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    assert [norm.eps for norm in norms] == [1e-3] * (10 + 2 * norm_first)
+    as_usual = Transformer(replace(LITTLE, norm_first=norm_first), WORDS)
+    as_usual.load_state_dict(model.state_dict())
+    assert {norm.eps for norm in as_usual.modules() if isinstance(norm, nn.LayerNorm)} == {1e-5}
+    assert gap(as_usual.eval()(SOURCE, TARGET), model.eval()(SOURCE, TARGET)) > 1e-6
+
+
 def test_layer_norm_looks_at_one_token_at_a_time():
     norm, x = Residual(LITTLE).norm, 3 * torch.randn(4, 7, 8) + 1
     by_token = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()

@@ -3,10 +3,22 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dragoman.config.fields import MAX_LAYERS, MAX_POSITIONS, Fraction, Layers, Size, at_least, at_most, check_fields
+from dragoman.config.fields import (
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    Fraction,
+    Layers,
+    Size,
+    above,
+    at_least,
+    at_most,
+    below,
+    check_fields,
+)
 from dragoman.errors import UsageError
 
 SharedMatrices = Literal["all", "embeddings", "output", "none"]
+MAX_FIRST_POSITION = 1000
 
 
 @dataclass(frozen=True)
@@ -79,8 +91,12 @@ class TransformerConfig:
         "relative",
     ] = "sinusoidal"
     "how positions are encoded"
+    first_position: Annotated[int, at_least(0), at_most(MAX_FIRST_POSITION)] = 0
+    "position of the first token with sinusoidal positions (the paper: 0; fairseq, M2M100 and NLLB: 2)"
     norm_first: bool = False
     "normalise before each sublayer rather than after it (the paper: after)"
+    norm_epsilon: Annotated[float, above(0), below(1)] = 1e-5
+    "added to the variance in each layer normalisation (PyTorch: 1e-5, Marian: 1e-6)"
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: SharedMatrices = "all"
@@ -95,6 +111,8 @@ class TransformerConfig:
         d_k, _ = self.attention.head_sizes(self.d_model)
         if self.positions.startswith("rotary") and d_k % 2:
             raise UsageError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
+        if self.first_position and not self.positions.startswith("sinusoidal"):
+            raise UsageError(f"first_position is for sinusoidal positions; positions = '{self.positions}' have none")
 
     def __str__(self) -> str:
         return (

@@ -72,7 +72,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model)
+        self.norm = nn.LayerNorm(config.d_model, config.norm_epsilon)
         self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm_first
 
@@ -235,7 +235,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With pre-norm nothing has normalised the last sum yet; with post-norm (the paper) it is already done.
         self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(d_model) if config.norm_first else nn.Identity() for _ in range(2)
+            nn.LayerNorm(d_model, config.norm_epsilon) if config.norm_first else nn.Identity() for _ in range(2)
         )
         for linear in [*self.encoder.modules(), *self.decoder.modules()]:
             if isinstance(linear, nn.Linear):
@@ -250,12 +250,12 @@ class Transformer(nn.Module):
     def embed(self, tokens: Tensor, packing: Packing, words: nn.Embedding, positions: Positions, start: int) -> Tensor:
         """Return the vectors (N, M) of the ids (B, T), positions included (sections 3.4 and 3.5).
 
-        words: the embedding; start: the position of the first token.
+        words: the embedding; start: how many tokens come before the first of them.
         """
         x = words(tokens)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
-        return self.dropout(packing.pack(positions.embed(x, start)))
+        return self.dropout(packing.pack(positions.embed(x, self.config.first_position + start)))
 
     def start(self, source: Tensor) -> State:
         """Encode the source ids (B, S), padded with `pad`; return the state before the first target token."""

@@ -39,7 +39,8 @@ def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
     positions = min(positions, config.max_positions or positions)
     zeros = next(model.parameters()).new_zeros(1, positions, config.d_model)
     with torch.no_grad():
-        return PositionalEncoding(config.positions, model.encoder_positions.embed(zeros, 0)[0].float().cpu())
+        table = model.encoder_positions.embed(zeros, config.first_position)[0].float().cpu()
+    return PositionalEncoding(config.positions, table)
 
 
 def position_figure(model: Model, positions: int, about: str) -> Figure:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import ModelConfig, RecurrentConfig
+from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model import Model
@@ -54,8 +54,8 @@ def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str
     spec.register_target_vocabulary(list(pieces))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[id] for id in (PAD, BOS, EOS))
     spec.config.decoder_start_token = pieces[BOS]
-    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    table = position_table(model.encoder_positions, model.config.d_model)
+    spec.config.layer_norm_epsilon = model.config.norm_epsilon
+    table = position_table(model.encoder_positions, model.config)
     spec.config.add_attribute("longest", None if table is None else len(table))
     spec.validate()
     spec.optimize(compute_type)
@@ -124,7 +124,7 @@ def specification(model: Transformer) -> Any:
     for side, embeddings, words, positions, norm in sides:
         embeddings.weight = float32_copy(words.weight)
         side.scale_embeddings = config.scale_embedding
-        if (table := position_table(positions, config.d_model)) is not None:
+        if (table := position_table(positions, config)) is not None:
             side.position_encodings.encodings = float32_copy(table)
         if isinstance(norm, nn.LayerNorm):
             fill_norm(side.layer_norm, norm)
@@ -165,18 +165,20 @@ def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
     spec.gamma, spec.beta = float32_copy(norm.weight), float32_copy(norm.bias)
 
 
-def position_table(positions: Positions, d_model: int) -> Tensor | None:
-    """Return what is added to the embeddings (positions, d_model); None for rotary positions, which add nothing.
+def position_table(positions: Positions, config: TransformerConfig) -> Tensor | None:
+    """Return what is added to the embeddings (positions, d_model), from the first token on; None for rotary positions.
 
-    Without a table CTranslate2 would add its own formula, so a model without positions gets a table of zeros.
+    Those add nothing. Without a table CTranslate2 would add its own formula, so a model without positions gets a table
+    of zeros.
     """
     if isinstance(positions, Rotary):
         return None
     if isinstance(positions, Learned):
         return positions.table.weight
     if isinstance(positions, Sinusoidal):
-        return positions.formula(TABLE_SIZE, d_model)
-    return torch.zeros(TABLE_SIZE, d_model)
+        first = config.first_position
+        return positions.formula(first + TABLE_SIZE, config.d_model)[first:]
+    return torch.zeros(TABLE_SIZE, config.d_model)
 
 
 def float32_copy(tensor: Tensor) -> Tensor:
