@@ -21,6 +21,7 @@ from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
+from dragoman.inspection.history import read_history
 from dragoman.inspection.inspection import inspect
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import Model, build
@@ -356,6 +357,23 @@ def test_a_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path,
     signed_again(folder)
     with pytest.raises(DragomanError, match=r"tags\.json: not a record of two tags"):
         Translator.load(folder)
+
+
+def test_the_history_of_a_run_shows_the_words_behind_the_tag(languages: Path, pairs: list[Pair]):
+    folder = (languages / "best").resolve()
+    found = read_history("run", {1: folder}, pairs[190:], [""] * 10, 2, target_tags=["ko"] * 10)
+    plain = read_history("run", {1: folder}, pairs[190:], [""] * 10, 2)
+    assert found.target == plain.target == [*pairs[191][1].split(), "</s>"]
+    (maps,), (others,) = ([snapshot.cross_attention for snapshot in one.snapshots] for one in (found, plain))
+    assert maps.shape == others.shape
+    assert found.snapshots[0].loss < plain.snapshots[0].loss  # with the tag it expects Korean
+
+
+def test_corpora_with_other_target_tags_do_not_share_a_file(dragoman, pairs: list[Pair], tmp_path: Path):
+    file = write_tsv(tmp_path / "some.tsv", pairs[:20])
+    words = [file, "target-tag=ko", file, "target-tag=en", "--write-clean", tmp_path / "clean.tsv"]
+    assert "different tags or weights" in dragoman("check", *words).err
+    assert "are for dragoman train" in dragoman("split", file, "target-tag=ko", "--dev", 2, "--out", tmp_path).err
 
 
 def test_a_corpus_spec_is_made_of_checked_tags():

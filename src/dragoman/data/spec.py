@@ -88,6 +88,11 @@ class CorpusSpec:
         """The names of its files, for messages."""
         return " and ".join(display_path(file) for file in self.files)
 
+    @property
+    def tags(self) -> tuple[str, str]:
+        """The tag of its sources and that of its targets."""
+        return self.tag, self.target_tag
+
     def words(self) -> tuple[str, ...]:
         """Return the words that name the corpus on the command line; `parse_corpora` is the inverse.
 
