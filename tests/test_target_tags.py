@@ -10,6 +10,7 @@ import torch
 from conftest import TINY, run_config, run_training, signed_again, tiny_transformer, write_tsv
 from imported import LINES, tokenizer_of, trained_model
 
+from dragoman.alternatives import bare_words
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.dataset import TARGET, Pairs
@@ -113,6 +114,9 @@ def test_words_are_scored_and_aligned_without_the_tag(translator: Translator, pa
         assert all(0 <= word < len(one.text.split()) for _, word in one.alignment)
     others = tagged.annotator.others([one.segments for one in found], None, tokens)
     assert [len(own) for own in others] == [len(one.text.split()) for one in found]
+    target = tagged.tokenizers.target
+    first = bare_words(target, target.encode(found[0].text, "ko"))[0].tokens
+    assert first == range(1, len(target.encode(found[0].text.split()[0])) + 1)
     blind = translator.annotator.word_scores([one.segments for one in found])
     assert blind != anew  # the control: without the tag the words are less probable
 
