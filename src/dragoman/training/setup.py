@@ -167,7 +167,8 @@ def prepare_data(
     if settings.terms:
         journal.log(f"{plural(mine_terms(pairs, tokenizers, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
-        for note in (*direction_notes(pairs, dev_pairs), *repetition_notes(pairs, dev_pairs)):
+        same_ids = tokenizers.source.pieces == tokenizers.target.pieces  # else sides cannot be compared by their ids
+        for note in (*(direction_notes(pairs, dev_pairs) if same_ids else ()), *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
     return config, pairs, dev_pairs
 
