@@ -101,7 +101,7 @@ def translate_in_place(model: str, cases: Sequence[Case], glossary: Glossary) ->
         return []
     unread = Translator(
         own.model,
-        own.tokenizer,
+        own.tokenizers,
         own.search,
         own.safeguards,
         own.engine,

@@ -27,6 +27,7 @@ from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
@@ -423,7 +424,7 @@ def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_
 def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tokenizer: Tokenizer):
     folder, record = tmp_path / "model", AlignmentHead(2, 3, 0.75, 1234)
     with new_folder(folder) as draft:
-        write_model(draft, build(TINY, len(tokenizer)), tokenizer, f"# card\n\n- {record}\n")
+        write_model(draft, build(TINY, len(tokenizer)), Tokenizers.of(tokenizer), f"# card\n\n- {record}\n")
         record.save(draft)
     verify_files(folder)
     assert AlignmentHead.load(folder) == record
@@ -496,18 +497,18 @@ def test_the_command_shows_words_weights_and_subwords(align, trained: Path, pair
         assert 0.5 < sum(float(weight) for link, weight in soft.items() if link.endswith(f"-{w}")) <= 1.005
     threshold = align(*flags, "--threshold", 0.1).out.split()
     assert {link for link, weight in soft.items() if float(weight) > 0.1005} <= set(threshold) < set(soft)
-    tokenizer = read_model(trained)[1]
+    tokenizer = read_model(trained)[1].source
     pieces = [tuple(map(int, link.split("-"))) for link in align(*flags, "--subwords").out.split()]
     assert sorted(t for _, t in pieces) == list(range(len(tokenizer.encode(target))))
 
 
 def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), pairs[:100])
-    model, tokenizer = read_model(trained)
+    model, (tokenizer, _) = read_model(trained)
     assert align("pairs.tsv").err == ""  # training has measured it
     for name, record in (("model", None), ("measured", AlignmentHead(1, 2, 0.5, 10))):
         with new_folder(Path(name).absolute()) as draft:
-            write_model(draft, model, tokenizer, "# card\n")
+            write_model(draft, model, Tokenizers.of(tokenizer), "# card\n")
             if record:
                 record.save(draft)
     assert align("-m", "model", "pairs.tsv").err == "layer 1, mean of all heads, not measured\n"

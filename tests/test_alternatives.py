@@ -49,7 +49,7 @@ class Outputs(NamedTuple):
 def outputs(toy: Translator) -> Outputs:
     targets = list(itertools.product(IDS, repeat=LONGEST))
     with torch.inference_mode():
-        source = torch.tensor([[*toy.tokenizer.encode("a"), EOS]] * len(targets))
+        source = torch.tensor([[*toy.tokenizers.source.encode("a"), EOS]] * len(targets))
         logits = toy.model(source, torch.tensor([[BOS, *target] for target in targets]))
     found, ends = {}, {}
     for target, rows in zip(targets, logits.log_softmax(-1), strict=True):
@@ -73,8 +73,8 @@ def enumerated(toy: Translator, outputs: Outputs, prefix: str, *, whole: bool = 
     whole: whether all pieces of a word count, and its end, not the first piece alone.
     """
     before, _, stem = prefix.rpartition(" ")
-    head = tuple(toy.tokenizer.encode(before)) if before else ()
-    cut = (*head, *toy.tokenizer.encode(stem)) if stem else head
+    head = tuple(toy.tokenizers.source.encode(before)) if before else ()
+    cut = (*head, *toy.tokenizers.source.encode(stem)) if stem else head
     starts = {cut} if stem else set()
     for length in range(len(head), len(cut) + 1):
         for id in IDS:

@@ -18,6 +18,7 @@ from dragoman.cli import main
 from dragoman.config import ModelConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder, replace_link
 from dragoman.model import build
@@ -36,7 +37,7 @@ def write(
         for parameter in model.parameters():
             parameter.normal_() if fill is None else parameter.fill_(fill)
     with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, f"# {folder.name}\n\nLearned from toys.\n")
+        write_model(draft, model, Tokenizers.of(tokenizer), f"# {folder.name}\n\nLearned from toys.\n")
     return folder
 
 
@@ -85,12 +86,12 @@ def test_shared_matrices_stay_shared(tmp_path: Path, tokenizer: Tokenizer, confi
 def test_the_result_translates(tmp_path: Path, trained: Path, pairs: list[Pair]):
     """The mean of a model and its copy does as the model itself; with another one it does something else."""
     one, other = (trained / "best").resolve(), tmp_path / "other"
-    model, tokenizer = read_model(one)
+    model, (tokenizer, _) = read_model(one)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)
     with new_folder(other) as draft:
-        write_model(draft, model, tokenizer, "# other\n")
+        write_model(draft, model, Tokenizers.of(tokenizer), "# other\n")
     average([one, shutil.copytree(one, tmp_path / "copy")], tmp_path / "same")
     average([one, other], tmp_path / "mean")
     texts = [source for source, _ in pairs[:5]]

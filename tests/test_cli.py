@@ -28,6 +28,7 @@ from dragoman.config import RunConfig, SearchConfig
 from dragoman.config.languages import parse_pair
 from dragoman.data.corpus import Pair, read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import UsageError
 from dragoman.files import new_folder
 from dragoman.inspection.summary import Summary
@@ -59,7 +60,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
         model.output.bias[EOS] = 9.0  # type: ignore[index]
     folder = tmp_path_factory.mktemp("models") / "brief"
     with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, "# brief\n")
+        write_model(draft, model, Tokenizers.of(tokenizer), "# brief\n")
     return folder
 
 
@@ -627,7 +628,7 @@ def test_info_tells_what_a_model_can(dragoman, trained: Path):
         lines = dragoman("info", *arguments).out.splitlines()
         return dict(re.split(r" {2,}", line, maxsplit=1) for line in lines if re.match(r"[a-z ]+ {2,}\S", line))
 
-    extent, tokenizer = SourceExtent.load(trained / "best"), Translator.load(trained).tokenizer
+    extent, tokenizer = SourceExtent.load(trained / "best"), Translator.load(trained).tokenizers.source
     assert extent is not None
     found = rows(trained)
     assert (
@@ -649,7 +650,7 @@ def test_info_tells_what_a_model_can(dragoman, trained: Path):
     assert small["engines"].startswith("native; ctranslate2 lacks positions = 'rotary-across': train")
     assert not {"languages", "scripts", "reads at once"} & {*small}  # no training has recorded anything
     assert (told["languages"], "languages" in found) == (None, False)
-    summary = replace(Summary.read(trained / "best", TINY, tokenizer), languages=parse_pair("en-pt-BR"))
+    summary = replace(Summary.read(trained / "best", TINY, Tokenizers.of(tokenizer)), languages=parse_pair("en-pt-BR"))
     assert re.search(r"^languages +en to pt-BR$", str(summary), re.MULTILINE)
     assert summary.as_dict()["languages"] == {"source": "en", "target": "pt-BR"}
     assert rows("--preset", "lstm")["model"] == "LSTM, layers 2 + 2, d_model 384, attention dot"

@@ -48,14 +48,14 @@ def test_a_translator_chooses_among_all_beams(trained):
     text = ["The dog sees 2 cats.", "The black dog and the small bird see the man."]
     search = SearchConfig(beam=4, n_best=2, coverage_penalty=5.0)
     translator = Translator.load(trained, search, NO_SAFEGUARDS)
-    ids = translator.tokenizer.encode_all(text)
+    ids = translator.tokenizers.source.encode_all(text)
     found = TorchEngine(translator.model).search(ids, SearchConfig(beam=4, n_best=4))
     assert translator.alignment is not None
     expected = rerank_by_coverage(translator.model, ids, found, 5.0, translator.alignment)
     outputs = translator.translate(text)
     for output, best in zip(outputs, expected, strict=True):
         told = [output.text, *(other.text for other in output.alternatives)]
-        assert told == [translator.tokenizer.decode(h.tokens) for h in best[:2]]
+        assert told == [translator.tokenizers.source.decode(h.tokens) for h in best[:2]]
         assert output.score == pytest.approx(best[0].score, abs=1e-5)
     plain = Translator.load(trained, SearchConfig(beam=4, n_best=2), NO_SAFEGUARDS).translate(text)
     assert [output.score for output in plain] != pytest.approx([output.score for output in outputs])  # the control

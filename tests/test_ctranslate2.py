@@ -27,6 +27,7 @@ from dragoman.config import (
 )
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
@@ -87,7 +88,7 @@ def sentences(words: int, count: int, seed: int = 0) -> list[Ids]:
 def pair(config: TransformerConfig, tokenizer: Tokenizer, folder: Path) -> Both:
     """Return a model, and its copy in CTranslate2."""
     model = make(config, len(tokenizer))
-    convert(model, tokenizer.pieces, folder)
+    convert(model, (tokenizer.pieces, tokenizer.pieces), folder)
     return model, CTranslate2Engine(folder)
 
 
@@ -156,7 +157,7 @@ def test_a_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tm
     verify_copy(model, right, [[5, 6, 7]], tmp_path)
     other = build(dataclasses.replace(MODELS[name], **change), len(tokenizer)).eval()
     other.load_state_dict(model.state_dict(), strict=False)
-    convert(other, tokenizer.pieces, tmp_path / "wrong")
+    convert(other, (tokenizer.pieces, tokenizer.pieces), tmp_path / "wrong")
     wrong = CTranslate2Engine(tmp_path / "wrong")
     assert farthest(model, wrong) > 1e-2
     with pytest.raises(DragomanError, match="does not translate as the model itself"):
@@ -170,7 +171,7 @@ def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokeniz
         model.output.weight.zero_()
         model.output.bias.zero_()
         model.output.bias[7] = 1e-5
-    convert(model, tokenizer.pieces, tmp_path)
+    convert(model, (tokenizer.pieces, tokenizer.pieces), tmp_path)
     engine = CTranslate2Engine(tmp_path)
     with torch.no_grad():
         model.output.bias[7], model.output.bias[8] = 0.0, 1e-5
@@ -198,7 +199,7 @@ def opened(learned: Path) -> Both:
 
 @pytest.fixture(scope="module")
 def sources(pairs, learned: Path) -> list[Ids]:
-    return read_model(learned)[1].encode_all([source for source, _ in pairs])
+    return read_model(learned)[1].source.encode_all([source for source, _ in pairs])
 
 
 def test_without_patience_it_finds_what_native_search_finds(opened: Both, sources: list[Ids]):
@@ -332,7 +333,7 @@ def test_a_model_that_it_cannot_run_is_refused_by_name_with_what_to_do(
 ):
     advice = f"use the native engine, or train or distill with {flags}"
     with pytest.raises(DragomanError, match=re.escape(f"does not support models with {name}: {advice}") + "$"):
-        convert(build(config, len(tokenizer)), tokenizer.pieces, tmp_path)
+        convert(build(config, len(tokenizer)), (tokenizer.pieces, tokenizer.pieces), tmp_path)
     assert not list(tmp_path.iterdir())
     assert describe_engines(config) == f"native; ctranslate2 lacks {name}: train or distill with {flags} for it"
     start = train.defaults(flags.split())
@@ -351,9 +352,9 @@ def test_a_model_that_it_cannot_run_is_refused_by_name_with_what_to_do(
 
 
 def test_int8_finds_about_the_same_and_leaves_the_model_alone(tokenizer: Tokenizer, learned: Path, tmp_path: Path):
-    model, tokenizer = read_model(learned)
+    model, (tokenizer, _) = read_model(learned)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    convert(model, tokenizer.pieces, tmp_path, "int8")
+    convert(model, (tokenizer.pieces, tokenizer.pieces), tmp_path, "int8")
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     engine, sources = CTranslate2Engine(tmp_path, "int8"), sentences(len(tokenizer), 50)
     assert 1e-4 < farthest(model, engine) < 0.5
@@ -411,7 +412,7 @@ def test_another_model_in_the_same_place_has_a_copy_of_its_own(folder: Path, tok
     (before,) = copies(folder)
     shutil.rmtree(folder)
     with new_folder(folder) as draft:
-        write_model(draft, model := make(MODELS["as base"], len(tokenizer)), tokenizer, "")
+        write_model(draft, model := make(MODELS["as base"], len(tokenizer)), Tokenizers.of(tokenizer), "")
     engine = open_ctranslate2(folder)
     assert set(copies(folder)) > {before}
     some = sentences(len(tokenizer), 10)
@@ -437,13 +438,13 @@ def test_a_copy_that_came_with_the_model_is_not_used(folder: Path):
     open_ctranslate2(folder)
     (own,) = copies(folder)
     shutil.rmtree(own.parent)
-    model, tokenizer = read_model(folder)
+    model, (tokenizer, _) = read_model(folder)
     other = make(MODELS["as base"], len(tokenizer))
     for home in (folder.parent / ".ctranslate2" / "toy", folder.parent, folder, cache_folder()):
         for name in (own.parent.name, f"float32-{own.parent.name}"):
             shutil.rmtree(home / name, ignore_errors=True)
             with new_folder(home / name) as draft:
-                convert(other, tokenizer.pieces, draft)
+                convert(other, (tokenizer.pieces, tokenizer.pieces), draft)
     some = sentences(len(tokenizer), 10)
     assert_same(TorchEngine(other).search(some, GREEDY), open_ctranslate2(folder).search(some, GREEDY))
     shutil.rmtree(cache_folder())

@@ -21,6 +21,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.dataset import CHUNK, Pairs, direction_notes, repetition_notes, tokenise, weights_of
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import PAD, Tokenizer, normalise
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 
 LONG = "dog " * 300
@@ -38,7 +39,7 @@ def origin(tmp_path: Path, pairs: list[Pair]) -> CorpusSpec:
 
 @pytest.fixture
 def stored(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
-    return tokenise((origin,), tokenizer, None, tmp_path / "toy.arrow")[0]
+    return tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "toy.arrow")[0]
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -76,7 +77,7 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
     origins = tuple(
         CorpusSpec((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30]))
     )
-    stored, _ = tokenise(origins, tokenizer, None, tmp_path / "all.arrow")
+    stored, _ = tokenise(origins, Tokenizers.of(tokenizer), None, tmp_path / "all.arrow")
     assert texts_of(stored, tokenizer) == [pair for pair in (*one, *one[:30]) if pair[0]]
     assert stored.location(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
     assert stored.location(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
@@ -88,8 +89,8 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
         {piece: id for id, piece in enumerate([*tokenizer.pieces, *(f"piece {n}" for n in range(2**16))])},
         tokenizer.merges,
     )
-    narrow, _ = tokenise((origin,), tokenizer, None, tmp_path / "narrow.arrow")
-    wide, _ = tokenise((origin,), many, None, tmp_path / "wide.arrow")
+    narrow, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "narrow.arrow")
+    wide, _ = tokenise((origin,), Tokenizers.of(many), None, tmp_path / "wide.arrow")
     assert [pairs.rows([0], 0)[0].dtype for pairs in (narrow, wide)] == [np.uint16, np.int32]
     assert narrow.ids(0) == wide.ids(0)
 
@@ -98,7 +99,7 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
 
 
 def tokenise_file(file: str, tokenizer: Path, out: Path) -> None:
-    tokenise((CorpusSpec((file,)),), Tokenizer.load(tokenizer), 60, out)
+    tokenise((CorpusSpec((file,)),), Tokenizers.of(Tokenizer.load(tokenizer)), 60, out)
 
 
 def test_any_number_of_workers_writes_the_same_bytes(tokenizer: Tokenizer, tmp_path: Path):
@@ -118,7 +119,7 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
     origin: CorpusSpec, pairs: list[Pair], tagged: Tokenizer, tmp_path: Path
 ):
     def fingerprint(*origins: CorpusSpec, longest: int | None = None) -> str:
-        return tokenise(origins, tagged, longest, tmp_path / "x.arrow")[0].fingerprint
+        return tokenise(origins, Tokenizers.of(tagged), longest, tmp_path / "x.arrow")[0].fingerprint
 
     elsewhere = CorpusSpec((write_tsv(tmp_path / "elsewhere.tsv", pairs),))
     swapped = CorpusSpec((write_tsv(tmp_path / "swapped.tsv", [pairs[1], pairs[0], *pairs[2:]]),))
@@ -143,7 +144,7 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
 
 
 def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
-    stored, _ = tokenise((origin, replace(origin, weight=2.0)), tokenizer, None, tmp_path / "x.arrow")
+    stored, _ = tokenise((origin, replace(origin, weight=2.0)), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
     half = len(stored) // 2
     batches = plan_batches(stored.lengths, 500, 1, 0, stored.repeats)
     counts = np.bincount(np.concatenate(list(batches)), minlength=len(stored))
@@ -157,7 +158,7 @@ def test_a_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
     new = CorpusSpec((write_tsv(tmp_path / "new.tsv", pairs[:60]),), weight=2.0)
     old = CorpusSpec((write_tsv(tmp_path / "old.tsv", [*pairs, *toy_pairs(600)]),))
     for spec, expected in ((replace(old, share=share), share), (old, 0.9)):
-        stored, _ = tokenise((new, spec), tokenizer, None, tmp_path / "x.arrow")
+        stored, _ = tokenise((new, spec), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
         begin = stored.repeats[1].start
         drawn = np.concatenate(
             [np.concatenate(list(plan_batches(stored.lengths, 500, 1, epoch, stored.repeats))) for epoch in range(4)]
@@ -170,11 +171,11 @@ def test_a_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
 def test_a_tag_stands_in_front_of_the_source_alone_also_under_dropout(
     origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path
 ):
-    plain, _ = tokenise((origin,), tagged, None, tmp_path / "plain.arrow")
-    stored, _ = tokenise((replace(origin, tag="med"),), tagged, None, tmp_path / "tagged.arrow")
+    plain, _ = tokenise((origin,), Tokenizers.of(tagged), None, tmp_path / "plain.arrow")
+    stored, _ = tokenise((replace(origin, tag="med"),), Tokenizers.of(tagged), None, tmp_path / "tagged.arrow")
     assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
     assert (stored.lengths - plain.lengths).tolist() == [[1, 0]] * len(plain)
-    batch = stored.batch(np.arange(9), (tagged, 0.5, (1,)))
+    batch = stored.batch(np.arange(9), ((tagged, tagged), 0.5, (1,)))
     assert set(batch.source[:, 0].tolist()) == {tagged.tags["med"]}
     assert not (batch.source[:, 1:] == tagged.tags["med"]).any()
 
@@ -187,7 +188,7 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
     rows[2], rows[4], rows[6], rows[9] = ("", "x"), (LONG, "x"), ("x", LONG), ("x", " \u3000 ")
     rows[11] = ("x", "dog" * 1_000_000)  # so long that it is cut before it is tokenised
     file = write_tsv(tmp_path / "some.tsv", rows)
-    stored, notes = tokenise((CorpusSpec((file,)),), tokenizer, 100, tmp_path / "x.arrow")
+    stored, notes = tokenise((CorpusSpec((file,)),), Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
     assert sorted(notes) == [
         f"{file}: skipped pairs longer than 100 tokens: 3 (lines 5, 7, 12)",
         f"{file}: skipped pairs with an empty side: 2 (lines 3, 10)",
@@ -201,12 +202,12 @@ def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path
     text = "The dog sees 2 cats."
     tokens = len(tokenizer.encode(text))
     origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [("x", text)]),)),)
-    assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
+    assert len(tokenise(origins, Tokenizers.of(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
     with pytest.raises(DragomanError, match=rf"one.tsv: every pair is longer than {tokens} tokens; raise"):
-        tokenise(origins, tokenizer, tokens, tmp_path / "x.arrow")
+        tokenise(origins, Tokenizers.of(tokenizer), tokens, tmp_path / "x.arrow")
     blank = CorpusSpec((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
     with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
-        tokenise((*origins, blank), tokenizer, 100, tmp_path / "x.arrow")
+        tokenise((*origins, blank), Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
 
 
 def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: Path):
@@ -215,7 +216,7 @@ def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: P
     assert len(normalise(syllables)) == 30
     tokens = len(tokenizer.encode(syllables))
     origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [(syllables, "x")]),)),)
-    assert len(tokenise(origins, tokenizer, tokens + 1, tmp_path / "x.arrow")[0]) == 1
+    assert len(tokenise(origins, Tokenizers.of(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
 
 
 # Pairs that are joined.
@@ -225,7 +226,7 @@ def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: P
 def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
     origin: CorpusSpec, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path, share: float
 ):
-    stored, notes = tokenise((origin,), tokenizer, None, tmp_path / "joined.arrow", share)
+    stored, notes = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "joined.arrow", share)
     found = texts_of(stored, tokenizer)
     alone, joined = found[: len(pairs)], found[len(pairs) :]
     assert alone == pairs
@@ -234,19 +235,19 @@ def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
     together = {(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a in pairs for b in pairs if a is not b}
     assert set(joined) <= together  # both sides with the same partner
     assert not set(alone) & together  # the control
-    again, _ = tokenise((origin,), tokenizer, None, tmp_path / "again.arrow", share)
+    again, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "again.arrow", share)
     assert (tmp_path / "again.arrow").read_bytes() == (tmp_path / "joined.arrow").read_bytes()
-    plain, _ = tokenise((origin,), tokenizer, None, tmp_path / "plain.arrow")
+    plain, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "plain.arrow")
     assert (again.fingerprint == plain.fingerprint) == (share == 0)
     alone_in_its_corpus = CorpusSpec((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
-    assert len(tokenise((alone_in_its_corpus,), tokenizer, None, tmp_path / "one.arrow", 1.0)[0]) == 1
+    assert len(tokenise((alone_in_its_corpus,), Tokenizers.of(tokenizer), None, tmp_path / "one.arrow", 1.0)[0]) == 1
 
 
 def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, tmp_path: Path):
     texts = [" ".join(["dog"] * words) for words in range(1, 21)]
     origin = CorpusSpec((write_tsv(tmp_path / "growing.tsv", [(text, text) for text in texts]),))
     longest = len(tokenizer.encode(texts[-1])) + 1
-    stored, notes = tokenise((origin,), tokenizer, longest, tmp_path / "joined.arrow", 1.0)
+    stored, notes = tokenise((origin,), Tokenizers.of(tokenizer), longest, tmp_path / "joined.arrow", 1.0)
     assert not notes  # nothing was left out
     assert [source for source, _ in texts_of(stored, tokenizer)[: len(texts)]] == texts
     assert len(texts) < len(stored) < 2 * len(texts)
@@ -265,7 +266,7 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
     dev = [*distinct[27:], (distinct[0][0], distinct[1][1])]  # three of them, and a pair of two known sides
     for name, some in (("train", train), ("dev", dev), ("clean", distinct[:30]), ("unseen", distinct[30:])):
         corpus = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
-        tokenise([corpus], tokenizer, None, tmp_path / f"{name}.arrow")
+        tokenise([corpus], Tokenizers.of(tokenizer), None, tmp_path / f"{name}.arrow")
     opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
     twice, both = repetition_notes(opened["train"], opened["dev"])
     assert twice.startswith("3 of 38 pairs are duplicates")
@@ -279,7 +280,8 @@ def test_dev_pairs_whose_languages_are_in_opposite_order_are_told(
     distinct = list(dict.fromkeys(pairs))
     train, dev = distinct[:100], distinct[100:120]
     for name, some in (("train", train), ("dev", dev), ("swapped", [(target, source) for source, target in dev])):
-        tokenise([CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))], tokenizer, None, tmp_path / name)
+        spec = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
+        tokenise([spec], Tokenizers.of(tokenizer), None, tmp_path / name)
     opened = {name: Pairs.open(tmp_path / name) for name in ("train", "dev", "swapped")}
     assert len(direction_notes(opened["train"], opened["swapped"])) == 1
     assert direction_notes(opened["train"], opened["dev"]) == []  # the control
@@ -289,14 +291,14 @@ def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec,
     before = (tmp_path / "toy.arrow").read_bytes()
     Path(origin.files[0]).write_bytes(Path(origin.files[0]).read_bytes() + b"no tab\n")
     with pytest.raises(DragomanError, match=r"toy.tsv:201"):
-        tokenise((origin,), tokenizer, None, tmp_path / "toy.arrow")
+        tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "toy.arrow")
     assert (tmp_path / "toy.arrow").read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["toy.arrow", "toy.tsv"]
 
 
 def test_a_file_that_cannot_be_written_is_named(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     with pytest.raises(DragomanError, match=r"toy.tsv/x.arrow: could not be written"):
-        tokenise((origin,), tokenizer, None, Path(origin.files[0]) / "x.arrow")
+        tokenise((origin,), Tokenizers.of(tokenizer), None, Path(origin.files[0]) / "x.arrow")
 
 
 def cut_short(data: bytes) -> bytes:
@@ -339,10 +341,10 @@ def test_a_weight_that_no_corpus_can_have_is_refused_though_the_checksum_is_righ
     origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path, field: str, value: float
 ):
     other = CorpusSpec(origin.files)
-    assert len(tokenise((origin, other), tokenizer, None, tmp_path / "x.arrow")[0])
+    assert len(tokenise((origin, other), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")[0])
     object.__setattr__(other, field, value)  # its own checks would refuse it
     with pytest.raises(DragomanError, match=r"x.arrow: damaged"):
-        tokenise((origin, other), tokenizer, None, tmp_path / "x.arrow")
+        tokenise((origin, other), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
 
 
 def test_a_share_of_an_epoch_without_any_pair_is_refused():
@@ -358,7 +360,7 @@ def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
     """Not checked, a length in the description of a chunk lets the library read beyond the file: it crashes."""
     names = ("a.tsv", 1.0, pairs[:20]), ("b.tsv", 2.0, pairs[20:40])
     origins = [CorpusSpec((write_tsv(tmp_path / name, rows),), weight) for name, weight, rows in names]
-    stored, _ = tokenise(origins, tokenizer, 100, tmp_path / "x.arrow")
+    stored, _ = tokenise(origins, Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
     data, file, seen = (tmp_path / "x.arrow").read_bytes(), tmp_path / "changed.arrow", 0
     random = Random(1)
     anywhere = [(random.randrange(len(data)), random.randrange(1, 256)) for _ in range(200)]
@@ -398,7 +400,7 @@ def megabytes(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
     """A tokenised corpus of 6 MB."""
     folder, text = tmp_path_factory.mktemp("megabytes"), "a" * 250
     file = write_tsv(folder / "long.tsv", [(text, text)] * 6000)
-    tokenise((CorpusSpec((file,)),), tokenizer, None, folder / "x.arrow")
+    tokenise((CorpusSpec((file,)),), Tokenizers.of(tokenizer), None, folder / "x.arrow")
     return folder / "x.arrow"
 
 
@@ -440,16 +442,16 @@ def test_the_file_does_not_stay_in_memory_either(megabytes: Path, monkeypatch: p
 
 def test_dropout_changes_pieces_and_no_text(stored: Pairs, tokenizer: Tokenizer):
     indices = np.arange(20)
-    plain, dropped = stored.batch(indices), stored.batch(indices, (tokenizer, 0.3, (1, 0)))
+    plain, dropped = stored.batch(indices), stored.batch(indices, ((tokenizer, tokenizer), 0.3, (1, 0)))
     for ours, theirs in ((dropped.source, plain.source), (dropped.labels, plain.labels)):
         assert [*map(tokenizer.decode, ours.tolist())] == [*map(tokenizer.decode, theirs.tolist())]
     assert dropped.tokens > plain.tokens
-    assert same(stored.batch(indices, (tokenizer, 0.0, (1, 0))), plain)
+    assert same(stored.batch(indices, ((tokenizer, tokenizer), 0.0, (1, 0))), plain)
 
 
 def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tokenizer: Tokenizer):
     def pieces(indices: list[int], pair: int, seeds: tuple[int, ...]) -> list[int]:
-        row = stored.batch(np.array(indices), (tokenizer, 0.3, seeds)).source[indices.index(pair)]
+        row = stored.batch(np.array(indices), ((tokenizer, tokenizer), 0.3, seeds)).source[indices.index(pair)]
         return row[row != PAD].tolist()
 
     assert pieces([4, 5, 6], 5, (1, 2)) == pieces([9, 5], 5, (1, 2))
@@ -458,8 +460,8 @@ def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tok
 
 def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
     origin = CorpusSpec((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
-    stored, _ = tokenise((origin,), tokenizer, None, tmp_path / "x.arrow")
-    batch = stored.batch(np.arange(20), (tokenizer, 0.3, (1,)))
+    stored, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+    batch = stored.batch(np.arange(20), ((tokenizer, tokenizer), 0.3, (1,)))
     assert len({tuple(row) for row in batch.source.tolist()}) > 10
 
 
@@ -467,7 +469,7 @@ def test_dropout_makes_no_sentence_too_long(origin: CorpusSpec, tokenizer: Token
     """A model with learned positions would refuse it."""
     widest = []
     for longest in (12, None):
-        stored, _ = tokenise((origin,), tokenizer, longest, tmp_path / "x.arrow")
-        batch = stored.batch(np.arange(len(stored)), (tokenizer, 0.9, (1,)))
+        stored, _ = tokenise((origin,), Tokenizers.of(tokenizer), longest, tmp_path / "x.arrow")
+        batch = stored.batch(np.arange(len(stored)), ((tokenizer, tokenizer), 0.9, (1,)))
         widest.append(max(batch.source.shape[1], batch.labels.shape[1]))
     assert widest[0] <= 12 < widest[1]

@@ -55,7 +55,7 @@ def synthetic(run: Path) -> Path:
 
 
 def test_a_student_has_the_subwords_of_its_teacher_and_its_own_layers(student: Path, trained: Path):
-    (teacher, subwords), (model, same) = load_model(trained / "best"), load_model(student / "best")
+    (teacher, (subwords, _)), (model, (same, _)) = load_model(trained / "best"), load_model(student / "best")
     assert same.pieces == subwords.pieces
     assert model.config == replace(teacher.config, feed_forward=FeedForwardConfig(d_ff=24))
     assert read_toml(student / "config.toml")["train"] == [str(synthetic(student))]
@@ -147,7 +147,7 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
 ):
     start = tmp_path / "start"
     prepare_student(RunConfig("tiny", ("a.tsv",), ("b.tsv",), model=model, init_from=str(start)), trained / "best")
-    (student, tokenizer), (teacher, other) = load_model(start), load_model(trained / "best")
+    (student, (tokenizer, _)), (teacher, (other, _)) = load_model(start), load_model(trained / "best")
     assert (tokenizer.pieces, student.config) == (other.pieces, model)
     theirs = dict(teacher.named_parameters())
     matrices = {name: own for name, own in student.named_parameters() if own.dim() > 1}

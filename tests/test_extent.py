@@ -7,6 +7,7 @@ import pytest
 from dragoman.data.dataset import tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.training.extent import measure_extent
@@ -16,7 +17,9 @@ from dragoman.translation.extent import SourceExtent
 def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:
     corpus = folder / "corpus.tsv"
     corpus.write_text("".join(f"{source}\tx\n" for source in sources), encoding="utf-8")
-    return measure_extent(tokenise((CorpusSpec((str(corpus),)),), tokenizer, None, folder / "c.arrow")[0], tokenizer)
+    return measure_extent(
+        tokenise((CorpusSpec((str(corpus),)),), Tokenizers.of(tokenizer), None, folder / "c.arrow")[0], tokenizer
+    )
 
 
 def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):

@@ -95,7 +95,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
 
 
 def test_a_trained_model_rescores_its_own_translations_in_single_precision(trained: Path, pairs: list[Pair]):
-    model, tokenizer = read_model(trained)
+    model, (tokenizer, _) = read_model(trained)
     sources = tokenizer.encode_all([source for source, _ in pairs[:20]])
     found = BeamSearch(model, source_batch(sources), OutputSpec(BOS, EOS, torch.full((20,), 60)), beams=2).run()
     best = [hypotheses[0] for hypotheses in found]
@@ -170,7 +170,7 @@ def test_the_command_prints_one_line_for_each_pair(dragoman, trained: Path, pair
     assert code == 0
     *lines, too_long = out.removesuffix("\n").split("\n")
     assert too_long == "nan\tnan"
-    model, tokenizer = read_model(trained)
+    model, (tokenizer, _) = read_model(trained)
     expected = score(model, *(tokenizer.encode_all(list(side)) for side in zip(*many, strict=True)))
     for line, likelihood in zip(lines, expected, strict=True):
         assert list(map(float, line.split("\t"))) == pytest.approx([likelihood.total, likelihood.mean], abs=2e-4)

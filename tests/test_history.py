@@ -174,7 +174,8 @@ def test_the_entropy_is_the_mean_over_all_tokens_that_have_a_choice(name: str):
 def test_entropies_are_those_of_the_head_statistics(trained: Path, dev: list[Pair]):
     """Those go through one sentence after the other, with a translator."""
     translator = Translator.load(trained)
-    pairs = [(translator.tokenizer.encode(source), translator.tokenizer.encode(target)) for source, target in dev]
+    encode = translator.tokenizers.source.encode
+    pairs = [(encode(source), encode(target)) for source, target in dev]
     entropies = normalised_entropies(translator.model, make_batches(pairs))
     statistics = head_statistics(inspect(translator, source, target) for source, target in dev)
     assert len(statistics) == 6
@@ -207,7 +208,7 @@ def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Pa
     assert [snapshot.step for snapshot in history.snapshots] == [40, 80]
     assert history.pairs == len(dev) == 10
     for snapshot in history.snapshots:
-        model, tokenizer = read_model(checkpoints_of(trained)[snapshot.step])
+        model, (tokenizer, _) = read_model(checkpoints_of(trained)[snapshot.step])
         shown = inspect(Translator(model, tokenizer), *dev[2])
         assert history.target == [word.label for word in shown.target.words]
         assert history.source == [word.label for word in shown.source.words]

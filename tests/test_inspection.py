@@ -304,7 +304,7 @@ def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
 
 def test_the_alignment_is_the_one_that_was_measured():
     measured, bare = AlignmentHead(2, 3, 0.5, 10), make()
-    translator = Translator(bare.model, bare.tokenizer, alignment=measured)
+    translator = Translator(bare.model, bare.tokenizers, alignment=measured)
     assert inspect(translator, TEXT, TRANSLATION).alignment == measured
 
 

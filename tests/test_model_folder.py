@@ -23,12 +23,21 @@ from safetensors.torch import load_file, save_file
 
 from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
-from dragoman.model_folder import FILES, expected_shapes, read_model, read_tensors, verify_files, write_model
+from dragoman.model_folder import (
+    Description,
+    expected_shapes,
+    read_model,
+    read_tensors,
+    verify_files,
+    write_model,
+)
 from dragoman.training.card import read_card
 
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
 SECONDS = 20.0  # to refuse a folder, at most
 DEEP = 100_000
 
@@ -51,7 +60,7 @@ def refused(folder: Path) -> str:
 
 def write(folder: Path, model: Model, tokenizer: Tokenizer) -> Path:
     with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, "# card\n")
+        write_model(draft, model, Tokenizers.of(tokenizer), "# card\n")
     return folder
 
 
@@ -69,8 +78,9 @@ def test_a_model_comes_back_to_the_bit(tmp_path: Path, tokenizer: Tokenizer, sha
     config = {"transformer": TINY, "recurrent": TINY_RECURRENT}[kind]
     torch.manual_seed(5)
     model = build(type(config)(**{**vars(config), "share": share}), len(tokenizer)).eval()
-    found, subwords = read_model(write(tmp_path / "model", model, tokenizer))
+    found, (subwords, same) = read_model(write(tmp_path / "model", model, tokenizer))
     assert found.config == model.config
+    assert subwords is same
     assert subwords.pieces == tokenizer.pieces
     assert not found.training
     assert_same_weights(model, found)
@@ -451,7 +461,7 @@ def test_the_shapes_that_a_file_must_have_are_those_of_the_whole_model(layers: i
         RecurrentConfig(d_model=16, layers=max(1, layers)),
     ):
         whole = {name: tuple(tensor.shape) for name, tensor in build(config, 30).state_dict().items()}
-        found = {name: shape for names, shape in expected_shapes(config, 30) for name in names}
+        found = {name: shape for names, shape in expected_shapes(Description(config, 30, None)) for name in names}
         assert found == whole
 
 

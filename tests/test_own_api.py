@@ -265,7 +265,7 @@ def test_what_is_served_is_listed(server: Running, models: Models):
         }
     ]
     (card,) = answer["models"]
-    summary = Summary.read(one.source.folder, one.translator.model.config, one.translator.tokenizer).as_dict()
+    summary = Summary.read(one.source.folder, one.translator.model.config, one.translator.tokenizers).as_dict()
     assert {name: card[name] for name in summary} == json.loads(json.dumps(summary))
     assert card["pairs"] == [{"source": "en", "target": "ko", "tag": ""}]
     assert card["parameters"] == sum(tensor.numel() for tensor in one.translator.model.parameters())

@@ -333,7 +333,7 @@ def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
     open_page, document: str, inspection: Inspection, translator: Translator
 ):
     other = inspect(translator, "The bear likes 3 white rabbits.", name="toy")
-    rotary = make(translator.tokenizer, dataclasses.replace(DEEP, positions="rotary", encoder_layers=1))
+    rotary = make(translator.tokenizers.source, dataclasses.replace(DEEP, positions="rotary", encoder_layers=1))
     shallow = inspect(rotary, SENTENCE, "개가 봐요.")
     tab = open_page(document)
     tab.evaluate(DRAW, page_data(other, None, None))

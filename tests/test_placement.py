@@ -11,6 +11,7 @@ from dragoman.alignment.words import words
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import Likelihood, score
 from dragoman.decoding.search import Hypothesis
@@ -36,7 +37,7 @@ def spanish() -> Tokenizer:
 @pytest.fixture
 def placer(spanish: Tokenizer) -> TermPlacer:
     torch.manual_seed(1)
-    return TermPlacer(build(TINY, len(spanish)).eval(), spanish, AlignmentHead(1))
+    return TermPlacer(build(TINY, len(spanish)).eval(), Tokenizers.of(spanish), AlignmentHead(1))
 
 
 def attention(
@@ -63,12 +64,12 @@ def drafts(placer: TermPlacer) -> Draft:
         glossary: Glossary = GLOSSARY,
         loss: float = 1.0,
     ) -> list[str]:
-        encode = placer.tokenizer.encode
+        encode = placer.tokenizers.source.encode
         segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(glossary.find(SOURCE)))
         losses = dict.fromkeys(placer._missing(segment, encode(output)), torch.full([len(encode(output))], loss))
-        weights = attention(placer.tokenizer, SOURCE, output, links, weight)
+        weights = attention(placer.tokenizers.source, SOURCE, output, links, weight)
         found = placer._drafts(segment, encode(output), weights, losses)
-        return [placer.tokenizer.decode(tokens) for tokens in found]
+        return [placer.tokenizers.source.decode(tokens) for tokens in found]
 
     return make
 
@@ -100,12 +101,12 @@ def test_a_term_replaces_the_word_that_attends_to_its_source(
 def test_a_term_that_a_search_said_must_stand_where_its_source_is_read(
     placer: TermPlacer, monkeypatch: pytest.MonkeyPatch
 ):
-    segment = Segment(SOURCE, placer.tokenizer.encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))[:1])
+    segment = Segment(SOURCE, placer.tokenizers.source.encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))[:1])
     texts = ["Monarca el rey vio.", "El monarca vio.", "El rey vio."]
     links = [{"rey": "king"}, {"monarca": "king"}, {"rey": "king"}]
-    maps = [attention(placer.tokenizer, SOURCE, *one) for one in zip(texts, links, strict=True)]
+    maps = [attention(placer.tokenizers.source, SOURCE, *one) for one in zip(texts, links, strict=True)]
     monkeypatch.setattr(placement, "alignment_weights", lambda *_: maps)
-    outputs = [placer.tokenizer.encode(text) for text in texts]
+    outputs = [placer.tokenizers.source.encode(text) for text in texts]
     for loss, expected in ((1.1, [False, True, True]), (0.9, [False, False, True])):
         losses = [dict.fromkeys(segment.terms, torch.full([len(tokens)], loss)) for tokens in outputs]
         monkeypatch.setattr(placer, "_losses", lambda *_, found=losses: found)
@@ -124,7 +125,7 @@ def test_numbers_and_parts_of_words_are_never_replaced(drafts: Draft, word: str,
 
 
 def test_what_a_word_loses_is_measured_without_the_source_of_the_term(placer: TermPlacer):
-    encode = placer.tokenizer.encode
+    encode = placer.tokenizers.source.encode
     segment, output = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))), encode("El rey vio la casa.")
     (losses,) = placer._losses([segment], [output], [segment.terms])
     complete, *without = score(
@@ -154,10 +155,10 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
     placer: TermPlacer, drafts: Draft, monkeypatch: pytest.MonkeyPatch
 ):
     output = "El rey vio la casa."
-    links = attention(placer.tokenizer, SOURCE, output, LINKS)
+    links = attention(placer.tokenizers.source, SOURCE, output, LINKS)
     monkeypatch.setattr(placement, "alignment_weights", lambda *_: [links, links * 0])
     monkeypatch.setattr(placement, "MIN_LOSS", -9.0)  # nothing depends on anything in a model without training
-    encode = placer.tokenizer.encode
+    encode = placer.tokenizers.source.encode
     segment = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE)))
     placed, nothing = placer.place([segment] * 2, [Hypothesis(encode(output), 0.0)] * 2, 0.0)
     forms = [encode(draft) for draft in drafts(output, LINKS)]

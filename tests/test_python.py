@@ -89,7 +89,7 @@ def public_calls(translator: Translator, folder: Path) -> Iterator[tuple[Any, st
     """
     inspection, load = dragoman.inspect(translator, "The dog."), functools.partial(Translator.load, threads=1)
     yield Translator, ""
-    yield functools.partial(Translator, tokenizer=translator.tokenizer), ""
+    yield functools.partial(Translator, tokenizers=translator.tokenizers.source), ""
     yield functools.partial(Translator, translator.model), ""
     yield load, ""
     for name in ("ensemble", "device", "engine", "compute_type", "search", "safeguards"):
@@ -99,7 +99,7 @@ def public_calls(translator: Translator, folder: Path) -> Iterator[tuple[Any, st
     yield translator.stream, ""
     for name in ("chunk", "tag"):
         yield functools.partial(translator.stream, ["The dog."]), name
-    tokenizer, glossary = translator.tokenizer, dragoman.Glossary([])
+    tokenizer, glossary = translator.tokenizers.source, dragoman.Glossary([])
     one_argument = (tokenizer.encode, tokenizer.encode_all, tokenizer.tag_ids, dragoman.Tokenizer.load)
     for call in (*one_argument, dragoman.Tokenizer.train, dragoman.Glossary, dragoman.Glossary.read, glossary.find):
         yield call, ""
@@ -345,7 +345,7 @@ def test_what_is_printed_says_what_a_thing_is(trained: Path, tmp_path: Path):
     shape = "Transformer, layers 1 + 1, d_model 16, heads 2, d_ff 32, positions sinusoidal"
     parameters = sum(weight.numel() for weight in translator.model.parameters())
     assert repr(translator) == (
-        f"<Translator: {shape}; {parameters:,} parameters, {len(translator.tokenizer):,} subwords; "
+        f"<Translator: {shape}; {parameters:,} parameters, {len(translator.tokenizers.source):,} subwords; "
         "native engine on cpu; beam 2, n_best 2>"
     )
     assert repr(Translator.load(trained)).endswith("; beam 4>")
@@ -353,7 +353,7 @@ def test_what_is_printed_says_what_a_thing_is(trained: Path, tmp_path: Path):
     assert repr(SearchConfig(beam=2)) == "SearchConfig(beam=2)"
     assert repr(Safeguards(faults=False)) == "Safeguards(faults=False)"
     assert repr(dragoman.Glossary.read(terms)) == "<Glossary: 2 entries>"
-    assert repr(translator.tokenizer) == f"<Tokenizer: {len(translator.tokenizer):,} subwords>"
+    assert repr(translator.tokenizers.source) == f"<Tokenizer: {len(translator.tokenizers.source):,} subwords>"
     shown = repr(dragoman.inspect(translator, "The dog.", "개가", name="toy"))
     assert shown == "<Inspection: 'The dog.' to '개가' by toy, 1 x 2 heads>"
     assert str(Translation("개가", -1.0)) == "개가"

@@ -58,6 +58,7 @@ from dragoman.config import RunConfig, SearchConfig
 from dragoman.data import tokenizer as subwords
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
@@ -273,7 +274,13 @@ def filled_checkpoint(step: int) -> tuple[Any, Tokenizer, dict[str, torch.Tensor
 def save(out: Path, step: int) -> None:
     model, tokenizer, moments = filled_checkpoint(step)
     save_checkpoint(
-        out, model, tokenizer, moments, TrainingProgress(step=step, best_step=step, best_loss=1.0), "", keep=2
+        out,
+        model,
+        Tokenizers.of(tokenizer),
+        moments,
+        TrainingProgress(step=step, best_step=step, best_loss=1.0),
+        "",
+        keep=2,
     )
 
 
@@ -282,7 +289,7 @@ def save_in_place(out: Path, step: int) -> None:
     model, tokenizer, moments = filled_checkpoint(step)
     folder = out / "checkpoints" / "step-00000001"
     folder.mkdir(parents=True, exist_ok=True)
-    write_model(folder, model, tokenizer, "")
+    write_model(folder, model, Tokenizers.of(tokenizer), "")
     save_file(moments, folder / "state.safetensors")
     (folder / "state.json").write_text(json.dumps({"step": step}))
     signed_again(folder)

@@ -19,6 +19,7 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
@@ -622,9 +623,9 @@ def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, 
         for others in ((), (trained,))
     )
     assert [found.text for found in twice] == [found.text for found in alone]
-    model, _ = read_model(trained)
-    other = Tokenizer.train([text for pair in pairs for text in pair][:50], suggested=len(read_model(trained)[1]) - 40)
+    model, (own, _) = read_model(trained)
+    other = Tokenizer.train([text for pair in pairs for text in pair][:50], suggested=len(own) - 40)
     with new_folder(tmp_path / "other") as draft:
-        write_model(draft, type(model)(model.config, len(other), pad=model.pad), other, "")
+        write_model(draft, type(model)(model.config, len(other), pad=model.pad), Tokenizers.of(other), "")
     with pytest.raises(DragomanError, match="other: its tokenizer is not that of"):
         Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, [tmp_path / "other"])

@@ -18,6 +18,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.dataset import SOURCE, TARGET, Pairs, tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import TERM_MARKS, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
@@ -63,14 +64,18 @@ def marked(noun_pairs: list[Pair]) -> Tokenizer:
 @pytest.fixture(scope="module")
 def stored(noun_corpus: tuple[str, str], marked: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     folder = tmp_path_factory.mktemp("stored")
-    pairs, _ = tokenise((CorpusSpec((noun_corpus[0],), tag="news"),), marked, None, folder / "train.arrow")
-    mine_terms(pairs, marked, folder)
+    pairs, _ = tokenise(
+        (CorpusSpec((noun_corpus[0],), tag="news"),), Tokenizers.of(marked), None, folder / "train.arrow"
+    )
+    mine_terms(pairs, Tokenizers.of(marked), folder)
     return pairs
 
 
 @pytest.fixture(scope="module")
 def found(stored: Pairs, marked: Tokenizer) -> Glossary:
-    return Glossary([Entry(source, tuple(targets), "any") for source, targets in find_terms(stored, marked)])
+    return Glossary(
+        [Entry(source, tuple(targets), "any") for source, targets in find_terms(stored, Tokenizers.of(marked))]
+    )
 
 
 def test_the_words_of_two_languages_that_go_together_are_terms_and_function_words_are_not(found: Glossary):
@@ -85,8 +90,8 @@ def test_terms_may_have_several_words_and_words_without_spaces(tmp_path: Path):
     places = [(f"we are in {a} {b} now", f"我在{first[a]}{second[b]}里") for a in first for b in second] * 3
     corpus = write_tsv(tmp_path / "x.tsv", places + [(f"the {noun}", "的") for noun in NOUNS] * 3)
     tokenizer = Tokenizer.train((text for pair in places for text in pair), terms=True)
-    pairs, _ = tokenise((CorpusSpec((corpus,)),), tokenizer, None, tmp_path / "x.arrow")
-    terms = dict(find_terms(pairs, tokenizer))
+    pairs, _ = tokenise((CorpusSpec((corpus,)),), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+    terms = dict(find_terms(pairs, Tokenizers.of(tokenizer)))
     assert (terms["ulan bator"], terms["port"]) == (["乌兰"], ["港"])
 
 
@@ -123,7 +128,7 @@ def test_a_share_of_the_sources_has_terms_of_their_targets_and_nothing_else_chan
 ):
     indices = np.arange(len(stored))
     sources, targets = (stored.rows(indices, side) for side in (SOURCE, TARGET))
-    terms = SourceTerms(found, marked, 0.3)
+    terms = SourceTerms(found, Tokenizers.of(marked), 0.3)
     seen = [terms.annotate((1, 0, 5), *row) for row in zip(indices, sources, targets, strict=True)]
     parts = [split_terms(list(map(int, ids)), marked) for ids in seen]
     assert all(plain == source.tolist() for (plain, _), source in zip(parts, sources, strict=True))
@@ -141,10 +146,10 @@ def test_terms_and_dropout_go_together_and_nothing_becomes_too_long(
 ):
     widest = []
     for longest in (16, None):
-        pairs, _ = tokenise((CorpusSpec((noun_corpus[0],)),), marked, longest, tmp_path / "x.arrow")
-        terms, indices = SourceTerms(found, marked, 1.0), np.arange(len(pairs))
-        batch = pairs.batch(indices, (marked, 0.3, (1,)), partial(terms.annotate, (1,)))
-        dropped = pairs.batch(indices, (marked, 0.3, (1,)))
+        pairs, _ = tokenise((CorpusSpec((noun_corpus[0],)),), Tokenizers.of(marked), longest, tmp_path / "x.arrow")
+        terms, indices = SourceTerms(found, Tokenizers.of(marked), 1.0), np.arange(len(pairs))
+        batch = pairs.batch(indices, ((marked, marked), 0.3, (1,)), partial(terms.annotate, (1,)))
+        dropped = pairs.batch(indices, ((marked, marked), 0.3, (1,)))
         plain = [split_terms(row, marked)[0] for row in batch.source.tolist()]
         cut = [[id for id in row if id] for row in plain]
         assert cut == [[id for id in row if id] for row in dropped.source.tolist()]
@@ -155,7 +160,7 @@ def test_terms_and_dropout_go_together_and_nothing_becomes_too_long(
 
 def test_two_processes_see_the_terms_that_one_sees(stored: Pairs, marked: Tokenizer, found: Glossary):
     def sources(size: int, rank: int) -> list[list[Ids] | None]:
-        loop, terms = Loop.__new__(Loop), SourceTerms(found, marked, 0.5)
+        loop, terms = Loop.__new__(Loop), SourceTerms(found, Tokenizers.of(marked), 0.5)
         alone = SimpleNamespace(sync=SimpleNamespace(lockstep=False))
         group = SimpleNamespace(size=size, rank=rank)
         loop.run = SimpleNamespace(pairs=stored, tokenizer=marked, terms=terms, group=group, learner=alone)  # type: ignore[assignment]
@@ -211,7 +216,9 @@ def test_the_other_engine_reads_the_terms_too(whole: Notebook, monkeypatch: pyte
         Translator.load(whole.run, SearchConfig(beam=1), Safeguards(glossary=glossary), engine=engine)
         for engine in ("native", "ctranslate2")
     )
-    sources = [insert_terms(native.tokenizer.encode(text), [(9, "ralabo")], native.tokenizer) for text in texts]
+    sources = [
+        insert_terms(native.tokenizers.source.encode(text), [(9, "ralabo")], native.tokenizers.source) for text in texts
+    ]
     assert [one.tokens for one in native.search_ids(sources)] == [one.tokens for one in other.search_ids(sources)]
     for text, translation in zip(texts, other.translate(texts), strict=True):
         missed = len(glossary.find(text)) - len(translation.terms_met)

@@ -168,7 +168,7 @@ def test_what_is_left_out_is_counted_and_named_and_what_is_printed_can_be_traine
     given = ["--train", corpus[0], *out.split(), "--dev", corpus[1], "--out", str(tmp_path / "run")]
     flags = "--preset tiny --vocabulary 400 --training.max-steps 1 --training.threads 1 --training.device cpu --quiet"
     assert main(["train", *given, *flags.split()]) == 0
-    assert load_model(tmp_path / "run" / "best")[1].tags.keys() == {"bt"}
+    assert load_model(tmp_path / "run" / "best")[1].source.tags.keys() == {"bt"}
 
 
 def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(job: Job, tmp_path: Path):

@@ -34,6 +34,7 @@ from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
@@ -337,7 +338,7 @@ def test_the_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, tr
 
 
 def test_the_loss_of_a_validation_is_the_mean_over_target_tokens(trained: Path, pairs: list[Pair]):
-    model, tokenizer = read_model(trained / "last")
+    model, (tokenizer, _) = read_model(trained / "last")
     total, tokens = 0.0, 0
     for source, target in pairs[190:]:
         batch = Batch.of([tokenizer.encode(source)], [tokenizer.encode(target)])
@@ -387,7 +388,13 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer:
     model, saved = build(TINY, len(tokenizer)), []
     for step, best in ((1, 1), (2, 1), (3, 1), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)):
         save_checkpoint(
-            tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=best, best_loss=1.0), "", keep
+            tmp_path,
+            model,
+            Tokenizers.of(tokenizer),
+            {},
+            TrainingProgress(step=step, best_step=best, best_loss=1.0),
+            "",
+            keep,
         )
         saved.append(step)
         kept = {f"step-{number:08d}" for number in {best, *saved[-keep:]}}
@@ -406,7 +413,9 @@ def test_folders_of_the_user_stay_and_what_cannot_be_deleted_ends_no_run(tmp_pat
     (tmp_path / "checkpoints" / "step-00000001").symlink_to(elsewhere)  # a link cannot be deleted as a folder is
     model = build(TINY, len(tokenizer))
     for step in (2, 3):
-        save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=step), "", keep=1)
+        save_checkpoint(
+            tmp_path, model, Tokenizers.of(tokenizer), {}, TrainingProgress(step=step, best_step=step), "", keep=1
+        )
     names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
     assert names == {*USERS, "step-00000001", "step-00000003"}
     assert elsewhere.is_dir()
@@ -416,7 +425,9 @@ def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path
     """A run that is resumed from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
     for step, keep in ((2, 2), (4, 2), (3, 1)):
-        save_checkpoint(tmp_path, model, tokenizer, {}, TrainingProgress(step=step, best_step=2), "", keep)
+        save_checkpoint(
+            tmp_path, model, Tokenizers.of(tokenizer), {}, TrainingProgress(step=step, best_step=2), "", keep
+        )
         if step == 4:
             (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
     assert (tmp_path / "last").resolve().name == "step-00000003"
@@ -634,7 +645,7 @@ def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
 ):
     others = write_tsv(tmp_path / "others.tsv", [(f"Zebras {s} quickly", f"얼룩말 {t} 빨리") for s, t in pairs[:150]])
     out = started_from((others, corpus[1]), trained, tmp_path / "tuned", vocabulary=450)
-    (old, old_words), (new, new_words) = read_model(trained), read_model(out)
+    (old, (old_words, _)), (new, (new_words, _)) = read_model(trained), read_model(out)
     assert len(old_words) == 400 < len(new_words) <= 450
     assert new_words.pieces[:400] == old_words.pieces
     values = dict(old.named_parameters())

@@ -134,7 +134,7 @@ def test_texts_are_translated_in_a_crowd_and_in_a_stream_as_alone(translator: Tr
     assert len({translation.text for translation in alone}) > 3  # the control: so it matters which is which
     careless = copy.deepcopy(translator.model)
     careless.pad = -1  # the control: a model that looks at padding
-    blind = Translator(careless, translator.tokenizer, translator.search)
+    blind = Translator(careless, translator.tokenizers, translator.search)
     assert not same([blind.translate([text])[0] for text in many[:12]], blind.translate(many[:12]))
     assert list(translator.stream(iter(()))) == []
 
@@ -186,7 +186,7 @@ def test_a_segment_has_as_many_sentences_as_a_training_source(
 ):
     """They are translated as texts by themselves, and joined again as they stood."""
     search = dataclasses.replace(translator.search, split=split)
-    translator = Translator(translator.model, translator.tokenizer, search, NO_SAFEGUARDS, extent=extent)
+    translator = Translator(translator.model, translator.tokenizers, search, NO_SAFEGUARDS, extent=extent)
     text = "  ".join([source for source, _ in pairs[:40]] * 5)
     (whole,) = translator.translate([text])
     assert "".join(source for source, _ in whole.segments) == text
@@ -205,12 +205,14 @@ def test_a_segment_has_as_many_sentences_as_a_training_source(
 def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
     (translation,) = translator.replace(safeguards=Safeguards()).translate([text])
     assert (translation.text, translation.flags, translation.finished) == (text, (), True)
-    hypotheses = translator.search_ids([translator.tokenizer.encode(text)])
-    assert translator.tokenizer.decode(hypotheses[0].tokens) != text  # the control: the model makes something up
+    hypotheses = translator.search_ids([translator.tokenizers.source.encode(text)])
+    assert (
+        translator.tokenizers.source.decode(hypotheses[0].tokens) != text
+    )  # the control: the model makes something up
 
 
 def test_a_model_of_numbers_translates_numbers(translator: Translator):
-    model, tokenizer = translator.model, translator.tokenizer
+    model, tokenizer = translator.model, translator.tokenizers.source
     numbers = Translator(model, tokenizer, SHORT, NO_SAFEGUARDS, extent=SourceExtent(1, 512, wordless=True))
     assert numbers.translate(["42"])[0].text != "42" == translator.translate(["42"])[0].text
 
@@ -222,7 +224,7 @@ def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, mar
     dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
     assert translator.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
     assert translator.translate([f"{marker}The dog."], prefixes=["개가"])[0].text.startswith(f"{marker}개가")
-    parts = translator.model, translator.tokenizer, SHORT, NO_SAFEGUARDS
+    parts = translator.model, translator.tokenizers.source, SHORT, NO_SAFEGUARDS
     paragraphs = Translator(*parts, extent=SourceExtent(2, 512))
     assert paragraphs.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"
     assert translator.translate([f"{marker}The dog.  ♪"])[0].text == f"{marker}{dog}  ♪"
@@ -260,7 +262,7 @@ def test_between_tags_there_is_a_space_where_the_language_writes_one(
     translator: Translator, source: str, outputs: list[str], expected: str
 ):
     segments = translator.replace(safeguards=Safeguards()).segmenter.cut(
-        source, translator.tokenizer.encode(source), 99
+        source, translator.tokenizers.source.encode(source), 99
     )
     assert "".join(spaced_outputs(segments, outputs)) == expected
 
@@ -286,7 +288,7 @@ def test_wide_space_in_a_long_text_is_no_text(translator: Translator, space: str
 
     text = f"The dog sees 5 cats.{space * 1500}The man sees it.{space * 700}"
     (translation,) = translator.replace(engine=Recording()).translate([text])
-    texts = [translator.tokenizer.decode(ids) for ids in seen]
+    texts = [translator.tokenizers.source.decode(ids) for ids in seen]
     assert " ".join(" ".join(texts).split()) == "The dog sees 5 cats. The man sees it."
     assert max(len(text) - len(text.strip()) for text in texts) <= 2
     assert len(translation.segments) == len(seen)
@@ -310,7 +312,9 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
 
 
 def test_samples_come_best_first(translator: Translator):
-    drawn = translator.engine.search([translator.tokenizer.encode(PROBE)], SearchConfig(1, n_best=6, temperature=3.0))
+    drawn = translator.engine.search(
+        [translator.tokenizers.source.encode(PROBE)], SearchConfig(1, n_best=6, temperature=3.0)
+    )
     scores = [hypothesis.score for hypothesis in drawn[0]]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 1
@@ -339,7 +343,7 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
             sizes.append(source.numel())
             return translator.model.start(source)
 
-    hypotheses = Translator(Recording(), translator.tokenizer, SHORT).search_ids(sources)  # type: ignore[arg-type]
+    hypotheses = Translator(Recording(), translator.tokenizers.source, SHORT).search_ids(sources)  # type: ignore[arg-type]
     alone = [translator.search_ids([source])[0] for source in sources]
     assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in alone]
     assert max(sizes) <= SEARCH_TOKENS // SHORT.beam
@@ -351,11 +355,11 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
 
 def test_a_replacement_shares_the_model_and_leaves_the_translator_as_it_is(translator: Translator, pairs: list[Pair]):
     measured, engine = AlignmentHead(1, 2, 0.5, 10), TorchEngine(translator.model)
-    first = Translator(translator.model, translator.tokenizer, SHORT, alignment=measured, scripts=("HANGUL",))
+    first = Translator(translator.model, translator.tokenizers, SHORT, alignment=measured, scripts=("HANGUL",))
     sources = [source for source, _ in pairs[:10]]
     before = first.translate(sources)
     second = first.replace(search=SearchConfig(beam=1), safeguards=Safeguards(forbidden=("개",)), engine=engine)
-    assert (second.model, second.tokenizer, second.engine) == (first.model, first.tokenizer, engine)
+    assert (second.model, second.tokenizers, second.engine) == (first.model, first.tokenizers, engine)
     assert (second.alignment, second.scripts) == (measured, ("HANGUL",))
     assert (second.search.beam, second.safeguards.forbidden) == (1, ("개",))
     assert second.translate(sources) != before

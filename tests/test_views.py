@@ -21,6 +21,7 @@ from torch import Tensor
 from dragoman.config import RecurrentConfig, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import UsageError
 from dragoman.files import new_folder
 from dragoman.inspection.figure import (
@@ -450,7 +451,7 @@ def test_heads_are_measured_over_a_sample(dragoman, trained: Path, corpus: tuple
     assert dragoman("inspect", "-m", trained, "--view", "heads", "--sample", corpus[1], "--out", out).code == 0
     translator, pairs = Translator.load(trained), read_corpus([corpus[1]]).pairs
     inspections = [inspect(translator, *pair) for pair in pairs]
-    queries = sum(len(translator.tokenizer.encode(target)) + 1 for _, target in pairs)
+    queries = sum(len(translator.tokenizers.source.encode(target)) + 1 for _, target in pairs)
     texts = " ".join(" ".join(written(out)).split())
     assert f"means over {queries:,} queries of {len(pairs)} sentences" in texts
     pooled, alone = (
@@ -468,7 +469,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer.train(iter(texts), suggested=300, tags=["formal"])
     made, folder = make(tokenizer), tmp_path_factory.mktemp("tagged") / "model"
     with new_folder(folder) as draft:
-        write_model(draft, made.model, tokenizer, "")
+        write_model(draft, made.model, Tokenizers.of(tokenizer), "")
     return folder
 
 
@@ -575,7 +576,9 @@ def test_the_drawing_is_of_the_translation_that_is_returned(trained: Path, tmp_p
 def test_nothing_is_drawn_of_what_the_model_does_not_have(translator: Translator, tmp_path: Path):
     with pytest.raises(UsageError, match="layer 3: the model has layers 1 to 2"):
         draw_cross_attention(translator, SENTENCE, tmp_path / "map.svg", layer=3)
-    model = build(RecurrentConfig(d_model=16, attention="none"), len(translator.tokenizer)).eval()
+    model = build(RecurrentConfig(d_model=16, attention="none"), len(translator.tokenizers.source)).eval()
     with pytest.raises(UsageError, match="no cross-attention"):
-        draw_cross_attention(Translator(model, translator.tokenizer), "The dog", tmp_path / "map.svg", translation="개")
+        draw_cross_attention(
+            Translator(model, translator.tokenizers), "The dog", tmp_path / "map.svg", translation="개"
+        )
     assert not list(tmp_path.iterdir())

@@ -186,7 +186,7 @@ results["metrics"] = (folder / "run" / "metrics.jsonl").read_text()
 results["evaluate"] = json.loads(dragoman("evaluate", "-m", run, dev, "--json", "--beam", 1, "--extra-length", 5))
 from dragoman.model_folder import read_model
 
-model, tokenizer = read_model(folder / "run")
+model, (tokenizer, _) = read_model(folder / "run")
 (token, *_) = tokenizer.encode("red")
 results["only"] = tokenizer.decode([token])
 only = ["--only-token", token, "--min-length", 3, "--no-detect-faults"]

@@ -10,7 +10,6 @@ from dragoman import (
     Inspection,
     Safeguards,
     SearchConfig,
-    Tokenizer,
     TransformerConfig,
     Translation,
     Translator,
@@ -42,8 +41,7 @@ def main(folder: Path, terms: Path, sources: list[str], references: list[str]) -
     scores = evaluate([translation.text for translation in several], references)
     inspection: Inspection = inspect(plain, sources[0])
     layers, heads, *_ = inspection.cross.shape
-    tokenizer: Tokenizer = translator.tokenizer
-    ids: list[int] = tokenizer.encode(sources[0])
+    ids: list[int] = translator.tokenizers.source.encode(sources[0])
     heads_wanted: int = TransformerConfig(d_model=64).attention.heads
     report = [describe(one), *map(describe, several), *streamed, f"{scores.bleu} {len(ids)} {layers} {heads}"]
     try:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dragoman.alignment.words import Word, character_spans, words
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.forced import forced_batches, max_positions
 from dragoman.errors import UsageError
 from dragoman.model import Model
@@ -59,15 +59,17 @@ class Prefix:
         return cls(text[: len(text) - len(stem)].rstrip(), stem)
 
 
-def likely_starts(model: Model, tokenizer: Tokenizer, source: Ids, prefix: str, count: int) -> list[Start]:
+def likely_starts(
+    model: Model, tokenizer: SideTokenizer, source: Ids, prefix: str, count: int, target_tag: Sequence[int] = ()
+) -> list[Start]:
     """Return the likeliest tokens that a translation may begin with so that its text begins with `prefix`, best first.
 
     There are from one to `count`. A word that the prefix ends within may be cut otherwise than its beginning alone:
-    behind "re", " rey" is one piece. source: ids without EOS; model: in eval mode. Raise UsageError for a prefix of
-    more tokens than the model takes.
+    behind "re", " rey" is one piece. source: ids without EOS; model: in eval mode; target_tag: ids that stand before
+    the translation. Raise UsageError for a prefix of more tokens than the model takes.
     """
     given = Prefix.of(prefix)
-    before = tokenizer.encode(given.words) if given.words else []
+    before = [*target_tag, *(tokenizer.encode(given.words) if given.words else [])]
     stem = tokenizer.encode(given.stem) if given.stem else []
     before, stem = before + stem[:-CUT_ANEW], stem[-CUT_ANEW:]
     if len(before + stem) >= (longest := max_positions(model)):
@@ -81,6 +83,7 @@ def likely_starts(model: Model, tokenizer: Tokenizer, source: Ids, prefix: str, 
         for id in likely_pieces(tokenizer, row, rest, count):
             starts.append(Start([*before, *stem[:position], id], so_far + float(row[id])))
         so_far += float(row[stem[position]]) if position < len(stem) else 0.0
+    starts = [Start(start.tokens[len(target_tag) :], start.log_p) for start in starts]
     starts.sort(key=lambda start: -start.log_p)
     return [start for start in starts[:count] if exp(start.log_p - starts[0].log_p) >= LEAST]
 
@@ -103,28 +106,28 @@ def next_log_p(model: Model, source: Ids, targets: Sequence[Ids], firsts: Sequen
 
 
 @lru_cache(8)
-def ends_word(tokenizer: Tokenizer) -> Tensor:
+def ends_word(tokenizer: SideTokenizer) -> Tensor:
     """Return (V,), bool: before which tokens a word is over: white space, marks and what has no text, such as EOS."""
     return torch.tensor(
         [
-            id in tokenizer.special_ids or (id >= len(RESERVED) and not GOES_ON.match(piece))
+            id in tokenizer.special_ids or (id not in tokenizer.byte_values and not GOES_ON.match(piece))
             for id, piece in enumerate(tokenizer.pieces)
         ]
     )
 
 
 @lru_cache(8)
-def begins_word(tokenizer: Tokenizer) -> Tensor:
+def begins_word(tokenizer: SideTokenizer) -> Tensor:
     """Return (V,), bool: which tokens begin with white space, so that they begin a word."""
     return torch.tensor([piece[0].isspace() for piece in tokenizer.pieces])
 
 
-def spelled(tokenizer: Tokenizer, ids: Ids) -> str | None:
+def spelled(tokenizer: SideTokenizer, ids: Ids) -> str | None:
     """Return the text of tokens, with the space that it begins with; None where some of them are bytes."""
-    return None if any(id < len(RESERVED) for id in ids) else "".join(tokenizer.pieces[id] for id in ids)
+    return None if any(id in tokenizer.byte_values for id in ids) else "".join(tokenizer.pieces[id] for id in ids)
 
 
-def likely_pieces(tokenizer: Tokenizer, log_p: Tensor, rest: str | None, count: int) -> list[int]:
+def likely_pieces(tokenizer: SideTokenizer, log_p: Tensor, rest: str | None, count: int) -> list[int]:
     """Return the likeliest pieces that begin with `rest`, at most `count`; where it is '', they go on with the word.
 
     log_p (V,) of each. None where `rest` is None.
@@ -132,8 +135,8 @@ def likely_pieces(tokenizer: Tokenizer, log_p: Tensor, rest: str | None, count: 
     found: list[int] = []
     for id in log_p.argsort(descending=True).tolist() if rest is not None else ():
         piece = tokenizer.pieces[id]
-        fits = piece.startswith(rest) and id >= len(RESERVED) if rest else not piece[0].isspace()
-        if fits and id not in tokenizer.special_ids:
+        fits = piece.startswith(rest) and id not in tokenizer.byte_values if rest else not piece[0].isspace()
+        if fits and id not in tokenizer.special_ids and id not in tokenizer.suppressed:
             found.append(id)
             if len(found) == count:
                 break
@@ -141,7 +144,7 @@ def likely_pieces(tokenizer: Tokenizer, log_p: Tensor, rest: str | None, count: 
 
 
 def find_words(
-    model: Model, tokenizer: Tokenizer, source: Ids, prefix: str, outputs: Sequence[Ids], count: int
+    model: Model, tokenizer: SideTokenizer, source: Ids, prefix: str, outputs: Sequence[Ids], count: int
 ) -> list[NextWord]:
     """Return the words that come next in outputs that begin with `prefix`, each once, the most probable first.
 
@@ -165,7 +168,7 @@ def find_words(
 
 
 @torch.inference_mode()
-def most_for_others(model: Model, tokenizer: Tokenizer, source: Ids, target: Ids) -> list[float]:
+def most_for_others(model: Model, tokenizer: SideTokenizer, source: Ids, target: Ids) -> list[float]:
     """Return for each word of a target the most that another word in its place may have as its probability.
 
     It is that of the likeliest piece with which the model would leave the word: at its beginning one that begins a
@@ -174,7 +177,7 @@ def most_for_others(model: Model, tokenizer: Tokenizer, source: Ids, target: Ids
     (log_p,) = next_log_p(model, source, [target], [0])
     right = log_p[range(len(target)), target]
     log_p[range(len(target)), target] = -inf
-    log_p[:, sorted(tokenizer.special_ids)] = -inf
+    log_p[:, sorted(tokenizer.special_ids.union(tokenizer.suppressed))] = -inf
     inside = ~begins_word(tokenizer).to(log_p.device)
     most = []
     for word in bare_words(tokenizer, target):
@@ -185,12 +188,13 @@ def most_for_others(model: Model, tokenizer: Tokenizer, source: Ids, target: Ids
     return most
 
 
-def bare_words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+def bare_words(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return the words of a text without the marks behind them; their tokens are those with the space in front.
 
     ids: the tokens of the text.
     """
-    spans, found, before = character_spans(tokenizer, ids), [], 0
+    spans, found = character_spans(tokenizer, ids), list[Word]()
+    before = next((position for position, id in enumerate(ids) if id not in tokenizer.special_ids), len(ids))
     for word in words(tokenizer, ids):
         label = MARKS_BEHIND.sub("", word.label)
         end = word.span[0] + len(label)

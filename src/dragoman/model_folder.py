@@ -1,4 +1,4 @@
-"""Save, verify and load model folders: config.json, model.safetensors, tokenizer.json, card.md, manifest.json.
+"""Save, verify and load model folders: config.json, model.safetensors, tokenizers, card.md, manifest.json.
 
 Nothing in them is code, and nothing in them is trusted: they come from strangers.
 """
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from dragoman import formats
 from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig, as_dict, model_config
-from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.data.tokenizer import PAD
+from dragoman.data.tokenizers import JOINT, SIDES, Tokenizers
 from dragoman.errors import DragomanError, is_out_of_memory
 from dragoman.files import (
     CARD,
@@ -34,14 +35,14 @@ from dragoman.files import (
 )
 from dragoman.model import Model, build_empty, outline
 
-FILES = ("config.json", "model.safetensors", "tokenizer.json")
+FILES = ("config.json", "model.safetensors")
 WEIGHTS, STATE = "model.safetensors", "state.safetensors"
 DTYPES = ("F64", "F32", "F16", "BF16")  # that weights may have in a file; a model computes in float32
 MAX_NAME_LENGTH = 100  # characters
 
 # Bytes: training writes nothing larger.
 HEADER_SIZE = 8 << 10  # of weights, for each layer: a layer of the decoder has 30 names of 100 bytes
-MAX_SIZES = {"tokenizer.json": MAX_TABLE_SIZE, "state.json": MAX_TABLE_SIZE}  # others: MAX_RECORD_SIZE
+MAX_SIZES = dict.fromkeys((JOINT, *SIDES, "state.json"), MAX_TABLE_SIZE)  # others: MAX_RECORD_SIZE
 WORTH_READING = 4 << 30  # of a file that cannot be right, to say whether it was changed: some seconds
 MAX_STATE = 8  # times the size of the weights: there are two moments of each, and the weights besides their average
 
@@ -60,8 +61,8 @@ def verify_files(folder: Path) -> None:
 def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tuple[int, str]]:
     """Return the size in bytes and the SHA-256 of each file of a model folder, by name, but not of the card.
 
-    Raise DragomanError where there is no manifest, it is damaged or does not list the files `required`, and where a
-    file is a link that leads out of the folder.
+    Raise DragomanError where there is no manifest, it is damaged or does not list the files `required` and those of
+    tokenizers, and where a file is a link that leads out of the folder.
     """
     if not folder.is_dir():
         kind = "a file; name the model folder that it is in" if folder.is_file() else "no such model folder"
@@ -77,7 +78,7 @@ def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tu
             raise ValueError
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise DragomanError(f"{folder / MANIFEST}: damaged") from None
-    for name in required:
+    for name in (*required, *(SIDES if SIDES[0] in manifest else (JOINT,))):
         if name not in manifest:
             raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
     for name in manifest:
@@ -145,7 +146,8 @@ def check_weights(file: Path) -> None:
 
     Only its header is read, which tells how long the file is.
     """
-    config, vocabulary = read_description(file.with_name("config.json"))
+    description = read_description(file.with_name("config.json"))
+    config = description.config
     with name_errors(file), file.open("rb") as opened:
         header = int.from_bytes(opened.read(8), "little")
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
@@ -158,19 +160,20 @@ def check_weights(file: Path) -> None:
     for name, dtype in dtypes.items():
         if dtype not in DTYPES:
             raise DragomanError(f"{file}: '{name}' is in {dtype}; weights are in {', '.join(DTYPES)}")
-    check_shapes(config, vocabulary, current_names(shapes), file)
+    check_shapes(description, current_names(shapes), file)
 
 
-def write_model(folder: Path, model: Model, tokenizer: Tokenizer, card: str) -> None:
+def write_model(folder: Path, model: Model, tokenizers: Tokenizers, card: str) -> None:
     """Write the files of a model into `folder`, all but the manifest: the caller wraps this in `new_folder`.
 
     card: the model card in Markdown.
     """
-    config = as_dict(model.config)
-    description = {**formats.stamp(formats.MODEL), **config, "vocabulary": len(tokenizer), "pad": model.pad}
+    sizes = {"vocabulary": len(tokenizers.source), "target_vocabulary": tokenizers.target_vocabulary}
+    known = {name: size for name, size in sizes.items() if size is not None}
+    description = {**formats.stamp(formats.MODEL), **as_dict(model.config), **known, "pad": model.pad}
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
-    tokenizer.save(folder / "tokenizer.json")
+    tokenizers.save(folder)
     (folder / CARD).write_text(card, encoding="utf-8")
 
 
@@ -192,8 +195,8 @@ def find_model(path: Path) -> Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def read_model(path: Path) -> tuple[Model, Tokenizer]:
-    """Return the model and the tokenizer of a model folder or run folder, on the CPU, in eval mode.
+def read_model(path: Path) -> tuple[Model, Tokenizers]:
+    """Return the model and the tokenizers of a model folder or run folder, on the CPU, in eval mode.
 
     Raise DragomanError naming the file where something is missing, damaged or does not fit.
     """
@@ -212,42 +215,49 @@ def read_config(path: Path) -> ModelConfig:
     return read_parts(folder)[0]
 
 
-def load_model(folder: Path) -> tuple[Model, Tokenizer]:
-    """Return model and tokenizer from a model folder that was verified before; on the CPU, in eval mode.
+def load_model(folder: Path) -> tuple[Model, Tokenizers]:
+    """Return model and tokenizers from a model folder that was verified before; on the CPU, in eval mode.
 
     Raise DragomanError where the files do not fit together.
     """
-    config, tokenizer = read_parts(folder)
-    model = build_empty(config, len(tokenizer), PAD)
+    config, tokenizers = read_parts(folder)
+    model = build_empty(config, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
     load_weights(model, folder / WEIGHTS)
-    return model.eval(), tokenizer
+    return model.eval(), tokenizers
 
 
-def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizer]:
-    """Return the settings and the tokenizer in a model folder. Raise DragomanError where they do not fit together."""
+def read_parts(folder: Path) -> tuple[ModelConfig, Tokenizers]:
+    """Return the settings and the tokenizers in a model folder. Raise DragomanError where they do not fit together."""
     file = folder / "config.json"
-    config, vocabulary = read_description(file)
-    tokenizer = Tokenizer.load(folder / "tokenizer.json", vocabulary)
-    if vocabulary != len(tokenizer):
-        raise DragomanError(f"{file}: {vocabulary} words, but tokenizer.json has {len(tokenizer)}")
-    return config, tokenizer
+    config, *sizes = read_description(file)
+    tokenizers = Tokenizers.load(folder, *sizes)
+    for name, size, tokenizer in zip((JOINT,) if tokenizers.is_one else SIDES, sizes, tokenizers, strict=False):
+        if size != len(tokenizer):
+            raise DragomanError(f"{file}: {size} words, but {name} has {len(tokenizer)}")
+    return config, tokenizers
 
 
-def read_description(file: Path) -> tuple[ModelConfig, int]:
-    """Return the model that config.json describes, and how many subwords it has.
+class Description(NamedTuple):
+    """What config.json says of a model: its settings, and how many subwords it has, special tokens included."""
 
-    Raise DragomanError where it is damaged.
-    """
+    config: ModelConfig
+    vocabulary: int
+    target_vocabulary: int | None  # None: one tokenizer reads both sides
+
+
+def read_description(file: Path) -> Description:
+    """Return the model that config.json describes. Raise DragomanError where it is damaged."""
     try:
         with name_errors(file):
             content = read_json(file)
         description = formats.unstamp(content, formats.MODEL, str(file))
         vocabulary, pad = int(description.pop("vocabulary")), int(description.pop("pad"))
+        target_vocabulary = int(description.pop("target_vocabulary")) if "target_vocabulary" in description else None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise DragomanError(f"{file}: not a model description: {error!r}") from None
     if pad != PAD:
         raise DragomanError(f"{file}: the padding id is {pad}, the tokenizer's is {PAD}")
-    return model_config(description, str(file)), vocabulary
+    return Description(model_config(description, str(file)), vocabulary, target_vocabulary)
 
 
 def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
@@ -258,17 +268,17 @@ def named_tensors(model: Model) -> list[tuple[list[str], Tensor]]:
     return list(groups.values())
 
 
-def expected_shapes(config: ModelConfig, vocabulary: int) -> list[tuple[list[str], tuple[int, ...]]]:
+def expected_shapes(description: Description) -> list[tuple[list[str], tuple[int, ...]]]:
     """Return all names and the shape of every tensor of such a model.
 
     Only one layer of each stack is outlined, since the others are like it: thousands would take seconds.
     """
-    one = config
+    one = config = description.config
     if isinstance(config, TransformerConfig):
         stacks = {f"{name}_layers": min(1, getattr(config, f"{name}_layers")) for name in ("encoder", "decoder")}
         one = replace(config, **stacks)
     shapes: list[tuple[list[str], tuple[int, ...]]] = []
-    for names, tensor in named_tensors(outline(one, vocabulary)):
+    for names, tensor in named_tensors(outline(one, *description[1:])):
         stack = re.match(r"(encoder|decoder)\.0\.", names[0]) if one is not config else None
         for layer in range(getattr(config, f"{stack[1]}_layers") if stack else 1):
             own = [re.sub(r"\.0\.", f".{layer}.", name, count=1) for name in names] if stack else names
@@ -276,16 +286,17 @@ def expected_shapes(config: ModelConfig, vocabulary: int) -> list[tuple[list[str
     return shapes
 
 
-def check_shapes(config: ModelConfig, vocabulary: int, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
+def check_shapes(description: Description, shapes: dict[str, tuple[int, ...]], file: Path) -> None:
     """Raise DragomanError where the shapes of the tensors in a file, by name, are not those of such a model.
 
-    vocabulary: subwords, special tokens included. Takes names out of `shapes`.
+    Takes names out of `shapes`.
     """
+    config = description.config
     layers = config.layers if isinstance(config, RecurrentConfig) else config.encoder_layers + config.decoder_layers
     if layers > len(shapes):
         raise DragomanError(f"{file}: {len(shapes)} tensors are too few for the {layers} layers of config.json")
     try:
-        expected = expected_shapes(config, vocabulary)
+        expected = expected_shapes(description)
     except (DragomanError, RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise DragomanError(f"{file.with_name('config.json')}: invalid model: {error}") from None
     for names, shape in expected:

@@ -19,12 +19,17 @@ import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
 from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, text, tsv
+from sentencepiece import SentencePieceProcessor
+from subwords import trained_spm
+from test_spm import HOSTILE as HOSTILE_MODELS
 
 from dragoman.config import RecurrentConfig, RunConfig, as_dict, read_toml, to_toml, update
 from dragoman.data.corpus import Problem, read_rows
 from dragoman.data.dataset import Pairs, tokenise
 from dragoman.data.spec import OF_PAIRS, CorpusSpec
+from dragoman.data.spm import parse_spm, read_spm
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
@@ -81,7 +86,8 @@ def checkpoint() -> Path:
     """Return the folder of a checkpoint, whose files are changed one at a time."""
     tokenizer = Tokenizer.train(text for pair in CLEAN for text in pair)
     model = build(TINY, len(tokenizer))
-    save_checkpoint(scratch() / "run", model, tokenizer, {"moment": torch.zeros(2)}, TrainingProgress(), "# card\n", 1)
+    tokenizers, state = Tokenizers.of(tokenizer), {"moment": torch.zeros(2)}
+    save_checkpoint(scratch() / "run", model, tokenizers, state, TrainingProgress(), "# card\n", 1)
     return (scratch() / "run" / "last").resolve()
 
 
@@ -206,6 +212,15 @@ def tokenizer(data: bytes) -> None:
             found.decode(found.encode(each))
 
 
+def sentencepiece_model(data: bytes) -> None:
+    """What is read can be written and read again; the library loads it and cuts any line."""
+    with contextlib.suppress(DragomanError):
+        found = read_spm(written(data, "source.spm"))
+        anew = found.to_bytes()
+        assert parse_spm(anew).to_bytes() == anew
+        SentencePieceProcessor(model_proto=anew).encode([SOURCE, TARGET, "\0 e\u0301 ①②", ""])
+
+
 def arrow(data: bytes) -> None:
     with contextlib.suppress(DragomanError):
         found = Pairs.open(written(data, "pairs.arrow"))
@@ -223,8 +238,13 @@ def glossary(data: bytes) -> None:
 
 def arrow_seed() -> bytes:
     spec = CorpusSpec((str(written(tsv(PAIRS), "a.tsv")),), tag="")
-    tokenise((spec,), Tokenizer.load(checkpoint() / "tokenizer.json"), 100, scratch() / "seed.arrow")
+    tokenise((spec,), Tokenizers.of(Tokenizer.load(checkpoint() / "tokenizer.json")), 100, scratch() / "seed.arrow")
     return (scratch() / "seed.arrow").read_bytes()
+
+
+def sentencepiece_seeds() -> list[bytes]:
+    plain = [trained_spm(normalisation="identity"), trained_spm("bpe", "identity", byte_fallback=True, vocabulary=420)]
+    return plain + small([data for data, _ in HOSTILE_MODELS.values()])
 
 
 def descriptions() -> list[bytes]:
@@ -267,6 +287,7 @@ def targets() -> dict[str, Target]:
         "config": Target(partial(model, "config.json"), descriptions(), mutate=mutate_json),
         "safetensors": Target(partial(model, "model.safetensors"), [part("model.safetensors")], mutate=mutate_header),
         "tokenizer": Target(tokenizer, [part("tokenizer.json")], mutate=mutate_json),
+        "spm": Target(sentencepiece_model, sentencepiece_seeds()),
         "manifest": Target(manifest, [part(MANIFEST)], mutate=mutate_json),
         "state": Target(state, [progress], mutate=mutate_json),
         "arrow": Target(arrow, [arrow_seed()]),

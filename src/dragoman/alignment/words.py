@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import EOS, RESERVED, SPECIAL, Tokenizer
+from dragoman.data.tokenizer import EOS, SPECIAL
+from dragoman.data.tokenizers import SideTokenizer
 
 Span = tuple[int, int]  # start and end, as for a slice
 
@@ -28,7 +29,7 @@ class Word:
     span: Span = (0, 0)
 
 
-def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+def words(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return the words of a text as `str.split` finds them, with their tokens and characters.
 
     ids: the tokens of the text. Tags and white space belong to no word; a token that covers several words belongs to
@@ -46,7 +47,7 @@ def words(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     return [Word(text[start:end], mine, (start, end)) for mine, (start, end) in zip(tokens, spans, strict=True)]
 
 
-def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+def subwords(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return each token of `ids` but the tags as a word, for languages that are written without spaces."""
     spans = character_spans(tokenizer, ids)
     return [
@@ -56,7 +57,7 @@ def subwords(tokenizer: Tokenizer, ids: Ids) -> list[Word]:
     ]
 
 
-def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Word]:
+def fill_gaps(words: Sequence[Word], tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return `words` with an entry for each token that is in none of them: tags, white space and, last, EOS.
 
     ids: the tokens of the text, without EOS. The space before a word that is spelled in bytes is a token of its own; it
@@ -75,12 +76,12 @@ def fill_gaps(words: Sequence[Word], tokenizer: Tokenizer, ids: Ids) -> list[Wor
     return entries
 
 
-def token_label(tokenizer: Tokenizer, id: int) -> str:
+def token_label(tokenizer: SideTokenizer, id: int) -> str:
     """Return the piece of a token as figures show it, with ␣ for a space."""
     return tokenizer.pieces[id].replace(" ", "␣")
 
 
-def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> list[Span]:
+def character_spans(tokenizer: SideTokenizer, ids: Ids, text: str | None = None) -> list[Span]:
     """Return the span of characters that each token stands for in `text`, by default the text that the ids decode to.
 
     text: that of these very tokens, with or without the space in front that the first piece may begin with. Each byte
@@ -89,10 +90,10 @@ def character_spans(tokenizer: Tokenizer, ids: Ids, text: str | None = None) -> 
     spans: list[Span] = [(0, 0)] * len(ids)
     visible = [position for position, id in enumerate(ids) if id not in tokenizer.special_ids]
     end = 0
-    for bytewise, group in groupby(visible, lambda position: ids[position] < len(RESERVED)):
+    for bytewise, group in groupby(visible, lambda position: ids[position] in tokenizer.byte_values):
         run = list(group)
         if bytewise:
-            stops = end + np.cumsum(first_bytes(bytes(ids[position] - len(SPECIAL) for position in run)))
+            stops = end + np.cumsum(first_bytes(bytes(tokenizer.byte_values[ids[position]] for position in run)))
             starts = stops - 1
         else:
             stops = end + np.cumsum([len(tokenizer.pieces[ids[position]]) for position in run])

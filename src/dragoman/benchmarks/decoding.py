@@ -185,7 +185,7 @@ def ctranslate2_decoder(model: Transformer, compute_type: str, threads: int, fol
     from dragoman.interop.ctranslate2.conversion import convert
 
     pieces = [f"w{id}" for id in range(model.output.out_features)]
-    convert(model, pieces, folder / "model", compute_type)
+    convert(model, (pieces, pieces), folder / "model", compute_type)
     engine = library.Translator(
         str(folder / "model"), compute_type=compute_type, intra_threads=threads, inter_threads=1
     )

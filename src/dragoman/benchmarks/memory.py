@@ -18,6 +18,7 @@ from dragoman.data.corpus import stream_rows
 from dragoman.data.dataset import Pairs, tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.model_folder import read_model
@@ -85,7 +86,7 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
     spec = CorpusSpec((str(train),))
     tokenizer = Tokenizer.train((text for row in stream_rows(spec) for text in row[1:]), VOCABULARY)
     began = time.perf_counter()
-    tokenised, _ = tokenise((spec,), tokenizer, SMALL.training.max_tokens, folder / "train.arrow")
+    tokenised, _ = tokenise((spec,), Tokenizers.of(tokenizer), SMALL.training.max_tokens, folder / "train.arrow")
     tokenise_seconds = time.perf_counter() - began
     size = (folder / "train.arrow").stat().st_size
     plan_seconds = planning_time(tokenised)

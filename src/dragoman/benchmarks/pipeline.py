@@ -73,8 +73,8 @@ def measure_row(
         translator.replace(search=search, safeguards=safeguards) for safeguards in (Safeguards(), NO_SAFEGUARDS)
     )
     ids = [
-        (careful.tokenizer.tag_ids(tag) + of_text)[: careful.max_source_tokens]
-        for of_text, tag in zip(careful.tokenizer.encode_all(texts), tags, strict=True)
+        (careful.tokenizers.source.tag_ids(tag) + of_text)[: careful.max_source_tokens]
+        for of_text, tag in zip(careful.tokenizers.source.encode_all(texts), tags, strict=True)
     ]
     subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
     bare = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
@@ -88,7 +88,7 @@ def measure_row(
     time_in_turn(list(contenders.values()), rounds)
     ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, UNGUARDED, IDS)]
     twice = sum(translation.retried for translation in careful.translate(texts, tags))
-    theirs = [one_line(careless.tokenizer.decode([engine.ids[word] for word in words])) for words in bare()]
+    theirs = [one_line(careless.tokenizers.target.decode([engine.ids[word] for word in words])) for words in bare()]
     same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
     return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
 

@@ -18,7 +18,7 @@ from dragoman.benchmarks.training import MAX_TOKENS
 from dragoman.config import PresetName, RunConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
 from dragoman.data.corpus import Pair, read_corpus
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import describe_machine, markdown_table
@@ -43,7 +43,7 @@ def benchmark(
     pairs = read_corpus([train]).pairs
     read_corpus([dev])  # a missing file is reported before, not after, the first hour
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
-    rows, notes, tokenizers = [], [], []
+    rows, notes, translators = [], [], []
     training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
     lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
     for name, run in {Path(recipe).stem or preset: ours, "lstm": lstm}.items():
@@ -51,11 +51,11 @@ def benchmark(
         steps, tokens, translator = train_and_load(run)
         translations = [translation.text for translation in translator.translate(sources)]
         rows.append((f"dragoman, {name}", steps, tokens, evaluate(translations, references)))
-        tokenizers.append(translator.tokenizer)
+        translators.append(translator)
     if importlib.util.find_spec("transformers"):
         settled = Path(out) / (Path(recipe).stem or preset) / "config.toml"
         ours = update(ours, read_toml(settled), str(settled))  # nothing is open or 'auto' there
-        steps, tokens, translations = train_marianmt(ours, tokenizers[0], pairs, sources)
+        steps, tokens, translations = train_marianmt(ours, translators[0].tokenizers.source, pairs, sources)
         rows.append(("HF MarianMT, same shape", steps, tokens, evaluate(translations, references)))
     else:
         notes.append("HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it.")
@@ -89,7 +89,7 @@ def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
 
 
 def train_marianmt(
-    run: RunConfig, tokenizer: Tokenizer, pairs: Sequence[Pair], texts: Sequence[str]
+    run: RunConfig, tokenizer: SideTokenizer, pairs: Sequence[Pair], texts: Sequence[str]
 ) -> tuple[int, int, list[str]]:
     """Train MarianMT, in a process of its own, with the settings of a run of ours, on the same subwords.
 

@@ -44,7 +44,7 @@ def benchmark(
     soak. Raise DragomanError where a server does not start or gives wrong answers.
     """
     folder = find_model(Path(model))
-    tokenizer = read_parts(folder)[1]
+    tokenizer = read_parts(folder)[1].source
     split = [text.strip() for source, _ in read_corpus([test]).pairs for text in split_sentences(source)]
     sentences = [text for text in dict.fromkeys(split) if any(map(str.isalpha, text))]
     alike = texts_of_length(LENGTH, sentences, tokenizer)

@@ -11,7 +11,7 @@ from random import Random
 
 from dragoman.benchmarks.clients import Answer, Plan, Request, ask
 from dragoman.benchmarks.server_process import PAIR, ServerProcess, our_server
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.errors import DragomanError, UsageError
 
 LENGTH = 39  # tokens of a text, EOS included, where all have one length
@@ -42,7 +42,7 @@ class Setting:
         return our_server(self.model, self.folder / name, "--threads", str(self.threads), *flags)
 
 
-def texts_of_length(tokens: int, sentences: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+def texts_of_length(tokens: int, sentences: Sequence[str], tokenizer: SideTokenizer) -> list[str]:
     """Return distinct runs of words of the sentences, without punctuation, that have so many tokens with EOS.
 
     Raise UsageError where there are none.

@@ -162,8 +162,9 @@ def check_is_smaller(student: TransformerConfig, teacher: Path) -> None:
     from dragoman.model import outline, parameter_count
     from dragoman.model_folder import load_model
 
-    model, tokenizer = load_model(teacher)
-    own, its = parameter_count(outline(student, len(tokenizer))), parameter_count(model)
+    model, tokenizers = load_model(teacher)
+    outlined = outline(student, len(tokenizers.source), tokenizers.target_vocabulary)
+    own, its = parameter_count(outlined), parameter_count(model)
     if own > its:
         raise UsageError(
             f"the student would have {own:,} weights, more than the {its:,} of its teacher: --model.encoder-layers, "
@@ -181,6 +182,7 @@ def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: 
         out=Path(options.out) / "synthetic" / f"{number}.tsv",
         search=options.search,
         tag=spec.tag,
+        target_tag=spec.target_tag,
         max_tokens=options.training.max_tokens,
         block=options.synthesis.block,
         engine=options.synthesis.engine,

@@ -64,8 +64,8 @@ def main(arguments: list[str]) -> None:
         if options.model in PRESETS and not Path(options.model).exists():
             raise UsageError(f"{options.model} is a preset: dragoman info --preset {options.model}")
         folder = find_model(Path(str(options.model)))
-        model, tokenizer = read_model(folder)
-        summary = Summary.read(folder, model.config, tokenizer)
+        model, tokenizers = read_model(folder)
+        summary = Summary.read(folder, model.config, tokenizers)
         if not options.json:
             print(escape_controls(read_card(folder)))
     costs = cost(model)

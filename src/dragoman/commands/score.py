@@ -14,7 +14,7 @@ from dragoman.errors import UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import Row
-    from dragoman.data.tokenizer import Tokenizer
+    from dragoman.data.tokenizers import SideTokenizer
     from dragoman.decoding.forced import Likelihood
 
 
@@ -51,13 +51,14 @@ def main(arguments: list[str]) -> None:
     from dragoman.model_folder import find_model, read_model
 
     corpora, folder = parse_corpora(options.pairs), find_model(Path(options.model))
-    model, tokenizer = read_model(folder)
+    model, tokenizers = read_model(folder)
     total, tokens, pairs = 0.0, 0, 0
-    results = compute_by_pair(corpora, folder, model, tokenizer, partial(score, model), "no score")
-    for (row, _, _), likelihood in results:
+    results = compute_by_pair(corpora, folder, model, tokenizers, partial(score, model), "no score")
+    for (row, *_, tag), likelihood in results:
+        likelihood = likelihood and likelihood.after(tag)
         if likelihood and row.source.strip() and row.target.strip():
             total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
-        print(as_json(row, likelihood, tokenizer) if options.json else as_text(likelihood))
+        print(as_json(row, likelihood, tokenizers.target) if options.json else as_text(likelihood))
     if tokens:
         mean = f"perplexity {perplexity(-total / tokens):.2f} per token"
         print(f"{mean}: {plural(pairs, 'pair')} with text, {plural(tokens, 'token')}", file=sys.stderr)
@@ -71,8 +72,8 @@ def as_text(likelihood: "Likelihood | None") -> str:
     return f"{likelihood.total:.4f}\t{likelihood.mean:.4f}" if likelihood else "nan\tnan"
 
 
-def as_json(row: "Row", likelihood: "Likelihood | None", tokenizer: "Tokenizer") -> str:
-    """Return a pair with its log-probabilities, in nats, as a line of JSON.
+def as_json(row: "Row", likelihood: "Likelihood | None", tokenizer: "SideTokenizer") -> str:
+    """Return a pair with its log-probabilities, in nats, as a line of JSON; tokenizer: that of the target.
 
     Its keys: 'source', 'target', 'log_p' (of the target), 'per_token' (its mean) and 'tokens', [piece, log-probability]
     each. Where the pair was not scored, they are null and [].

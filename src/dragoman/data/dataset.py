@@ -19,6 +19,7 @@ from dragoman.data.batches import Batch, Ids, Repeat
 from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
 from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import atomic_file, name_errors
 
@@ -134,12 +135,12 @@ class Pairs:
     def batch(
         self,
         indices: np.ndarray,
-        dropout: tuple[Tokenizer, float, tuple[int, ...]] | None = None,
+        dropout: tuple[tuple[Tokenizer, Tokenizer], float, tuple[int, ...]] | None = None,
         annotate: Callable[[int, Sentence, Sentence], Sentence] | None = None,
     ) -> Batch:
         """Return the pairs at `indices` as a batch.
 
-        With dropout (tokenizer, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
+        With dropout (tokenizers, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
         and the index of a pair decide how. `annotate` returns what takes the place of a source: it is called with the
         index, the source and the target of each pair. A sentence that either would make longer than `max_length` allows
         stays as it was.
@@ -156,7 +157,7 @@ class Pairs:
         self,
         indices: np.ndarray,
         sides: Sequence[Sequence[Sentence]],
-        tokenizer: Tokenizer,
+        tokenizers: tuple[Tokenizer, Tokenizer],
         rate: float,
         seeds: tuple[int, ...],
     ) -> list[list[Sentence]]:
@@ -168,7 +169,7 @@ class Pairs:
         for index, *pair in zip(indices.tolist(), *sides, strict=True):
             random = Random(f"{seeds} {index}")
             for side, ids in enumerate(pair):
-                other = tokenizer.resegment(list(map(int, ids)), rate, random)
+                other = tokenizers[side].resegment(list(map(int, ids)), rate, random)
                 segmented[side].append(self._unless_too_long(other, ids))
         return segmented
 
@@ -185,7 +186,7 @@ class Pairs:
 
 def tokenise(
     specs: Sequence[CorpusSpec],
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     max_length: int | None,
     path: Path,
     concatenate: float = 0.0,
@@ -198,8 +199,10 @@ def tokenise(
     expected: the fingerprint that the pairs must have, '' for any. Raise DragomanError where they have another one,
     where nothing is left of a corpus, and where the file cannot be written; then what was in `path` stays.
     """
-    kind = pa.uint16() if len(tokenizer) <= 2**16 else pa.int32()
+    kind = pa.uint16() if max(map(len, tokenizers)) <= 2**16 else pa.int32()
     corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight, "share": spec.share} for spec in specs]
+    for corpus, spec in zip(corpora, specs, strict=True):
+        corpus |= {"target_tag": spec.target_tag} if spec.target_tag else {}
     record = {**formats.stamp(formats.CORPUS), "corpora": corpora, "longest": max_length}
     schema = pa.schema(
         {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
@@ -211,7 +214,7 @@ def tokenise(
         with atomic_file(path) as draft, draft.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
             for number, spec in enumerate(specs):
                 left_out, kept = LeftOut(spec), 0
-                for chunk in tokenised_chunks(spec, tokenizer, max_length, schema, left_out, concatenate):
+                for chunk in tokenised_chunks(spec, tokenizers, max_length, schema, left_out, concatenate):
                     add_to_fingerprint(digest, number, columns_of(chunk))
                     extra = {"corpus": str(number), "sha256": digest.hexdigest()}
                     writer.write_batch(chunk, custom_metadata=extra)
@@ -273,7 +276,7 @@ def token_shares(pairs: Pairs) -> np.ndarray:
 
 def tokenised_chunks(
     spec: CorpusSpec,
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     max_length: int | None,
     schema: pa.Schema,
     left_out: LeftOut,
@@ -285,13 +288,15 @@ def tokenised_chunks(
     share of pairs. Pairs that are left out are counted in `left_out`.
     """
     # Only this much of a text is kept, which is too long in any case: up to four characters become one in a piece.
-    limit = 4 * max_length * max(map(len, tokenizer.pieces)) if max_length else None
+    longest = max(len(piece) for tokenizer in set(tokenizers) for piece in tokenizer.pieces)
+    limit = 4 * max_length * longest if max_length else None
     whole, random = drop_empty(stream_rows(spec, left_out), left_out), Random(0)
     rows = (row._replace(source=row.source[:limit], target=row.target[:limit]) for row in whole)
 
     def encode(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
-        sources = tokenizer.encode_all([row.source for row in rows], spec.tag)
-        return zip(rows, sources, tokenizer.encode_all([row.target for row in rows]), strict=True)
+        texts = [row.source for row in rows], [row.target for row in rows]
+        sides = tokenizers.encode_sides(*texts, spec.tag, spec.target_tag)
+        return zip(rows, *sides, strict=True)
 
     while block := list(islice(rows, CHUNK)):
         kept = []
@@ -360,7 +365,10 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
 
 def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
     """Return the fingerprint before the first pair. Names of files do not count, so that files may be moved."""
-    use = [(corpus["tag"], corpus["weight"], *filter(None, [corpus.get("share")])) for corpus in corpora]
+    use = [
+        (corpus["tag"], corpus["weight"], *filter(None, [corpus.get("share"), corpus.get("target_tag")]))
+        for corpus in corpora
+    ]
     return hashlib.sha256(json.dumps([max_length, *use]).encode())
 
 

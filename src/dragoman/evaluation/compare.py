@@ -105,7 +105,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
     for name, folder in models.items():
         folder = find_model(folder)
         translator = Translator.load(folder, search)
-        on_disk = sum((folder / file).stat().st_size for file in FILES)
+        on_disk = sum((folder / file).stat().st_size for file in (*FILES, *translator.tokenizers.as_files()))
         engines = [(NATIVE, translator.engine, on_disk)]
         if find_spec("ctranslate2"):
             try:
@@ -117,11 +117,14 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
                 variants.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in variants:
-        translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+        translations = [
+            translation.text
+            for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        ]
         scores.append(evaluate(translations, references))
         ids = [
-            (translator.tokenizer.tag_ids(tag) + text)[: translator.max_source_tokens]
-            for text, tag in zip(translator.tokenizer.encode_all(sources), corpus.tags, strict=True)
+            (translator.tokenizers.source.tag_ids(tag) + text)[: translator.max_source_tokens]
+            for text, tag in zip(translator.tokenizers.source.encode_all(sources), corpus.tags, strict=True)
         ]
         sample = ids[:: -(-len(ids) // TIMED)]
         contenders.append(Contender(f"{name}, {engine}", partial(count_tokens, translator, sample)))
@@ -151,9 +154,13 @@ def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[
 
     rows: list[tuple[str, Engine, int]] = []
     for compute_type in ("float32", "int8"):
-        engine = open_ctranslate2(folder, compute_type, torch.get_num_threads())
+        engine = open_ctranslate2(
+            folder, compute_type, torch.get_num_threads(), suppressed=translator.tokenizers.target.suppressed
+        )
         # Settings that the engine refuses are reported before anything is timed.
-        engine.search([translator.tokenizer.encode(sources[0])[: translator.max_source_tokens]], translator.search)
+        engine.search(
+            [translator.tokenizers.source.encode(sources[0])[: translator.max_source_tokens]], translator.search
+        )
         on_disk = sum(file.stat().st_size for file in engine.folder.iterdir())
         rows.append((f"CTranslate2 {compute_type}", engine, on_disk))
     return rows

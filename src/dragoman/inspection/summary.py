@@ -6,11 +6,13 @@ from typing import Any
 
 from dragoman.config import ModelConfig, as_dict
 from dragoman.config.languages import LanguagePair
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
 from dragoman.text.languages import read_languages
+from dragoman.text.origin import Origin
 from dragoman.text.scripts import name_scripts, read_scripts
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.extent import SourceExtent
 
 
@@ -20,27 +22,46 @@ class Summary:
 
     config: ModelConfig
     vocabulary: int  # subwords, special tokens included
+    target_vocabulary: int | None = None  # None: both languages have the same ones
     tags: tuple[str, ...] = ()  # that may stand in front of a source
     languages: LanguagePair | None = None
     scripts: tuple[str, ...] = ()  # of the target language
+    default_tags: DefaultTags = DefaultTags()
+    origin: Origin | None = None  # of a model that was imported
     extent: SourceExtent | None = None  # what the sources of the training were like
 
     @classmethod
-    def read(cls, folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> "Summary":
-        """Return the summary of the model in `folder`, whose description and tokenizer were read before.
+    def read(cls, folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> "Summary":
+        """Return the summary of the model in `folder`, whose description and tokenizers were read before.
 
         Raise DragomanError where a record of its training is damaged.
         """
         extent = SourceExtent.load(folder)
-        return cls(config, len(tokenizer), tuple(tokenizer.tags), read_languages(folder), read_scripts(folder), extent)
+        return cls(
+            config,
+            len(tokenizers.source),
+            tokenizers.target_vocabulary,
+            tuple(tokenizers.source.tags),
+            read_languages(folder),
+            read_scripts(folder),
+            DefaultTags.load(folder),
+            Origin.load(folder),
+            extent,
+        )
 
     def __str__(self) -> str:
         rows = {"model": str(self.config)}
         if self.config.max_positions:
             rows["longest text"] = f"{self.config.max_positions:,} tokens on each side"
         rows["vocabulary"] = f"{self.vocabulary:,} subwords"
+        if self.target_vocabulary:
+            rows["vocabulary"] += f" of the source, {self.target_vocabulary:,} of the target"
         if self.tags:
             rows["tags"] = ", ".join(self.tags)
+        if self.default_tags != DefaultTags():
+            rows["default tags"] = f"source {self.default_tags.source or '-'}, target {self.default_tags.target or '-'}"
+        if self.origin:
+            rows["origin"] = f"{self.origin.origin}; licence: {self.origin.licence or 'unknown'}"
         if self.languages:
             rows["languages"] = f"{self.languages.source} to {self.languages.target}"
         if self.scripts and self.extent and self.extent.scripts:
@@ -60,7 +81,10 @@ class Summary:
         return {
             "config": as_dict(self.config),
             "vocabulary": self.vocabulary,
+            "target_vocabulary": self.target_vocabulary or self.vocabulary,
             "tags": self.tags,
+            "default_tags": asdict(self.default_tags),
+            "origin": asdict(self.origin) if self.origin else None,
             "languages": self.languages._asdict() if self.languages else None,
             "scripts": self.scripts,
             "extent": asdict(self.extent) if self.extent else None,

@@ -199,7 +199,7 @@ def view_figure(
     if view == "heads":
         return head_table([inspection], kind, caption_end(inspection))
     if view == "probabilities":
-        return probability_table(inspection.positions, len(translator.tokenizer), caption_end(inspection))
+        return probability_table(inspection.positions, len(translator.tokenizers.target), caption_end(inspection))
     if view == "occlusion":
         return occlusion_view(inspection, model, subwords=subwords)
     if view == "positions":

@@ -44,23 +44,19 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
     return Transformer(config, vocabulary, target_vocabulary, pad)
 
 
-def build_empty(config: ModelConfig, vocabulary: int, pad: int = 0) -> Model:
+def build_empty(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0) -> Model:
     """Return the model that `build` returns, with any values in its weights: they are to be loaded.
 
-    vocabulary: subwords, special tokens included, of both languages. Drawing random weights first would take most of
-    the time that loading a large model takes.
+    Drawing random weights first would take most of the time that loading a large model takes.
     """
     with _SkipInit():
-        return build(config, vocabulary, pad=pad)
+        return build(config, vocabulary, target_vocabulary, pad)
 
 
-def outline(config: ModelConfig, vocabulary: int) -> Model:
-    """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights.
-
-    vocabulary: subwords, special tokens included, of both languages.
-    """
+def outline(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None) -> Model:
+    """Return the model that `build` returns, on PyTorch's meta device: with shapes, without memory for weights."""
     with torch.device("meta"):
-        return build_empty(config, vocabulary)
+        return build_empty(config, vocabulary, target_vocabulary)
 
 
 def parameter_count(model: nn.Module) -> int:

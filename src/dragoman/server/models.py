@@ -102,7 +102,7 @@ class Models:
         if isinstance(translator.engine, TorchEngine):  # the native one serves in float32 only
             return translator.engine
         if translator not in self.native:
-            self.native[translator] = torch_engine([translator.model], translator.tokenizer)
+            self.native[translator] = torch_engine([translator.model], translator.tokenizers.target)
         return self.native[translator]
 
     def find_source(self, code: str) -> str | None:
@@ -194,7 +194,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 gather=config.gather,
                 cache=config.cache << 20,
             )
-            summary = Summary.read(source.folder, translator.model.config, translator.tokenizer)
+            summary = Summary.read(source.folder, translator.model.config, translator.tokenizers)
             opened[source.folder] = Served(source, translator, pool, summary, 0.0)
         served.append(warm_up(replace(opened[source.folder], source=source)))
     return Models(served, config.pivot)

@@ -34,10 +34,16 @@ def make_blocks(
     provenance: what the job is made of; its hash is written into each block.
     """
     translator = Translator.load(
-        job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
+        job.model,
+        job.search,
+        NO_SAFEGUARDS,
+        device=device,
+        engine=job.engine,
+        compute_type=job.compute_type,
+        target_tag=job.target_tag,
     )
     # Of a text that is too long in any case, the rest takes no memory.
-    limit = 4 * max_tokens(job, translator) * max(map(len, translator.tokenizer.pieces))
+    limit = 4 * max_tokens(job, translator) * max(map(len, translator.tokenizers.source.pieces))
     texts = (LocatedText(location, one_column(text)[:limit]) for location, text in job.texts())
     wanted, done = set(numbers), 0
     progress.begin(job.out.name, len(numbers) * job.block)
@@ -84,7 +90,7 @@ def translate_block(
     """
     most = max_tokens(job, translator)
     texts = [text for _, text in block]
-    lengths = [len(ids) + 1 for ids in translator.tokenizer.encode_all(texts, job.tag)]
+    lengths = [len(ids) + 1 for ids in translator.tokenizers.source.encode_all(texts, job.tag)]
     usable = []
     for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
         if not text:

@@ -11,6 +11,8 @@ from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
 from dragoman.text import languages, scripts
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
 from dragoman.training.card import card_of_student
 from dragoman.translation.extent import SourceExtent
 
@@ -21,14 +23,15 @@ def prepare_student(run: RunConfig, teacher: Path) -> None:
     It has the subwords of the teacher, those of its weights that fit, and random weights for the rest.
     """
     folder = Path(run.init_from)
-    parent, tokenizer = load_model(teacher)
+    parent, tokenizers = load_model(teacher)
     torch.manual_seed(run.training.seed)
-    model = build(run.model, len(tokenizer), pad=PAD)
+    model = build(run.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
     weights, inherited = parameter_count(model), inherit_weights(model, parent)
     delete_folder(folder)
     with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, card_of_student(weights, inherited))
-        copy_records(teacher, draft, [scripts.RECORD, SourceExtent.RECORD, languages.RECORD])
+        write_model(draft, model, tokenizers, card_of_student(weights, inherited))
+        records = (SourceExtent, scripts, languages, DefaultTags, Origin)
+        copy_records(teacher, draft, [record.RECORD for record in records])
 
 
 @torch.no_grad()

@@ -8,12 +8,14 @@ import torch
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import as_dict
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
 from dragoman.text import languages, scripts
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
 from dragoman.training.card import card_of_average, relative_path
 from dragoman.translation.extent import SourceExtent
 
@@ -30,11 +32,11 @@ def average(folders: Sequence[Path], out: Path) -> None:
     for folder, following in pairwise(folders):
         if folder == following:
             raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")
-    model, tokenizer = read_model(folders[0])
+    model, tokenizers = read_model(folders[0])
     sums = [tensor.double() for _, tensor in named_tensors(model)]
     for folder in folders[1:]:
-        other, its_tokenizer = read_model(folder)
-        if difference := difference_of(other, its_tokenizer, model, tokenizer):
+        other, its_tokenizers = read_model(folder)
+        if difference := difference_of(other, its_tokenizers, model, tokenizers):
             raise DragomanError(
                 f"{relative_path(folder)}: cannot be averaged with {relative_path(folders[0])}: {difference}"
             )
@@ -44,15 +46,16 @@ def average(folders: Sequence[Path], out: Path) -> None:
         for total, (_, tensor) in zip(sums, named_tensors(model), strict=True):
             tensor.copy_(total / len(folders))
     with new_folder(out) as draft:
-        write_model(draft, model, tokenizer, card_of_average(out.name, folders))
+        write_model(draft, model, tokenizers, card_of_average(out.name, folders))
         # As true of the mean as of each of them.
-        copy_records(folders[-1], draft, [AlignmentHead.RECORD, scripts.RECORD, SourceExtent.RECORD, languages.RECORD])
+        records = (AlignmentHead, SourceExtent, scripts, languages, DefaultTags, Origin)
+        copy_records(folders[-1], draft, [record.RECORD for record in records])
 
 
-def difference_of(other: Model, its_tokenizer: Tokenizer, model: Model, tokenizer: Tokenizer) -> str:
+def difference_of(other: Model, its_tokenizers: Tokenizers, model: Model, tokenizers: Tokenizers) -> str:
     """Return in words how `other` differs from `model` in its subwords or settings; '' where it does not."""
     # Unrelated models differ in their subwords; of their settings, the first to differ may be one that hardly matters.
-    if its_tokenizer.pieces != tokenizer.pieces or its_tokenizer.merges != tokenizer.merges:
+    if its_tokenizers.as_files() != tokenizers.as_files():
         return "its tokenizer has other subwords"
     theirs, ours = as_dict(other.config), as_dict(model.config)
     for name in {**ours, **theirs}:

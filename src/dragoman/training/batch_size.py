@@ -9,6 +9,7 @@ import torch
 from dragoman.config import RunConfig
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import PAD
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.model import build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
@@ -21,13 +22,14 @@ GAIN = 1.05  # a batch of twice the size must be this much faster
 SENTENCE = 32  # tokens
 
 
-def batch_tokens_that_fit(config: RunConfig, vocabulary: int, group: ProcessGroup, journal: Journal) -> int:
+def batch_tokens_that_fit(config: RunConfig, tokenizers: Tokenizers, group: ProcessGroup, journal: Journal) -> int:
     """Return the fastest size of a batch that fits in memory, in tokens, for all processes together.
 
-    It trains a new model on random sentences of `vocabulary` ids, and logs the result.
+    It trains a new model on random sentences, and logs the result.
     """
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
-    learner = Learner(build(config.model, vocabulary, pad=PAD), settings, ProcessGroup(group.device))
+    model = build(config.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
+    learner, vocabulary = Learner(model, settings, ProcessGroup(group.device)), min(map(len, tokenizers))
     tokens, speed = double_while_faster(lambda tokens: tokens_per_second(learner, tokens, vocabulary))
     journal.log(f"batches of {tokens:,} tokens for each process: {speed:,.0f} target tokens/s in a first trial")
     return tokens * group.size

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import delete_folder, draft_of, lock_file, name_errors, new_folder, read_json, replace_link
 from dragoman.model import Model
@@ -103,7 +103,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def save_checkpoint(
     run: Path,
     model: Model,
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     state: dict[str, Tensor],
     progress: TrainingProgress,
     card: str,
@@ -122,7 +122,7 @@ def save_checkpoint(
     for draft in folder.parent.glob(".step-*.draft"):  # a kill has left it there; it takes room that may be needed now
         delete_folder(draft)
     with new_folder(folder) as draft:
-        write_model(draft, model, tokenizer, card)
+        write_model(draft, model, tokenizers, card)
         for name, record in records.items():
             (draft / name).write_text(record, encoding="utf-8")
         save_file(state, draft / "state.safetensors")
@@ -171,7 +171,7 @@ class Checkpoint:
 
     folder: Path
     model: Model
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     state: dict[str, Tensor]
     progress: TrainingProgress
 
@@ -183,9 +183,9 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """
     for damage in find_damage(folder, read_manifest(folder, [*FILES, "state.safetensors", STATE])):
         raise DragomanError(str(damage))
-    model, tokenizer = load_model(folder)
+    model, tokenizers = load_model(folder)
     progress = read_progress(folder)
-    return Checkpoint(folder, model, tokenizer, read_tensors(folder / "state.safetensors"), progress)
+    return Checkpoint(folder, model, tokenizers, read_tensors(folder / "state.safetensors"), progress)
 
 
 def read_progress(folder: Path) -> TrainingProgress:

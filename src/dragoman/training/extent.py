@@ -3,7 +3,7 @@
 import numpy as np
 
 from dragoman.data.dataset import SOURCE, Pairs
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.translation.extent import SourceExtent
@@ -12,8 +12,11 @@ PERCENTILE = 95
 SAMPLE = 2_000  # sources whose sentences are counted
 
 
-def measure_extent(pairs: Pairs, tokenizer: Tokenizer) -> SourceExtent:
-    """Return the extent of the sources of a training; their text is read in a sample that is spread evenly."""
+def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
+    """Return the extent of the sources of a training; their text is read in a sample that is spread evenly.
+
+    tokenizer: that of the sources.
+    """
     sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
     texts = [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE)]
     sentences = [len(split_sentences(text)) for text in texts]

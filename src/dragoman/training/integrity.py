@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.data.dataset import Pairs
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import JOINT, SIDES, load_tokenizer
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CARD, MANIFEST, fingerprint, read_json
 from dragoman.formats import NewerFormatError
@@ -92,7 +92,7 @@ def verify_file(file: Path) -> Iterator[Finding]:
     try:
         if file.suffix == ".arrow":
             yield verify_corpus(file)
-        elif file.name == "tokenizer.json":
+        elif file.name in (JOINT, *SIDES):
             yield verify_tokenizer(file)
         elif record.exists():
             yield from verify_synthetic(file, record)
@@ -115,11 +115,10 @@ def verify_corpus(file: Path) -> Finding:
 
 def verify_tokenizer(file: Path) -> Finding:
     """Return whether a tokenizer is that of the last checkpoint around it. Raise DragomanError for a damaged one."""
-    tokenizer, checkpoint = Tokenizer.load(file), file.parents[1] / "last"
-    if is_intact(checkpoint, file.name):
-        expected = Tokenizer.load(checkpoint / file.name)
-        if (tokenizer.pieces, tokenizer.merges) != (expected.pieces, expected.merges):
-            return Finding("damaged", file, "", f"the subwords of {checkpoint}", "others")
+    tokenizer, checkpoint = load_tokenizer(file), file.parents[1] / "last"
+    expected = load_tokenizer(checkpoint / file.name) if is_intact(checkpoint, file.name) else tokenizer
+    if tokenizer.to_json() != expected.to_json():
+        return Finding("damaged", file, "", f"the subwords of {checkpoint}", "others")
     return Finding("ok", file, plural(len(tokenizer), "subword"))
 
 

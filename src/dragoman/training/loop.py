@@ -153,7 +153,7 @@ class Loop:
         """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
-        dropout = (self.run.tokenizer, rate, seeds) if rate else None
+        dropout = (self.run.tokenizers.bpe(), rate, seeds) if rate else None
         annotate = partial(self.run.terms.annotate, seeds) if self.run.terms else None
         batches: list[Batch | None] = [None] * len(slices)
         for number, part in enumerate(slices):
@@ -243,7 +243,7 @@ class Loop:
         """
         run, began = self.run, time.monotonic()
         try:
-            validation = validate(run.learner.full_model(), run.tokenizer, run.dev, run.dev_corpus, run.group, stop)
+            validation = validate(run.learner.full_model(), run.tokenizers, run.dev, run.dev_corpus, run.group, stop)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or run.group.size > 1:
                 raise

@@ -8,7 +8,7 @@ import torch
 
 from dragoman.config import RunConfig, as_dict, read_toml, update
 from dragoman.config.training import ENDING_SCHEDULES
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import load_tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model_folder import find_model
 from dragoman.text.languages import read_languages
@@ -96,16 +96,14 @@ def languages_of_run(config: RunConfig, checkpoint: Checkpoint | None, journal: 
     return config.languages or (str(recorded) if recorded else None)
 
 
-def check_same_tokenizer(checkpoint: Checkpoint, file: Path) -> None:
-    """Raise DragomanError where the tokenizer in `file`, which reads the texts of the run, is not the checkpoint's."""
-    if not file.exists():
-        return
-    own, its = Tokenizer.load(file), checkpoint.tokenizer
-    if (own.pieces, own.merges) != (its.pieces, its.merges):
-        raise DragomanError(
-            f"{file}: not the subwords that the run was trained with: replace it by a copy of "
-            f"{checkpoint.folder / 'tokenizer.json'}"
-        )
+def check_same_tokenizers(checkpoint: Checkpoint, folder: Path) -> None:
+    """Raise DragomanError where a tokenizer in a folder, which reads the texts of the run, is not the checkpoint's."""
+    for name, content in checkpoint.tokenizers.as_files().items():
+        if (folder / name).exists() and load_tokenizer(folder / name).to_json() != content:
+            raise DragomanError(
+                f"{folder / name}: not the subwords that the run was trained with: replace it by a copy of "
+                f"{checkpoint.folder / name}"
+            )
 
 
 def restore_run(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:

@@ -1,7 +1,8 @@
 """Hold everything that a training run works on, and save it."""
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dragoman.config import RunConfig
 from dragoman.config.languages import parse_pair
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import languages, scripts
@@ -35,12 +36,14 @@ class Run:
     pairs: Pairs
     dev: Pairs
     dev_corpus: Corpus
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     learner: Learner
     progress: TrainingProgress
     journal: Journal
     terms: SourceTerms | None = None
     "what writes terms into sources; None: nothing does"
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    "records of the model that the run started from, by name, which its checkpoints keep"
     saved: tuple[int, int] = (-1, -1)
 
     @property
@@ -56,7 +59,7 @@ class Run:
     @cached_property
     def extent(self) -> SourceExtent:
         """Return how much text a training source has, for the choice of what to translate at once."""
-        return replace(measure_extent(self.pairs, self.tokenizer), terms=self.terms is not None)
+        return replace(measure_extent(self.pairs, self.tokenizers.source), terms=self.terms is not None)
 
     def save(self) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes."""
@@ -67,12 +70,13 @@ class Run:
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
+            records |= self.inherited
             if self.config.languages:
                 records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep
-            save_checkpoint(self.folder, model, self.tokenizer, state, self.progress, card, keep, records)
+            save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
         self.saved = self.progress.step, self.progress.validated
 
 

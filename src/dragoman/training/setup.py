@@ -17,11 +17,14 @@ from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.dataset import Pairs, direction_notes, repetition_notes, tokenise
 from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, SAMPLE_LENGTH, TERM_MARKS, Tokenizer
+from dragoman.data.tokenizers import JOINT, SIDES, Tokenizers
 from dragoman.errors import DragomanError, UsageError, plural
-from dragoman.files import fingerprint, read_json, refuse_links_out, replace_file, replace_link
+from dragoman.files import fingerprint, read_json, read_listed, refuse_links_out, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, outline, parameter_count
-from dragoman.model_folder import find_model, read_model
+from dragoman.model_folder import find_model, read_model, read_parts
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
 from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
@@ -34,7 +37,7 @@ from dragoman.training.memory import check_size, keep_freed_memory
 from dragoman.training.precision import best_precision
 from dragoman.training.resume import (
     check_same_settings,
-    check_same_tokenizer,
+    check_same_tokenizers,
     describe_computation,
     languages_of_run,
     previous_config,
@@ -44,7 +47,7 @@ from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import LOSS_TOKENS
 
-TOKENIZER = "data/tokenizer.json"  # in a run folder; each checkpoint has a copy
+DATA = "data"  # in a run folder: its corpora, and the tokenizers, of which each checkpoint has a copy
 
 
 def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
@@ -59,27 +62,30 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     if group.first:
         with group.preparing():
             if checkpoint:
-                check_same_tokenizer(checkpoint, folder / TOKENIZER)
+                check_same_tokenizers(checkpoint, folder / DATA)
             config, pairs, dev = prepare_data(config, group, journal, checkpoint)
             replace_file(folder / "config.toml", to_toml(config))
     else:
         group.wait_for_first()
         config = update(config, read_toml(folder / "config.toml"), "config.toml")
-        pairs, dev = (Pairs.open(folder / "data" / name) for name in ("train.arrow", "dev.arrow"))
+        pairs, dev = (Pairs.open(folder / DATA / name) for name in ("train.arrow", "dev.arrow"))
     if note := configure_torch(config.training, group):
         journal.log(note)
     for note in notes:
         journal.log(note)
     dev_corpus = read_corpus(config.dev)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    learner = Learner(initial_model(config, tokenizer, resumed=bool(checkpoint)), config.training, group)
+    tokenizers = Tokenizers.load(folder / DATA)
+    learner = Learner(initial_model(config, tokenizers, resumed=bool(checkpoint)), config.training, group)
     progress = TrainingProgress(data=pairs.fingerprint, dev_data=dev.fingerprint, machine=describe_computation())
     if checkpoint:
         progress = restore_run(checkpoint, learner, config, journal)
     if len(set(group.gather((progress.step, pairs.fingerprint)))) > 1:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
-    terms = SourceTerms.load(folder / "data", tokenizer, config.training.terms)
-    run = Run(config, group, pairs, dev, dev_corpus, tokenizer, learner, progress, journal, terms)
+    terms = SourceTerms.load(folder / DATA, tokenizers, config.training.terms)
+    start = start_folder(config, checkpoint)
+    kept = {name: read_listed(start / name) for name in (DefaultTags.RECORD, Origin.RECORD)} if start else {}
+    inherited = {name: record for name, record in kept.items() if record is not None}
+    run = Run(config, group, pairs, dev, dev_corpus, tokenizers, learner, progress, journal, terms, inherited)
     if checkpoint:
         run.saved = progress.step, progress.validated
         if group.first:
@@ -87,16 +93,32 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
             replace_link(folder / "last", checkpoint.folder)
     else:
         journal.log(
-            f"{describe_pairs(config, pairs)}, {len(tokenizer):,} subwords, {parameter_count(learner.model):,} "
+            f"{describe_pairs(config, pairs)}, {tokenizers}, {parameter_count(learner.model):,} "
             f"parameters, {config.training.precision}, {describe_hardware(group)}"
         )
         journal.log(f"engines for this model: {describe_engines(config.model)}")
     return run
 
 
+def start_folder(config: RunConfig, checkpoint: Checkpoint | None) -> Path | None:
+    """Return the model folder that a run goes on from: a checkpoint, or that of `init_from`; None for a new model."""
+    if checkpoint:
+        return checkpoint.folder
+    return find_model(Path(config.init_from)) if config.init_from else None
+
+
+def with_default_tags(words: tuple[str, ...], tags: DefaultTags) -> tuple[str, ...]:
+    """Return the words that name corpora, with the tags that a model has by default for those without any."""
+    specs = (
+        replace(spec, tag=spec.tag or tags.source, target_tag=spec.target_tag or tags.target)
+        for spec in parse_corpora(words)
+    )
+    return tuple(word for spec in specs for word in spec.words())
+
+
 def refuse_links(folder: Path) -> None:
     """Raise DragomanError where a file of a run folder is a link to a file outside of its folder."""
-    for part in (folder, folder / "data"):
+    for part in (folder, folder / DATA):
         if part.is_dir():
             refuse_links_out(part)
 
@@ -115,30 +137,38 @@ def prepare_data(
     if previous and not config.init_from:  # it may be left out
         config = replace(config, init_from=previous.init_from)
     if config.init_from:
-        start = start_config(config.init_from, previous)
-        config = replace(config, model=check_shape(config.model, start, config.init_from))
+        its_model = start_config(config.init_from, previous)
+        config = replace(config, model=check_shape(config.model, its_model, config.init_from))
     changes = check_same_settings(config, previous) if previous else []
-    settings, data = config.training, folder / "data"
+    if (start := start_folder(config, checkpoint)) and (default := DefaultTags.load(start)) != DefaultTags():
+        config = replace(
+            config, train=with_default_tags(config.train, default), dev=with_default_tags(config.dev, default)
+        )
+    settings, data = config.training, folder / DATA
     train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for spec in (*train, *dev) for file in spec.files)
     if any(spec.weight != 1 or spec.share for spec in dev):
         raise UsageError("weight= and share= are for --train; every dev pair is translated once")
-    tokenizer = tokenizer_of_run(config, train, dev, folder / TOKENIZER, journal, resumed=previous is not None)
+    tokenizers = tokenizers_of_run(config, train, dev, data, journal, resumed=previous is not None)
+    if settings.bpe_dropout:
+        tokenizers.bpe()  # raises where that cannot be done
     if not settings.shard:
-        check_size(parameter_count(outline(config.model, len(tokenizer))), group.device)
+        size = parameter_count(outline(config.model, len(tokenizers.source), tokenizers.target_vocabulary))
+        check_size(size, group.device)
     if settings.batch_tokens == "auto":
-        settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, len(tokenizer), group, journal))
+        settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, tokenizers, group, journal))
         config = replace(config, training=settings)
     limit = config.model.max_positions
     max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
     before, dev_before = (checkpoint.progress.data, checkpoint.progress.dev_data) if checkpoint else ("", "")
-    pairs = cached_dataset(train, tokenizer, max_tokens, data / "train.arrow", journal, before, settings.concatenate)
+    pairs = cached_dataset(train, tokenizers, max_tokens, data / "train.arrow", journal, before, settings.concatenate)
     longest = min(LOSS_TOKENS, limit or LOSS_TOKENS)
-    dev_pairs = cached_dataset(dev, tokenizer, longest, data / "dev.arrow", journal, dev_before)
+    dev_pairs = cached_dataset(dev, tokenizers, longest, data / "dev.arrow", journal, dev_before)
     if settings.terms:
-        journal.log(f"{plural(mine_terms(pairs, tokenizer, data), 'term')} for the sources, listed in {data / FILE}")
+        journal.log(f"{plural(mine_terms(pairs, tokenizers, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
-        for note in (*direction_notes(pairs, dev_pairs), *repetition_notes(pairs, dev_pairs)):
+        same_ids = tokenizers.source.pieces == tokenizers.target.pieces  # else sides cannot be compared by their ids
+        for note in (*(direction_notes(pairs, dev_pairs) if same_ids else ()), *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
     for change in changes:  # once nothing can refuse the run any more
         journal.log(change)
@@ -189,22 +219,22 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
     return note
 
 
-def tokenizer_of_run(
+def tokenizers_of_run(
     config: RunConfig,
     train: tuple[CorpusSpec, ...],
     dev: tuple[CorpusSpec, ...],
-    file: Path,
+    folder: Path,
     journal: Journal,
     resumed: bool,
-) -> Tokenizer:
-    """Return the tokenizer in `file` if resumed; else that of `init_from`, or one learned from the training texts.
+) -> Tokenizers:
+    """Return the tokenizers in `folder` if resumed; else those of `init_from`, or one learned from the training texts.
 
-    A new tokenizer, with the tags of all corpora and, for training.terms, the marks for terms, is written to `file`; if
-    it was learned from the beginnings of some texts, that is logged. dev: only its tags are used. Raise UsageError
-    where the vocabulary is too small, or smaller than that of `init_from`.
+    New tokenizers, with the tags of all corpora and, for training.terms, the marks for terms, are written to `folder`;
+    if they were learned from the beginnings of some texts, that is logged. dev: only its tags are used. Raise
+    UsageError where the vocabulary is too small, or smaller than that of `init_from`.
     """
-    if resumed and file.exists():
-        return Tokenizer.load(file)
+    if resumed and any((folder / name).exists() for name in (JOINT, *SIDES)):
+        return Tokenizers.load(folder)
     cut = 0
 
     def training_texts() -> Iterator[str]:
@@ -214,32 +244,41 @@ def tokenizer_of_run(
             yield from (row.source, row.target)
 
     texts = training_texts()
-    tags, terms = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag)), bool(config.training.terms)
+    every = (tag for spec in (*train, *dev) for tag in (spec.tag, spec.target_tag) if tag)
+    tags, terms = tuple(dict.fromkeys(every)), bool(config.training.terms)
     if config.init_from:
-        tokenizer = Tokenizer.load(find_model(Path(config.init_from)) / "tokenizer.json")
-        with_tags = len(tokenizer) + sum(tag not in tokenizer.tags for tag in tags)
-        with_tags += len(TERM_MARKS) if terms and not tokenizer.term_marks else 0
-        if config.vocabulary and config.vocabulary < len(tokenizer):
+        _, tokenizers = read_parts(find_model(Path(config.init_from)))
+        reader = tokenizers.source
+        with_tags = len(reader) + sum(tag not in reader.tags for tag in tags)
+        with_tags += len(TERM_MARKS) if terms and not reader.term_marks else 0
+        if config.vocabulary and config.vocabulary < len(reader):
             raise UsageError(
-                f"vocabulary {config.vocabulary:,} is not possible: {config.init_from} has {len(tokenizer):,} "
+                f"vocabulary {config.vocabulary:,} is not possible: {config.init_from} has {len(reader):,} "
                 "subwords, which stay; leave it out, or choose more to learn new ones"
             )
         size = max(config.vocabulary or 0, with_tags)
-        if size > len(tokenizer):
-            tokenizer = tokenizer.extend(texts, size, tags, terms)
+        if size > len(reader):
+            if not tokenizers.is_one or not isinstance(reader, Tokenizer):
+                raise UsageError(
+                    f"the tokenizers of {config.init_from} cannot learn new subwords, tags or marks: leave out "
+                    "--vocabulary, training.terms and new tags"
+                )
+            tokenizers = Tokenizers.of(reader.extend(texts, size, tags, terms))
     else:
-        tokenizer = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags, terms)
+        new = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags, terms)
+        tokenizers = Tokenizers.of(new)
     if cut:
         journal.log(
             f"subwords are learned from the first {SAMPLE_LENGTH:,} characters of a text; longer: {plural(cut, 'pair')}"
         )
-    replace_file(file, tokenizer.inner.to_str(pretty=True))
-    return tokenizer
+    for name, content in tokenizers.as_files().items():
+        replace_file(folder / name, content)
+    return tokenizers
 
 
 def cached_dataset(
     specs: tuple[CorpusSpec, ...],
-    tokenizer: Tokenizer,
+    tokenizers: Tokenizers,
     max_tokens: int | None,
     file: Path,
     journal: Journal,
@@ -253,8 +292,11 @@ def cached_dataset(
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
-        "settings": [[*spec.files, spec.weight, spec.share, spec.tag, spec.columns] for spec in specs],
-        "tokenizer": hashlib.sha256("\n".join(tokenizer.pieces).encode()).hexdigest(),
+        "settings": [
+            [*spec.files, spec.weight, spec.share, spec.tag, spec.columns, *filter(None, [spec.target_tag])]
+            for spec in specs
+        ],
+        "tokenizer": hashlib.sha256("".join(tokenizers.as_files().values()).encode()).hexdigest(),
         "longest": max_tokens,
         "joined": concatenate,
     }
@@ -270,21 +312,21 @@ def cached_dataset(
                     journal.log(note)
                 return pairs
     record.unlink(missing_ok=True)
-    pairs, notes = tokenise(specs, tokenizer, max_tokens, file, concatenate, expected)
+    pairs, notes = tokenise(specs, tokenizers, max_tokens, file, concatenate, expected)
     for note in notes:
         journal.log(note)
     replace_file(record, json.dumps({**key, "notes": notes}, indent=1, ensure_ascii=False) + "\n")
     return pairs
 
 
-def initial_model(config: RunConfig, tokenizer: Tokenizer, resumed: bool) -> Model:
+def initial_model(config: RunConfig, tokenizers: Tokenizers, resumed: bool) -> Model:
     """Return the model before the first step: random, or that of `init_from`, with random vectors for new subwords.
 
     With `resumed` it is random, as the checkpoint's weights replace it. Seeds PyTorch with the run's seed. Raise
     DragomanError where the model to start from is damaged or has other shapes.
     """
     torch.manual_seed(config.training.seed)
-    model = build(config.model, len(tokenizer), pad=PAD)
+    model = build(config.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
     if config.init_from and not resumed:
         copy_weights(read_model(Path(config.init_from))[0], model)
     return model

@@ -18,7 +18,7 @@ import numpy as np
 
 from dragoman.alignment.ibm1 import NULL, mutual_links
 from dragoman.data.dataset import SOURCE, TARGET, Pairs, Sentence
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import fingerprint, replace_file
 from dragoman.text.glossary import ATOM, HANGUL, MAX_TARGETS, MAX_TERM_LENGTH, Glossary, fold, normalise_term
@@ -46,13 +46,13 @@ class SourceTerms:
     """Write terms into the sources of training pairs: into a `share` of them, drawn anew each time."""
 
     glossary: Glossary
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     share: float
 
     @classmethod
-    def load(cls, folder: Path, tokenizer: Tokenizer, share: float) -> "SourceTerms | None":
+    def load(cls, folder: Path, tokenizers: Tokenizers, share: float) -> "SourceTerms | None":
         """Return what writes the terms in a folder, which `mine_terms` left there; None for a share of 0."""
-        return cls(Glossary.read(folder / FILE), tokenizer, share) if share else None
+        return cls(Glossary.read(folder / FILE), tokenizers, share) if share else None
 
     def annotate(self, seeds: tuple[int, ...], index: int, source: Sentence, target: Sentence) -> Sentence:
         """Return the source of the pair at `index` with one to MAX_TERMS terms, or as it is.
@@ -63,16 +63,16 @@ class SourceTerms:
         if random.random() >= self.share:
             return source
         ids = list(map(int, source))
-        known = phrases(self.tokenizer.decode(list(map(int, target))))
+        known = phrases(self.tokenizers.target.decode(list(map(int, target))))
         terms = []
-        for match in self.glossary.find(self.tokenizer.decode(ids)):
+        for match in self.glossary.find(self.tokenizers.source.decode(ids)):
             there = [term for term in match.targets if fold(term) in known]
             terms += [(match.end, term) for term in there[:1]]
         chosen = random.sample(terms, min(random.randint(1, MAX_TERMS), len(terms)))
-        return insert_terms(ids, chosen, self.tokenizer)
+        return insert_terms(ids, chosen, self.tokenizers.source)
 
 
-def mine_terms(pairs: Pairs, tokenizer: Tokenizer, folder: Path) -> int:
+def mine_terms(pairs: Pairs, tokenizers: Tokenizers, folder: Path) -> int:
     """Write the terms of the training pairs into a folder, as a glossary; return how many there are.
 
     They stay as they are where they were mined from the same pairs. Raise DragomanError where there are none.
@@ -81,7 +81,7 @@ def mine_terms(pairs: Pairs, tokenizer: Tokenizer, folder: Path) -> int:
     with contextlib.suppress(OSError, ValueError):  # missing or damaged: they are mined anew
         if json.loads(record.read_text(encoding="utf-8")) == {"pairs": pairs.fingerprint, **fingerprint(file)}:
             return len(Glossary.read(file).entries)
-    lines = [f"{source}\t{'|'.join(targets)}\tany\n" for source, targets in find_terms(pairs, tokenizer)]
+    lines = [f"{source}\t{'|'.join(targets)}\tany\n" for source, targets in find_terms(pairs, tokenizers)]
     if not lines:
         raise DragomanError(
             f"training.terms: the training pairs have no terms, which are words that occur in {LEAST} pairs or more, "
@@ -92,13 +92,13 @@ def mine_terms(pairs: Pairs, tokenizer: Tokenizer, folder: Path) -> int:
     return len(lines)
 
 
-def find_terms(pairs: Pairs, tokenizer: Tokenizer) -> Iterator[tuple[str, list[str]]]:
+def find_terms(pairs: Pairs, tokenizers: Tokenizers) -> Iterator[tuple[str, list[str]]]:
     """Yield the terms of training pairs, in folded case, and the translations of each, the most frequent first.
 
     They are words, and runs of up to MAX_WORDS words, that a word model links with each other in LEAST pairs.
     """
     order = np.sort(np.random.default_rng(0).permutation(len(pairs))[:SAMPLE])
-    texts = [[tokenizer.decode(ids.tolist()) for ids in pairs.rows(order, side)] for side in (SOURCE, TARGET)]
+    texts = [[tokenizers[side].decode(ids.tolist()) for ids in pairs.rows(order, side)] for side in (SOURCE, TARGET)]
     words = [content_words([words_of(text) for text in of_side]) for of_side in texts]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     spellings: dict[str, Counter[str]] = defaultdict(Counter)

@@ -12,7 +12,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids, plan_batches
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.evaluation.metrics import Scores, evaluate
@@ -39,7 +39,7 @@ class Validation:
 
 @torch.inference_mode()
 def validate(
-    model: Model, tokenizer: Tokenizer, pairs: Pairs, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
+    model: Model, tokenizers: Tokenizers, pairs: Pairs, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> Validation | None:
     """Return loss, scores and translations of the dev pairs; None where a process was asked to stop before the end.
 
@@ -48,7 +48,7 @@ def validate(
     """
     model.eval()
     loss = mean_loss(model, pairs, group, stop)
-    texts = translate_all(model, tokenizer, corpus, group, stop)
+    texts = translate_all(model, tokenizers, corpus, group, stop)
     if any(group.gather(bool(stop))):
         return None
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
@@ -71,14 +71,14 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
 
 
 def translate_all(
-    model: Model, tokenizer: Tokenizer, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
+    model: Model, tokenizers: Tokenizers, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
 ) -> list[str]:
     """Return the greedy translations of all sources in their order; empty ones where `stop` ends it early.
 
     All processes must call this.
     """
-    engine = StoppableEngine(torch_engine([model], tokenizer), stop)
-    translator = Translator(model, tokenizer, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
+    engine = StoppableEngine(torch_engine([model], tokenizers.target), stop)
+    translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
@@ -86,9 +86,9 @@ def translate_all(
     for block in blocks[group.rank :: group.size]:
         if stop:
             break
-        tags = [corpus.tags[index] for index in block]
+        tags, target_tags = ([own[index] for index in block] for own in (corpus.tags, corpus.target_tags))
         with contextlib.suppress(Stopped):
-            translations = translator.translate([sources[index] for index in block], tags)
+            translations = translator.translate([sources[index] for index in block], tags, target_tags=target_tags)
             own.append([translation.text for translation in translations])
     texts = [""] * len(sources)
     for rank, rank_blocks in enumerate(group.gather(own)):

@@ -13,7 +13,7 @@ from dragoman.alignment.links import character_links, strongest_links
 from dragoman.alignment.words import merge_tokens, words
 from dragoman.alternatives import most_for_others
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions, score
 from dragoman.model import Model
 from dragoman.translation.bare import BarePair, find_bare_pair
@@ -41,9 +41,13 @@ class Annotator:
     """
 
     model: Model
-    tokenizer: Tokenizer
+    tokenizers: Tokenizers
     alignment: AlignmentHead | None
     "layer and head that alignments are taken from; None for a model without attention over its source"
+    tag: str = ""
+    "that of sources for which no tag is given"
+    target_tag: str = ""
+    "what every translation begins with, and is no part of it"
 
     def word_scores(
         self,
@@ -110,7 +114,7 @@ class Annotator:
         most: list[list[float]] = [[] for _ in outputs]
         for index in pairs.fitting:
             source = pairs.tags[index] + pairs.sources[index]
-            own = most_for_others(self.model, self.tokenizer, source, pairs.targets[index])
+            own = most_for_others(self.model, self.tokenizers.target, source, pairs.targets[index])
             most[index] = pair.whole_values(own, outputs[index], max) if (pair := bare[index]) else own
         for index, ids in enumerate(found or ()):
             if not ids:
@@ -131,12 +135,15 @@ class Annotator:
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
+        given = len(self.tokenizers.target.tag_ids(self.target_tag))
         for index, likelihood in zip(pairs.fitting, likelihoods, strict=True):
-            target_words = words(self.tokenizer, pairs.targets[index])
+            target_words = words(self.tokenizers.target, pairs.targets[index])
             owners = {position: n for n, word in enumerate(target_words) for position in word.tokens}
             sums = [0.0] * len(target_words)
             for position, log_p in enumerate(likelihood.log_p[:-1]):
-                if sums:  # what belongs to no word, white space, counts for the first one: the sums give the total
+                if (
+                    sums and position >= given
+                ):  # what belongs to no word, white space, counts for the first one: the sums give the total
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             if pair := bare[index]:
@@ -165,8 +172,8 @@ class Annotator:
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )
         for index, weights in zip(pairs.fitting, maps, strict=True):
-            target_words = words(self.tokenizer, pairs.targets[index])
-            source_words = words(self.tokenizer, pairs.sources[index])
+            target_words = words(self.tokenizers.target, pairs.targets[index])
+            source_words = words(self.tokenizers.source, pairs.sources[index])
             links[index] = strongest_links(merge_tokens(weights, target_words, source_words))
         return [pair.whole_links(own) if pair else own for pair, own in zip(bare, links, strict=True)]
 
@@ -179,7 +186,7 @@ class Annotator:
         """
         bare: list[BarePair | None] = []
         for source, output, tokens in zip(sources, outputs, found or [()] * len(outputs), strict=True):
-            written = self.tokenizer.decode(tokens).rstrip()
+            written = self.tokenizers.target.decode(tokens).rstrip()
             bare.append(find_bare_pair(source, output, written) if tokens and written != output else None)
         return (
             bare,
@@ -197,7 +204,7 @@ class Annotator:
         if self.alignment is None or len(target) >= max_positions(self.model):
             return None
         (weights,) = self._attention(self.alignment, [source], [target], [tag])
-        target_words, source_words = words(self.tokenizer, target), words(self.tokenizer, source)
+        target_words, source_words = words(self.tokenizers.target, target), words(self.tokenizers.source, source)
         links = character_links(merge_tokens(weights, target_words, source_words), target_words, source_words)
         return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
 
@@ -221,17 +228,17 @@ class Annotator:
         found: for each output the tokens that a search found, which are its ids if they spell it. Raise DragomanError
         where a tag was not learned.
         """
-        source_ids = self.tokenizer.encode_sources(sources)
-        target_ids = self.tokenizer.encode_all(outputs)
+        source_ids = self.tokenizers.source.encode_sources(sources)
+        target_ids = self.tokenizers.target.encode_all(outputs, self.target_tag)
         for index, ids in enumerate(found or ()):
-            if self.tokenizer.decode(ids).rstrip() == outputs[index]:
+            if self.tokenizers.target.decode(ids).rstrip() == outputs[index]:
                 target_ids[index] = list(ids)
-        tag_ids = [self.tokenizer.tag_ids(tag) for tag in tags]
-        max_length = max_positions(self.model)
+        tag_ids = [self.tokenizers.source.tag_ids(tag or self.tag) for tag in tags]
+        max_length, given = max_positions(self.model), len(self.tokenizers.target.tag_ids(self.target_tag))
         fitting = [
             index
             for index, (source, target, tag) in enumerate(zip(source_ids, target_ids, tag_ids, strict=True))
-            if source and target and max(len(tag) + len(source), len(target)) < max_length
+            if source and len(target) > given and max(len(tag) + len(source), len(target)) < max_length
         ]
         return Encoded(source_ids, target_ids, tag_ids, fitting)
 

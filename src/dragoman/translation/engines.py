@@ -8,7 +8,7 @@ import torch
 
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import check_argument
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
@@ -23,11 +23,11 @@ EngineName = Literal["native", "ctranslate2"]
 
 def read_models(
     folder: Path, ensemble: Sequence[str | Path], device: Device | torch.device
-) -> tuple[list[Model], Tokenizer]:
-    """Return the model in a folder and the other ones of an ensemble, with weights on `device`, and their tokenizer.
+) -> tuple[list[Model], Tokenizers]:
+    """Return the model in a folder and the other ones of an ensemble, with weights on `device`, and their tokenizers.
 
     Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
-    another tokenizer than the first; UsageError for a device that is not there, and for a single folder as ensemble.
+    other tokenizers than the first; UsageError for a device that is not there, and for a single folder as ensemble.
     """
     if isinstance(ensemble, str | Path) or not isinstance(ensemble, Sequence):
         given = str(ensemble) if isinstance(ensemble, Path) else ensemble
@@ -35,26 +35,33 @@ def read_models(
     for index, other in enumerate(ensemble):
         check_argument(f"ensemble[{index}]", other, str | Path)
     device = device if isinstance(device, torch.device) else device_of(device)
-    model, tokenizer = read_model(folder)
+    model, tokenizers = read_model(folder)
     models = [model.to(device)]
     for other in ensemble:
         model, own = read_model(Path(other))
-        if (own.pieces, own.merges) != (tokenizer.pieces, tokenizer.merges):
+        if own.as_files() != tokenizers.as_files():
             raise DragomanError(f"{other}: its tokenizer is not that of {folder}, so the two cannot form an ensemble")
         models.append(model.to(device))
-    return models, tokenizer
+    return models, tokenizers
 
 
-def torch_engine(models: Sequence[Model], tokenizer: Tokenizer, compute_type: ComputeType = "float32") -> TorchEngine:
-    """Return our own engine for a model or an ensemble, which computes where their weights are; see `TorchEngine`."""
-    return TorchEngine(*models, boundaries=token_boundaries(tokenizer), compute_type=compute_type)
+def torch_engine(
+    models: Sequence[Model], tokenizer: SideTokenizer, compute_type: ComputeType = "float32"
+) -> TorchEngine:
+    """Return our own engine for a model or an ensemble, which computes where their weights are; see `TorchEngine`.
+
+    tokenizer: that of the target.
+    """
+    return TorchEngine(
+        *models, boundaries=token_boundaries(tokenizer), suppressed=tokenizer.suppressed, compute_type=compute_type
+    )
 
 
 def open_engine(
     name: EngineName,
     folder: Path,
     models: Sequence[Model],
-    tokenizer: Tokenizer,
+    tokenizer: SideTokenizer,
     search: SearchConfig = SearchConfig(),
     *,
     compute_type: ComputeType = "float32",
@@ -66,9 +73,9 @@ def open_engine(
     'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
     its own copy of the model in `folder`, with `threads` threads for each of `replicas` searches at the same time; the
     model is converted once. Both multiply in `compute_type`, where 'auto' is the fastest that the processor has.
-    threads: None for as many as PyTorch has; there is never more than one for each core. Raise UsageError for an
-    ensemble and for settings of `search` that CTranslate2 does not have, for other names, numbers, and types that are
-    not for this processor, and what `open_ctranslate2` raises.
+    tokenizer: that of the target; threads: None for as many as PyTorch has; there is never more than one for each core.
+    Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not have, for other names,
+    numbers, and types that are not for this processor, and what `open_ctranslate2` raises.
     """
     if name not in get_args(EngineName):
         raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
@@ -86,6 +93,6 @@ def open_engine(
 
     check_model(models[0].config)  # before a package is asked for that would not help
     threads = min(threads or torch.get_num_threads(), granted_cores())
-    engine = open_ctranslate2(folder, compute_type, threads, replicas=replicas)
+    engine = open_ctranslate2(folder, compute_type, threads, replicas=replicas, suppressed=tokenizer.suppressed)
     engine.check([], search, [])
     return engine

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Term
 from dragoman.decoding.forced import Likelihood, max_positions, score
 from dragoman.decoding.search import Hypothesis, length_penalty
@@ -35,10 +35,13 @@ Span = tuple[int, int]  # start and end of tokens, as for a slice
 class TermPlacer:
     """Finds the words that translations have for terms, and replaces them."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, head: AlignmentHead):
-        """Take the model that attends and decides between the forms of a term; head: its layer and head for that."""
-        self.model, self.tokenizer, self.head = model, tokenizer, head
-        self.boundaries = token_boundaries(tokenizer)
+    def __init__(self, model: Model, tokenizers: Tokenizers, head: AlignmentHead, tag: int = 0):
+        """Take the model that attends and decides between the forms of a term.
+
+        head: its layer and head for that; tag: how many tokens all translations begin with that are given.
+        """
+        self.model, self.tokenizers, self.head, self.tag = model, tokenizers, head, tag
+        self.boundaries = token_boundaries(tokenizers.target)
 
     def place(
         self, segments: Sequence[Segment], hypotheses: Sequence[Hypothesis], alpha: float
@@ -64,7 +67,7 @@ class TermPlacer:
         scored: dict[int, list[Hypothesis]] = defaultdict(list)
         likelihoods = score(self.model, [sources[row] for row, _ in drafts], [draft for _, draft in drafts])
         for (row, draft), likelihood in zip(drafts, likelihoods, strict=True):
-            value = likelihood.total / length_penalty(len(draft) + 1, alpha)
+            value = likelihood.after(self.tag).total / length_penalty(len(draft) + 1, alpha)
             scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
         return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
 
@@ -92,7 +95,7 @@ class TermPlacer:
 
     def _missing(self, segment: Segment, tokens: Ids) -> list[TermMatch]:
         """Return the terms whose targets a translation does not have as often as the source of the segment has them."""
-        missed = {term.targets for term in check_terms(segment.terms, self.tokenizer.decode(tokens)).missed}
+        missed = {term.targets for term in check_terms(segment.terms, self.tokenizers.target.decode(tokens)).missed}
         return [term for term in segment.terms if term.targets in missed]
 
     def _drafts(
@@ -107,11 +110,11 @@ class TermPlacer:
         for term, loss in losses.items():
             source = self._columns(segment, term)
             place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-            if place is None or place in replaced or place[0] < len(segment.prefix_ids):
+            if place is None or place in replaced or place[0] < self.tag + len(segment.prefix_ids):
                 continue
             if not depends(loss, place) or not self._is_word(tokens, place):
                 continue
-            if not check_terms([term], self.tokenizer.decode(tokens[slice(*place)])).met:
+            if not check_terms([term], self.tokenizers.target.decode(tokens[slice(*place)])).met:
                 replaced[place] = term
         forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
         for number in range(max(map(len, forms.values()), default=0)):
@@ -137,7 +140,7 @@ class TermPlacer:
     def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor, loss: Tensor) -> bool:
         """Return whether a term stands where the model reads its source, or not at all; see `stand`."""
         weights = attention[:, self._columns(segment, term)].sum(1)
-        (sequences,) = token_sequences([term], self.tokenizer)
+        (sequences,) = token_sequences([term], self.tokenizers.target)
         there = [
             (start, start + len(sequence))
             for sequence in sequences
@@ -150,7 +153,7 @@ class TermPlacer:
 
     def _columns(self, segment: Segment, term: TermMatch) -> list[int]:
         """Return which tokens of the source of a segment, its tag included, belong to a term."""
-        spans = [*[(0, 0)] * len(segment.tag_ids), *character_spans(self.tokenizer, segment.ids)]
+        spans = [*[(0, 0)] * len(segment.tag_ids), *character_spans(self.tokenizers.source, segment.ids)]
         return [n for n, span in enumerate(spans) if max(span[0], term.start) < min(span[1], term.end)]
 
     def _place(self, tokens: Ids, attention: Tensor, several: bool) -> Span | None:
@@ -159,7 +162,9 @@ class TermPlacer:
         attention (T,): of each token on the source words of the term; tokens of punctuation do not count. several:
         whether the term has several source words, so that words beside that one may belong to it.
         """
-        attention = attention * torch.tensor([any(map(str.isalnum, self.tokenizer.pieces[id])) for id in tokens])
+        attention = attention * torch.tensor(
+            [any(map(str.isalnum, self.tokenizers.target.pieces[id])) for id in tokens]
+        )
         if not len(attention) or float(attention.max()) < MIN_ATTENTION:
             return None
         start, end = self._word(tokens, int(attention.argmax()))
@@ -185,7 +190,7 @@ class TermPlacer:
     def _is_word(self, tokens: Ids, place: Span) -> bool:
         """Return whether a span is a whole word, or several, without digits: not "만큼" in "50만큼"."""
         start, end = place
-        text = self.tokenizer.decode(tokens[start:end])
+        text = self.tokenizers.target.decode(tokens[start:end])
         begins = start == 0 or OPEN in (self.boundaries[tokens[start - 1]][1], self.boundaries[tokens[start]][0])
         return begins and any(map(str.isalpha, text)) and not any(map(str.isdigit, text))
 
@@ -199,11 +204,14 @@ class TermPlacer:
 
         Where there is a choice, they have a capital if the words have one because a sentence begins with them.
         """
-        own, before = self.tokenizer.decode(tokens[slice(*place)]), self.tokenizer.decode(tokens[: place[0]]).rstrip()
+        own, before = (
+            self.tokenizers.target.decode(tokens[slice(*place)]),
+            self.tokenizers.target.decode(tokens[: place[0]]).rstrip(),
+        )
         capital = own[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
-        spaced = self.tokenizer.pieces[tokens[place[0]]].startswith(" ")
-        return [list(target_tokens(target, self.tokenizer)[not spaced]) for target in fitting]
+        spaced = self.tokenizers.target.pieces[tokens[place[0]]].startswith(" ")
+        return [list(target_tokens(target, self.tokenizers.target)[not spaced]) for target in fitting]
 
 
 def depends(loss: Tensor, span: Span) -> bool:

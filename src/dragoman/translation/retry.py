@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text import placeholders
 from dragoman.text.glossary import TermMatch
 from dragoman.translation.annotate import Annotator
@@ -58,7 +58,7 @@ class Retry:
         return any(map(str.isalnum, self.bare.text))
 
 
-def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguards: Safeguards) -> Iterator[Retry]:
+def prepare_retries(segments: Sequence[Segment], tokenizer: SideTokenizer, safeguards: Safeguards) -> Iterator[Retry]:
     """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so."""
     labels = [
         find_label(segment.text, safeguards.numbers) if safeguards.placeholders and not segment.prefix else ""
@@ -76,7 +76,7 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: Tokenizer, safeguard
 
 
 def with_plain_spaces(
-    text: str, removed: Sequence[placeholders.Removed], tokenizer: Tokenizer
+    text: str, removed: Sequence[placeholders.Removed], tokenizer: SideTokenizer
 ) -> tuple[str, list[placeholders.Removed]]:
     """Return a text without its placeholders with the spaces that the model reads, and where they stood in it."""
     moved = [replace(item, offset=len(tokenizer.plain_spaces(text[: item.offset]))) for item in removed]

@@ -8,7 +8,7 @@ import regex
 
 from dragoman.config.search import Split
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text import placeholders
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
@@ -50,7 +50,7 @@ class Segment:
 class Segmenter:
     """Cuts texts into segments that hold as many sentences as training sources did."""
 
-    tokenizer: Tokenizer
+    tokenizer: SideTokenizer
     extent: SourceExtent
     split: Split  # see `SearchConfig.split`
     keep_tags: bool = True  # whether tags come through a translation as they are

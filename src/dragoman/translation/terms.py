@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import BYTE, Tokenizer
+from dragoman.data.tokenizer import BYTE
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import Term
 from dragoman.decoding.terms import OPEN, STEM, WORD
 from dragoman.text.glossary import HANGUL, LETTER, Glossary, TermMatch, capitalise
@@ -12,7 +13,7 @@ from dragoman.text.glossary import HANGUL, LETTER, Glossary, TermMatch, capitali
 OPENING_MARKS = "¿¡([{«“‘„\"'—–-"  # what a word may follow without a space
 
 
-def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple[Term, ...]:
+def token_sequences(matches: Sequence[TermMatch], tokenizer: SideTokenizer) -> tuple[Term, ...]:
     """Return, for each match, the token sequences of which the output needs one.
 
     Each target has two: its tokens after a space, and those after another character, such as a bracket. With the
@@ -26,14 +27,12 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: Tokenizer) -> tuple
     )
 
 
-def target_tokens(target: str, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def target_tokens(target: str, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens of a target term after a space, and those after another character, such as a bracket."""
-    newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
-    skipped = len(tokenizer.encode(newline))
-    return tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:])
+    return tuple(tokenizer.encode(target)), tuple(tokenizer.encode_inside(target))
 
 
-def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: Tokenizer) -> Ids:
+def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: SideTokenizer) -> Ids:
     """Return the tokens of a source with each target term, between its marks, behind the source term.
 
     ids: the tokens of the source, perhaps with a tag in front; terms: where each source term ends in the text, in
@@ -47,7 +46,7 @@ def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: Tokenize
     return annotated
 
 
-def forbidden_sequences(words: Glossary | None, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+def forbidden_sequences(words: Glossary | None, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], ...]:
     """Return the token sequences of forbidden words, in every case in which they are forbidden; () for None.
 
     A word is tokenised as at the beginning of a text, where it begins with a space as inside a text, and as after each
@@ -76,7 +75,7 @@ def may_hold_words(piece: str) -> bool:
     return kind == OPEN or (kind == STEM and piece.startswith(" "))
 
 
-def token_boundaries(tokenizer: Tokenizer) -> list[tuple[int, int]]:
+def token_boundaries(tokenizer: SideTokenizer) -> list[tuple[int, int]]:
     """Return, for each token, the `character_class` that it begins with and ends with, for `constrained_search`."""
     return [piece_boundaries(piece) for piece in tokenizer.pieces]
 

@@ -19,14 +19,16 @@ from dragoman.alternatives import find_words, likely_starts
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, parameter_count
 from dragoman.model_folder import find_model
+from dragoman.text.glossary import TermMatch
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
@@ -62,7 +64,7 @@ class Translator:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer | None = None,
+        tokenizers: SideTokenizer | Tokenizers | None = None,
         search: SearchConfig = SearchConfig(),
         safeguards: Safeguards = Safeguards(),
         engine: Engine | None = None,
@@ -70,31 +72,37 @@ class Translator:
         alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
+        tag: str = "",
+        target_tag: str = "",
         **unknown: Never,
     ):
         """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
 
-        model: what scores and aligns words, and what the engine is made of where none is given; alignment: its layer
+        model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
+        both sides, or those of source and target; alignment: its layer
         and head for word alignments, None where they were not measured; scripts: in which the target language is
-        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
+        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence;
+        tag, target_tag: those of texts for which `translate` is given none.
         """
-        if tokenizer is None or isinstance(model, str | Path):  # what people try first
+        if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
             raise UsageError(f"to open a model folder: Translator.load({folder!r}); Translator takes a model in memory")
         if unknown:
             refuse_unknown(Translator, unknown)
         if not hasattr(model, "parameters"):
             raise UsageError(f"model must be a model in memory, such as a Transformer, not {model!r}")
-        check_argument("tokenizer", tokenizer, Tokenizer)
+        check_argument("tokenizers", tokenizers, SideTokenizer | Tokenizers)
         for name, value, kind in (("search", search, SearchConfig), ("safeguards", safeguards, Safeguards)):
             if not isinstance(value, kind):
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
-        self.model, self.tokenizer, self.search, self.safeguards = model, tokenizer, search, safeguards
-        self.engine = engine or torch_engine([model], tokenizer)
+        self.model, self.tokenizers, self.search, self.safeguards = model, Tokenizers.of(tokenizers), search, safeguards
+        self.engine = engine or torch_engine([model], self.tokenizers.target)
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
-        self.segmenter = Segmenter(tokenizer, self.extent, search.split, keep_tags=safeguards.placeholders)
-        self.forbidden = forbidden_sequences(safeguards.forbidden_words, tokenizer)
+        self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
+        self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
+        self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
+        self.forbidden = forbidden_sequences(safeguards.forbidden_words, self.tokenizers.target)
 
     @classmethod
     def load(
@@ -109,6 +117,7 @@ class Translator:
         compute_type: ComputeType = "float32",
         threads: int | None = None,
         replicas: int = 1,
+        target_tag: str = "",
         **unknown: Never,
     ) -> "Translator":
         """Open a model folder or run folder.
@@ -119,25 +128,27 @@ class Translator:
         'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
         PyTorch uses. PyTorch has one number for the whole process, which the native engine sets. replicas: how many
         threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.
+        target_tag: what every translation begins with, such as its language, for models trained with such tags; '' for
+        the one that the folder records, if any.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
-        another tokenizer than the first; UsageError for settings that the engine lacks, and for unknown arguments.
+        other tokenizers than the first; UsageError for settings that the engine lacks, and for unknown arguments.
         """
         if unknown:
             refuse_unknown(cls.load, unknown)
         check_argument("folder", folder, str | Path)
         folder = find_model(Path(folder))
-        models, tokenizer = read_models(folder, ensemble, device)
+        (models, tokenizers), tags = read_models(folder, ensemble, device), DefaultTags.load(folder)
         return cls(
             models[0],
-            tokenizer,
+            tokenizers,
             search,
             safeguards,
             open_engine(
                 engine,
                 folder,
                 models,
-                tokenizer,
+                tokenizers.target,
                 search,
                 compute_type=compute_type,
                 threads=threads,
@@ -146,13 +157,15 @@ class Translator:
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(folder),
             extent=SourceExtent.load(folder),
+            tag=tags.source,
+            target_tag=target_tag or tags.target,
         )
 
     def __repr__(self) -> str:
         search = ", ".join(f"{name} {value}" for name, value in changed_fields(self.search).items())
         return (
             f"<Translator: {self.model.config}; {parameter_count(self.model):,} parameters, "
-            f"{len(self.tokenizer):,} subwords; {self.engine}; {search or f'beam {self.search.beam}'}>"
+            f"{self.tokenizers}; {self.engine}; {search or f'beam {self.search.beam}'}>"
         )
 
     def replace(
@@ -161,6 +174,8 @@ class Translator:
         search: SearchConfig | None = None,
         safeguards: Safeguards | None = None,
         engine: Engine | None = None,
+        tag: str | None = None,
+        target_tag: str | None = None,
         **unknown: Never,
     ) -> "Translator":
         """Return a translator with the same model and these parts in the place of its own.
@@ -171,13 +186,15 @@ class Translator:
             refuse_unknown(self.replace, unknown)
         return Translator(
             self.model,
-            self.tokenizer,
+            self.tokenizers,
             search or self.search,
             safeguards or self.safeguards,
             engine or self.engine,
             alignment=self.measured_alignment,
             scripts=self.scripts,
             extent=self.extent,
+            tag=self.tag if tag is None else tag,
+            target_tag=self.target_tag if target_tag is None else target_tag,
         )
 
     @property
@@ -200,7 +217,7 @@ class Translator:
     @cached_property
     def annotator(self) -> Annotator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
-        return Annotator(self.model, self.tokenizer, self.alignment)
+        return Annotator(self.model, self.tokenizers, self.alignment, self.tag, self.target_tag)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
@@ -212,6 +229,7 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> Translation: ...
 
     @overload
@@ -224,6 +242,7 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> list[Translation]: ...
 
     def translate(
@@ -235,16 +254,20 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> Translation | list[Translation]:
         """Return the translation of a text; of several texts a list, in order.
 
         White space around a text is left out, so that lines of a file may be passed as they are read; blank text stays
         as it is, without its line end. Line feeds in a text become spaces.
 
-        tags: those that the model was trained with, one for each text, or one for all; '' for none.
+        tags: those that the model was trained with, one for each text, or one for all; '' for that of the translator,
+        which is none unless the model folder records one.
         prefixes: how the translations begin, one for each text, or one for all.
         beam, n_best: in place of those of `search`; n_best: how many translations, see `Translation.alternatives`.
         alignments: also align the words, see `Translation.alignment`.
+        target_tags: tags that the translations begin with, such as the language that they are in, one for each text, or
+        one for all; '' for that of the translator. They are not part of a translation, and do not count for its score.
 
         Raise DragomanError for an unknown tag, naming those that there are, and UsageError for texts that are not
         strings.
@@ -252,12 +275,26 @@ class Translator:
         beam, n_best = (self.search.beam if beam is None else beam), (self.search.n_best if n_best is None else n_best)
         search = replace(self.search, beam=beam, n_best=n_best)
         if search != self.search:
-            return self.replace(search=search).translate(texts, tags, prefixes, alignments=alignments)
+            return self.replace(search=search).translate(
+                texts, tags, prefixes, alignments=alignments, target_tags=target_tags
+            )
         single = isinstance(texts, str)
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
+        target_tags = [tag or self.target_tag for tag in for_each("target_tags", target_tags, texts)]
+        by_tag: dict[str, list[int]] = {}
+        for index, target_tag in enumerate(target_tags):
+            by_tag.setdefault(target_tag, []).append(index)
+        if {*by_tag} - {self.target_tag}:
+            found: dict[int, Translation] = {}
+            for target_tag, rows in by_tag.items():
+                given = ([own[row] for row in rows] for own in (texts, tags, prefixes))
+                found |= zip(
+                    rows, self.replace(target_tag=target_tag).translate(*given, alignments=alignments), strict=True
+                )
+            return found[0] if single else [found[row] for row in range(len(texts))]
         inner = [text.strip() for text in texts]  # no training source has white space around it
-        ids = self.tokenizer.encode_sources(inner)
+        ids = self.tokenizers.source.encode_sources(inner)
         segments = [self._segments(*text) for text in zip(inner, ids, tags, prefixes, strict=True)]
         results = iter(self._translate_segments([segment for of_text in segments for segment in of_text]))
         translations = [
@@ -281,12 +318,16 @@ class Translator:
         for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
             check_argument(name, given, str)
         check_argument("count", count, Count)
-        segments = self._segments(text.strip(), self.tokenizer.encode_sources([text.strip()])[0], tag, prefix.rstrip())
+        segments = self._segments(
+            text.strip(), self.tokenizers.source.encode_sources([text.strip()])[0], tag, prefix.rstrip()
+        )
         place = next((index for index, one in enumerate(segments) if one.has_words and not one.markup), None)
         if place is None or (prefix.strip() and not segments[place].prefix):
             return []
         source = self._source_ids(segments[place])
-        starts = likely_starts(self.model, self.tokenizer, source, prefix, 2 * count)
+        starts = likely_starts(
+            self.model, self.tokenizers.target, source, prefix, 2 * count, target_tag=self.target_tag_ids
+        )
         begun = [replace(segments[place], prefix_ids=start.tokens) for start in starts]
         others = [segment for index, segment in enumerate(segments) if index != place]
         every = self.replace(search=replace(self.search, n_best=min(2, self.search.beam)))
@@ -294,7 +335,7 @@ class Translator:
         candidates = [candidate for result in results[: len(begun)] for candidate in result.candidates]
         candidates.sort(key=lambda candidate: (candidate.badness, -candidate.hypothesis.score))
         found = find_words(
-            self.model, self.tokenizer, source, prefix, [one.hypothesis.tokens for one in candidates], count
+            self.model, self.tokenizers.target, source, prefix, [one.hypothesis.tokens for one in candidates], count
         )
         rest = [result.candidates[0] for result in results[len(begun) :]]
         return [
@@ -339,7 +380,7 @@ class Translator:
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
         """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
-        tag_ids = self.tokenizer.tag_ids(tag)
+        tag_ids = self.tokenizers.source.tag_ids(tag or self.tag)
         segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
         with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
         return [
@@ -347,18 +388,28 @@ class Translator:
                 segment,
                 tag_ids=tag_ids,
                 prefix=prefix if index == with_words else "",
-                prefix_ids=self.tokenizer.encode(prefix) if prefix and index == with_words else [],
-                terms=self.safeguards.find_terms(self.tokenizer.plain_spaces(segment.text)),
+                prefix_ids=self.tokenizers.target.encode(prefix) if prefix and index == with_words else [],
+                terms=self._find_terms(segment),
             )
             for index, segment in enumerate(segments)
         ]
+
+    def _find_terms(self, segment: Segment) -> tuple[TermMatch, ...]:
+        """Return what the glossary demands of a segment; where it has unknown words, without positions in the source.
+
+        An unknown word is one token, whatever its length.
+        """
+        terms = tuple(self.safeguards.find_terms(self.tokenizers.source.plain_spaces(segment.text)))
+        if terms and self.tokenizers.source.unknown in segment.ids:
+            return tuple(replace(term, start=0, end=0) for term in terms)
+        return terms
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
         if len(translation.segments) < 2:
             return False
         sentences = split_sentences("".join(source for source, _ in translation.segments))
-        return any(len(self.tokenizer.encode(sentence)) > self.max_source_tokens for sentence in sentences)
+        return any(len(self.tokenizers.source.encode(sentence)) > self.max_source_tokens for sentence in sentences)
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
@@ -368,7 +419,7 @@ class Translator:
         ]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
-            [self._judge(segment, self.tokenizer.decode(one.tokens), one) for one in next(hypotheses)]
+            [self._judge(segment, self.tokenizers.target.decode(one.tokens), one) for one in next(hypotheses)]
             if searched
             else [Candidate(self._copy(segment), Hypothesis([], 0.0))]
             for segment, searched in zip(segments, search, strict=True)
@@ -384,7 +435,7 @@ class Translator:
         """Return the translation of a segment without words: the segment, after its prefix if it has one."""
         if not segment.prefix:
             return segment.text.strip()
-        (retry,) = prepare_retries([segment], self.tokenizer, self.safeguards)
+        (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
         return copy_segment(retry, self.annotator, self.safeguards)
 
     def _retry(self, segments: Sequence[Segment]) -> list[list[Candidate]]:
@@ -392,7 +443,7 @@ class Translator:
 
         See `retry`. Without words, the only candidate is a copy of the segment.
         """
-        retries = list(prepare_retries(segments, self.tokenizer, self.safeguards))
+        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards))
         with_words = [retry.bare for retry in retries if retry.has_words]
         hypotheses = iter(self._search_segments(with_words, careful_search(self.search)))
         return [
@@ -404,7 +455,7 @@ class Translator:
 
     def _restore(self, retry: Retry, hypothesis: Hypothesis) -> Candidate:
         """Return the candidate of a hypothesis for the bare segment, with the placeholders of the whole one."""
-        bare = self.tokenizer.decode(hypothesis.tokens)
+        bare = self.tokenizers.target.decode(hypothesis.tokens)
         text = restore_placeholders(retry, bare, hypothesis.tokens, self.annotator, self.safeguards)
         return self._judge(retry.segment, text, hypothesis)
 
@@ -419,7 +470,7 @@ class Translator:
         place of the model's own words for them, which removes these words if they are forbidden. Other forbidden words
         are avoided by a second search. Where terms have no place, a third one has to say them.
         """
-        free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
+        free = [self._constraints(segment) for segment in segments]
         plain = self._search([self._source_ids(segment) for segment in segments], search, free)
         results = self._place_terms(segments, plain, search)
         rows = [row for row, own in enumerate(results) if self.forbidden and any(map(self._has_forbidden, own))]
@@ -438,16 +489,20 @@ class Translator:
                 results[row] = self._merge(segments[row], results[row], own, search.n_best)
         return results
 
+    def _constraints(self, segment: Segment) -> Constraints:
+        """Return what the translation of a segment has to begin with."""
+        return Constraints(tuple(segment.prefix_ids), tag=tuple(self.target_tag_ids))
+
     def _source_ids(self, segment: Segment) -> Ids:
         """Return the tokens that the model reads for a segment: its tag, its text, and its terms if it was trained so.
 
         Without the terms where they make it too long.
         """
         plain = segment.tag_ids + segment.ids
-        if not self.extent.terms or not self.tokenizer.term_marks:
+        if not self.extent.terms or not self.tokenizers.source.term_marks:
             return plain
         terms = [(term.end, term.targets[0]) for term in segment.terms if term.end]
-        ids = segment.tag_ids + insert_terms(segment.ids, terms, self.tokenizer)
+        ids = segment.tag_ids + insert_terms(segment.ids, terms, self.tokenizers.source)
         return ids if len(ids) <= self.max_source_tokens else plain
 
     def _search_with_terms(
@@ -459,7 +514,11 @@ class Translator:
         """
         sources = [self._source_ids(segment) for segment in segments]
         bound = [
-            Constraints(tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizer), self.forbidden)
+            replace(
+                self._constraints(segment),
+                terms=token_sequences(segment.terms, self.tokenizers.target),
+                forbidden=self.forbidden,
+            )
             for segment in segments
         ]
         found = self._search(sources, search, bound)
@@ -467,7 +526,9 @@ class Translator:
         nonsense = far_less_probable(self.model, sources, plain, best, terms)
         stand = [True] * len(segments)
         if self.alignment is not None:
-            stand = TermPlacer(self.model, self.tokenizer, self.alignment).stand(segments, best)
+            stand = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids)).stand(
+                segments, best
+            )
         return [
             own if stands and not senseless else []
             for own, stands, senseless in zip(found, stand, nonsense, strict=True)
@@ -492,7 +553,7 @@ class Translator:
         ]
         if not missing or self.alignment is None:
             return placed
-        placer = TermPlacer(self.model, self.tokenizer, self.alignment)
+        placer = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids))
         drafts = placer.place(
             [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
         )
@@ -506,11 +567,11 @@ class Translator:
 
     def _unmet(self, segment: Segment, hypothesis: Hypothesis) -> int:
         """Return how many terms of its segment a hypothesis lacks, and how many forbidden words it has."""
-        return self.safeguards.unmet(segment, self.tokenizer.decode(hypothesis.tokens))
+        return self.safeguards.unmet(segment, self.tokenizers.target.decode(hypothesis.tokens))
 
     def _has_forbidden(self, hypothesis: Hypothesis) -> bool:
         """Return whether a hypothesis has a forbidden word."""
-        return self.safeguards.is_forbidden(self.tokenizer.decode(hypothesis.tokens))
+        return self.safeguards.is_forbidden(self.tokenizers.target.decode(hypothesis.tokens))
 
     def _search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
@@ -529,7 +590,9 @@ class Translator:
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """Return the best hypothesis for each source (token ids without EOS), in order, without any safeguards."""
-        return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
+        tag = Constraints(tag=tuple(self.target_tag_ids))
+        constraints = [tag] * len(sources) if self.target_tag_ids else None
+        return [hypotheses[0] for hypotheses in self._search(sources, self.search, constraints)]
 
 
 def checked_texts(texts: str | Iterable[str]) -> list[str]:

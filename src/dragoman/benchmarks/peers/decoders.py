@@ -17,24 +17,14 @@ from dragoman.benchmarks.peers.trainers import find_command, marian_flags, prepa
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
+from dragoman.interop.names import marian_names
 from dragoman.model.positions import sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
 # Sources of one length and the beam -> outputs as long as the sources with EOS.
 Decode = Callable[[Sequence[Ids], int], list[Ids]]
 
-# The names of the parts of our layers in Marian ({}: the kind of weight) and on each side of JoeyNMT.
-MARIAN = {
-    f"{ours}.{part}": f"{theirs}_{{}}{part[0]}"
-    for ours, theirs in (("attention", "self"), ("cross_attention", "context"))
-    for part in ("query", "key", "value", "out")
-} | {
-    "feed_forward.hidden": "ffn_{}1",
-    "feed_forward.out": "ffn_{}2",
-    "around_attention.norm": "self_Wo_ln_{}",
-    "around_cross_attention.norm": "context_Wo_ln_{}",
-    "around_feed_forward.norm": "ffn_ffn_ln_{}",
-}
+# The names of the parts of our layers on each side of JoeyNMT.
 JOEYNMT = {
     side: {
         f"{ours}.{part}": f"{theirs}.{layer}_layer"
@@ -80,9 +70,8 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
     words = [EOS, PAD, *range(3, model.output.out_features)]
     weights = {"Wemb": model.source_embedding.weight[words], "decoder_ff_logit_out_b": model.output.bias[None, words]}
     for side, number, part, kind, value in layer_weights(model):
-        kinds = ("scale", "bias") if part.endswith("norm") else ("W", "b")
-        name = MARIAN[part].format(kinds[kind == "bias"])
-        weights[f"{side}_l{number + 1}_{name}"] = value.T if value.dim() == 2 else value[None]
+        (name,) = marian_names(f"{side}.{number}.{part}.{kind}")
+        weights[name] = value.T if value.dim() == 2 else value[None]
     return weights
 
 

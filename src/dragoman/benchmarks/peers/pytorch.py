@@ -15,6 +15,7 @@ from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, Step, Training
 from dragoman.config import TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.interop.names import hugging_face_names
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
@@ -101,20 +102,6 @@ class TorchTransformer(nn.Module):
         return x @ self.embedding.weight.T
 
 
-# Prefixes of the names of weights in a layer of MarianMT, and in a layer of ours.
-NAMES = [
-    (theirs + end, ours + own)
-    for theirs, ours in (("self_attn", "attention"), ("encoder_attn", "cross_attention"))
-    for end, own in ((".q_proj", ".query"), (".k_proj", ".key"), (".v_proj", ".value"), (".out_proj", ".out"))
-] + [
-    ("self_attn_layer_norm", "around_attention.norm"),
-    ("encoder_attn_layer_norm", "around_cross_attention.norm"),
-    ("final_layer_norm", "around_feed_forward.norm"),
-    ("fc1", "feed_forward.hidden"),
-    ("fc2", "feed_forward.out"),
-]
-
-
 class MarianMT(nn.Module):
     """MarianMTModel of the transformers library. Raise ImportError where that is not installed."""
 
@@ -151,20 +138,11 @@ class MarianMT(nn.Module):
     def of(cls, model: Transformer) -> "MarianMT":
         """Return a MarianMT with the weights of our model: post-norm, with biases and with positions in halves."""
         other = cls(model.config, model.output.weight.size(0))
-        stacks = {"encoder": model.encoder, "decoder": model.decoder}
-        weights = {
-            "model.shared.weight": model.source_embedding.weight,
-            "final_logits_bias": model.output.bias[None],
-            "lm_head.weight": model.output.weight,
-        }
-        for side, layers in stacks.items():
-            weights[f"model.{side}.embed_tokens.weight"] = model.source_embedding.weight
+        weights: dict[str, Tensor] = {}
+        for side in ("encoder", "decoder"):
             weights[f"model.{side}.embed_positions.weight"] = sinusoids_in_halves(MAX_POSITIONS, model.config.d_model)
-            for number, layer in enumerate(layers):
-                for theirs, ours in NAMES:
-                    for name, value in layer.state_dict().items():
-                        if name.startswith(ours):
-                            weights[f"model.{side}.layers.{number}.{theirs}{name.removeprefix(ours)}"] = value
+        for ours, value in model.state_dict().items():
+            weights |= dict.fromkeys(hugging_face_names(ours), value[None] if ours == "output.bias" else value)
         other.inner.load_state_dict(weights)
         return other
 

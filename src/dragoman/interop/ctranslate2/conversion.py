@@ -37,23 +37,25 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
-def convert(model: Model, pieces: Sequence[str], folder: Path, compute_type: str = "float32") -> None:
+def convert(
+    model: Model, pieces: tuple[Sequence[str], Sequence[str]], folder: Path, compute_type: str = "float32"
+) -> None:
     """Write `model` into `folder` as CTranslate2 reads it.
 
-    pieces: the subwords, by id; compute_type: how weights are stored, such as float32 or int8. CTranslate2 adds no
-    EOS to a source, so a program that uses the folder without this engine has to. Raise DragomanError naming the
-    settings of the model that CTranslate2 does not know.
+    pieces: the subwords of the source and of the target, by id; compute_type: how weights are stored, such as float32
+    or int8. CTranslate2 adds no EOS to a source, so a program that uses the folder without this engine has to. Raise
+    DragomanError naming the settings of the model that CTranslate2 does not know.
     """
     check_model(model.config)
     assert isinstance(model, Transformer)  # it refuses all others
-    if model.source_embedding.num_embeddings != model.target_embedding.num_embeddings:
-        raise DragomanError("CTranslate2 does not support models with two vocabularies: use the native engine")
     import_ctranslate2()
     spec = specification(model)
-    spec.register_source_vocabulary(list(pieces))
-    spec.register_target_vocabulary(list(pieces))
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[id] for id in (PAD, BOS, EOS))
-    spec.config.decoder_start_token = pieces[BOS]
+    source_pieces, target_pieces = pieces
+    spec.register_source_vocabulary(list(source_pieces))
+    spec.register_target_vocabulary(list(target_pieces))
+    special = (target_pieces[id] for id in (PAD, BOS, EOS))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = special
+    spec.config.decoder_start_token = target_pieces[BOS]
     spec.config.layer_norm_epsilon = model.config.norm_epsilon
     table = position_table(model.encoder_positions, model.config)
     spec.config.add_attribute("longest", None if table is None else len(table))

@@ -24,7 +24,7 @@ def verify_copy(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], 
 
     sample: sources to translate; some made-up ones are translated, too.
     """
-    vocabulary, made = len(engine.pieces), random.Random(0)
+    vocabulary, made = len(engine.source_pieces), random.Random(0)
     max_length = min(SAMPLE_LENGTH, (engine.max_positions or SAMPLE_LENGTH + 1) - 1)
     sources = [
         [made.randrange(EOS + 1, vocabulary) for _ in range(made.randint(1, max_length))] for _ in range(SAMPLES)

@@ -186,9 +186,9 @@ def look(call: Call, served: Served, text: str, *, tree: bool = False) -> Inspec
         search=replace(served.translator.search, beam=request.beam or service.config.beam),
         engine=served.pool.view(call.ticket) if shared else Punctual(native, call.ticket),
     )
-    check_tokens(call, "text", len(translator.tokenizer.encode(text, tag)) + 1)
+    check_tokens(call, "text", len(translator.tokenizers.source.encode(text, tag)) + 1)
     if request.translation is not None:
-        check_tokens(call, "translation", len(translator.tokenizer.encode(request.translation)) + 1)
+        check_tokens(call, "translation", len(translator.tokenizers.target.encode(request.translation)) + 1)
     found = inspect(translator, text, request.translation, tag=tag, name=served.source.name)
     check_tokens(call, "translation", len(found.target.tokens))
     kept[asked] = found

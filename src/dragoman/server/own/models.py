@@ -49,8 +49,11 @@ class ModelCard(Struct):
     pairs: list[TaggedPair]
     parameters: int
     vocabulary: int
+    target_vocabulary: int
     config: dict[str, Any]
     tags: list[str]
+    default_tags: dict[str, str]  # of sources and targets for which none are given
+    origin: dict[str, str] | None  # of weights that were imported, and their licence
     languages: dict[str, str] | None  # that the model records
     scripts: list[str]
     extent: dict[str, Any] | None
@@ -92,7 +95,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         alignment=head is not None,
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
-        tags=sorted(path[0].translator.tokenizer.tags),
+        tags=sorted(path[0].translator.tokenizers.source.tags),
     )
 
 
