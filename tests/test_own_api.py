@@ -363,7 +363,10 @@ def test_a_document_in_which_nothing_can_be_read_says_so(kept: Running):
     sent = send(kept, "caf\xe9\n", source="en", encoding="latin-1").json
     assert (sent["status"], sent["texts"], [one["line"] for one in sent["faults"]]) == ("done", 0, [1])
     assert "not UTF-8" in sent["faults"][0]["flag"]
-    assert send(kept, "7\n", source="en").json["faults"] == []  # the control: nothing to translate, and nothing wrong
+    control = send(kept, "7\n", source="en").json  # nothing to translate, and nothing wrong
+    assert control["faults"] == []
+    for one in (sent, control):
+        assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
 
 
 def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):

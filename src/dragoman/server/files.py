@@ -80,7 +80,6 @@ def translate_document(
     """
     texts, lines, found = document.texts, document.lines, []
     faults: list[Fault] = [*document.skipped]
-    progress(0, faults)
     language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
     if language == task.target:
         found = texts
@@ -264,6 +263,7 @@ def finish(
 
     with place:
         try:
+            progress(0, [*document.skipped])
             content = translate_document(call, document, source, task, progress)
             done = {**record, "status": "done", "translated": record["texts"]}
             results.update(identity, call.caller, done, content)
