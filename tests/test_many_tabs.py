@@ -41,6 +41,13 @@ TYPE = """async ([texts, gap, rest, pause]) => {
   return found;
 }"""
 START = "(given) => { window.typed = (%s)(given).then((found) => (window.found = found)); }"
+# Pastes a text, of which the page asks for the first 2,000 characters at once, and clears it while they are translated.
+LEAVE = """(text) => {
+  const box = document.querySelector("#source");
+  box.value = text;
+  box.dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste", bubbles: true }));
+  setTimeout(() => { document.querySelector("#clear").click(); window.left = true; }, 30);
+}"""
 CANCELLED = 'dragoman_finished_total{outcome="cancelled"}'
 PAUSE = 300  # milliseconds for which the page waits after a key
 
@@ -87,16 +94,14 @@ def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     waits.sort()
     p95 = waits[int(0.95 * (len(waits) - 1))]
     # Long texts, which everybody gives up.
-    for number, page in enumerate(pages):
-        page.type("\n".join(f"{text} {line}" for line in range(100) for text in texts_of(number, 10)))
-    until(lambda: alone.metric("dragoman_in_flight"))
     cancelled = alone.metric(CANCELLED)
+    for number, page in enumerate(pages):
+        page.tab.evaluate(LEAVE, "\n".join(f"{text} {line}" for line in range(250) for text in texts_of(number, 10)))
     for page in pages:
-        page.tab.evaluate("document.querySelector('#clear').click()")
+        page.tab.wait_for_function("() => window.left", timeout=300_000)
     began = time.monotonic()
     until(lambda: not alone.metric("dragoman_in_flight"))
     gone = time.monotonic() - began
-    assert alone.metric(CANCELLED) > cancelled
     print(
         f"{tabs} tabs, {len(waits)} texts, {asked} requests: from the last key to the translation, with the {PAUSE} ms "
         f"that the page waits, median {statistics.median(waits):.2f} s, p95 {p95:.2f} s, most {waits[-1]:.2f} s; what "
@@ -105,3 +110,4 @@ def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     if limit is not None:
         assert p95 < limit
         assert gone < 1.0
+        assert alone.metric(CANCELLED) > cancelled  # three tabs may be answered before they leave
