@@ -226,11 +226,12 @@ def write_npz(file: Path, arrays: dict[str, np.ndarray], settings: dict[str, Any
 
 
 def npz_folder(
-    folder: Path, *, joint: bool = True, spm: bool = True, tied: str = "all", layers: int = 2, **changes: Any
+    folder: Path, *, joint: bool = True, spm: bool = True, tied: str = "all", learned: bool = False, **changes: Any
 ) -> dict[str, np.ndarray]:
     """Write a folder of Marian and return its weights.
 
-    joint: one vocabulary for both sides; spm: it is a SentencePiece model, else a list beside two of them; tied: 'all',
+    joint: one vocabulary for both sides; learned: positions, in a table that Marian's own settings do not speak of;
+    spm: it is a SentencePiece model, else a list beside two of them; tied: 'all',
     'target' or 'none'; changes: of settings, with '_' for '-'.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -254,6 +255,8 @@ def npz_folder(
     settings |= {"dim-vocabs": sizes}
     (folder / "decoder.yml").write_text(as_yml({"relative-paths": True, "models": ["model.npz"], "vocabs": vocabs}))
     arrays = npz_arrays(settings, sizes, tied)
+    if learned:
+        arrays["Wpos"] = arrays["Wemb"][:64].copy()
     write_npz(folder / "model.npz", arrays, settings)
     return arrays
 
@@ -291,8 +294,6 @@ def npz_arrays(settings: dict[str, Any], sizes: Sequence[int], tied: str) -> dic
             norm(f"{side}_l{layer}_ffn_ffn", "_pre" * norm_first)
         if norm_first:
             norm(f"{side}_top")
-    if settings["transformer-train-position-embeddings"]:
-        draw("Wpos", 64, size)
     if tied == "all":
         draw("Wemb", sizes[0], size)
     else:

@@ -181,9 +181,16 @@ def read_architecture(settings: Settings, tensors: Npz) -> TransformerConfig:
         kind = "RMS norms or highways" if set("".join(around)) - set("an") else "norms at other places"
         settings.refuse("transformer-postprocess", f"{kind} ('{before}' before, '{after}' after, '{top}' on top)")
     settings.only("transformer-postprocess-emb", "d", "", why="a norm of the embeddings")
-    learned = settings.flag("transformer-train-position-embeddings")
-    length = tensors.shapes.get("Wpos", (0,))[0] if learned else 1024
+    # Marian up to 1.12 writes that setting, but reads another one: only the table tells whether positions were learned.
+    learned = "Wpos" in tensors.shapes
+    if settings.flag("transformer-train-position-embeddings") and not learned:
+        settings.checker.note("the settings say that positions were learned, but there are none: Marian computed them")
+    length = tensors.shapes["Wpos"][0] if learned else 1024
     settings.checker.expect(2 <= length <= MAX_POSITIONS, f"Wpos has {length:,} positions")
+    if norm_first:
+        settings.checker.note(
+            "norms before layers: as Marian trains and scores since 1.10; its decoder takes keys and values without them"
+        )
     activation = settings.get("transformer-ffn-activation")
     if activation == "gelu":
         settings.refuse("transformer-ffn-activation", "Marian's GELU is another one than everyone's")
