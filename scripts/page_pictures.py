@@ -1,5 +1,6 @@
-"""Draw the pictures of docs/page.md: the page of a server, with the model that is given, in the system's Chromium.
+"""Draw the pictures of the README and of docs/page.md: the page of a server, in the system's Chromium.
 
+$ python scripts/page_pictures.py en-ko=runs/demo-en-ko docs/images page
 $ python scripts/page_pictures.py en-es=runs/en-es docs/images
 """
 
@@ -18,7 +19,10 @@ from playwright.sync_api import sync_playwright
 
 PORT = 5731
 TEXT = "The king sent messengers to the city. They gave bread and water to the people.\nWho is this man?"
+OF_DEMO = "My cousin is arriving from Vietnam on Saturday at 8:35 AM."
+LEFT_OUT = "Vietnam"
 SIZES = {
+    "page": {"viewport": {"width": 1040, "height": 866}, "color_scheme": "light"},
     "page-light": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
     "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
@@ -55,7 +59,7 @@ def prepare(tab: Any, name: str) -> None:
         tab.get_by_role("link", name="Training runs").click()
         tab.locator("#samples li").first.wait_for()
         return
-    tab.locator("#source").fill(TEXT)
+    tab.locator("#source").fill(OF_DEMO if name == "page" else TEXT)
     tab.locator("#output .word").first.wait_for()
     tab.wait_for_function("() => !document.querySelector('.working')")
     words = tab.locator("#output .word")
@@ -77,19 +81,27 @@ def prepare(tab: Any, name: str) -> None:
         tab.locator("#output .choice").first.wait_for()
         tab.locator("#output .choice").nth(1).click()
         tab.locator("#choices li").first.wait_for()
+    elif name == "page":
+        place = OF_DEMO.index(LEFT_OUT)
+        tab.locator("#source").evaluate("(box, place) => box.setSelectionRange(place + 1, place + 1)", place)
+        tab.locator("#source").press("ArrowLeft")
+        tab.locator("#without").click()
+        tab.locator("#without-words td").first.wait_for()
+        tab.locator("#output .word", has_text="베트남").hover()
+        tab.locator("#mirror .word.linked").first.wait_for()
     else:
         words.nth(3).hover()
         tab.locator("#output .word.linked").wait_for()
         tab.wait_for_timeout(500)
 
 
-def main(model: str, folder: str) -> None:
-    """Write a picture of each size into a folder."""
+def main(model: str, folder: str, *names: str) -> None:
+    """Write pictures into a folder: those of these names, or all of docs/page.md."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     with serving(model) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for name, settings in SIZES.items():
-            context = browser.new_context(device_scale_factor=2, reduced_motion="reduce", **settings)
+        for name in names or [name for name in SIZES if name != "page"]:
+            context = browser.new_context(device_scale_factor=2, reduced_motion="reduce", **SIZES[name])
             tab = context.new_page()
             tab.goto(address)
             prepare(tab, name)

@@ -244,6 +244,22 @@ def models(trained: Path) -> Iterator[Any]:
     opened.close(5)
 
 
+@pytest.fixture(scope="session")
+def reopened(trained: Path) -> Any:
+    """The translator of that server, opened anew."""
+    from dragoman.translation.translator import Translator
+
+    return Translator.load(trained, threads=1)
+
+
+@pytest.fixture(scope="session")
+def inspected(reopened: Any) -> Any:
+    """What its model does with one sentence."""
+    from dragoman.inspection.inspection import inspect
+
+    return inspect(reopened, "The dog sees 2 red cats.", name="toy")
+
+
 @pytest.fixture
 def gated(models: Any) -> Iterator[tuple[Any, Any]]:
     """Models that translate nothing until their gate is opened."""

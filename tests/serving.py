@@ -21,6 +21,8 @@ import torch
 from deepl_contract import Contract
 
 from dragoman.config.serve import ServeConfig
+from dragoman.decoding.pool import Pool
+from dragoman.decoding.search import Hypothesis
 from dragoman.server.app import App
 from dragoman.server.keys import Key
 from dragoman.server.listening import bind
@@ -67,7 +69,7 @@ class Running(NamedTuple):
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, dict):
             body, sent = json.dumps(body), {"Content-Type": "application/json", **sent}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
@@ -92,6 +94,7 @@ class Running(NamedTuple):
 
 
 CONFIG = ServeConfig(port=0, threads=1)
+PATIENCE = 300  # seconds that a test waits for an answer, on a machine however busy
 
 
 @contextlib.contextmanager
@@ -111,6 +114,17 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
         thread.join()
         torch.set_num_threads(1)
     assert contract.broken == []
+
+
+@contextlib.contextmanager
+def running_copying(models: Models, config: ServeConfig, name: str) -> Iterator[Running]:
+    """A server whose model copies, and has this name."""
+    (one,) = models.by_pair.values()
+    engine: Any = Copying(one.translator.engine)
+    with Pool(engine) as pool:
+        source, translator = one.source._replace(name=name), one.translator.replace(engine=engine)
+        with running(Models([replace(one, source=source, translator=translator, pool=pool)]), config) as started:
+            yield started
 
 
 @contextlib.contextmanager
@@ -181,6 +195,20 @@ class Gate:
             except StopIteration as end:
                 return end.value
             yield
+
+
+class Copying:
+    """An engine whose translations are the texts themselves, once, twice and so on."""
+
+    def __init__(self, engine: Any):
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, sources: Any, config: Any, constraints: Any = None) -> Any:
+        return [[Hypothesis(list(source) * n, -float(n)) for n in range(1, config.n_best + 1)] for source in sources]
+
+    def search_batch(self, sources: Any, config: Any, constraints: Any, **_: Any) -> Any:
+        yield
+        return self.search(sources, config)
 
 
 class Slow:

@@ -152,12 +152,12 @@ headers = {{ Authorization = "Bearer {SECRET}" }}
 # No schema can say which pairs of languages there are, or how the lines of a glossary are written.
 [checks]
 positive_data_acceptance.expected-statuses = [200, 201, 204, 400, 401, 403, 404, 413, 429]
-# DeepL answers 403 without a key, LibreTranslate 400.
-missing_required_header.expected-statuses = [400, 401, 403, 404, 415]
 
+# Without a key DeepL answers 403 and LibreTranslate 400, where the tool knows only 401. tests/test_access.py has both.
 [[operations]]
 include-path-regex = "^/v[23]/"
 headers = {{ Authorization = "DeepL-Auth-Key {SECRET}" }}
+checks.missing_required_header.enabled = false
 
 [[operations]]
 include-path-regex = "^/(detect|suggest|translate|translate_file)$"
@@ -175,7 +175,7 @@ checks.ignored_auth.enabled = false
     ],
 )
 def test_schemathesis_finds_nothing(models: Models, tmp_path: Path, examples: int, keys: list[Key]):
-    """With all of its checks, except where a contract or what a description can say is against them, see SETTINGS."""
+    """With all checks that it makes by itself: to name them here would overrule SETTINGS, which turns off a few."""
     kept = {"state": str(tmp_path / "state"), "suggestions": str(tmp_path / "suggestions")}
     (tmp_path / "schemathesis.toml").write_text(SETTINGS)
     with running(models, replace(CONFIG, rate=0, max_wait=600.0, deadline=600.0, **kept), keys) as server:
@@ -186,9 +186,9 @@ def test_schemathesis_finds_nothing(models: Models, tmp_path: Path, examples: in
             operation["parameters"] = [one for one in given if one["in"] == "path" or "requestBody" not in operation]
         (tmp_path / "openapi.json").write_text(json.dumps(description))
         command = [Path(sys.executable).with_name("schemathesis"), "run", "openapi.json", "--url", server.url]
-        command += ["--checks", "all", "--max-examples", examples, *(["--phases", "fuzzing"] if examples < 10 else [])]
+        command += ["--max-examples", examples, *(["--phases", "fuzzing"] if examples < 10 else [])]
         ran = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=tmp_path)
-        assert ran.returncode == 0, ran.stdout[-20_000:]
+        assert ran.returncode == 0, "\n".join(line[:1000] for line in ran.stdout.splitlines())[-20_000:]
         counts = [server.metric(f'dragoman_finished_total{{outcome="{one}"}}') for one in ("ok", "failed", "cancelled")]
         assert server.metric("dragoman_accepted_total") == sum(counts)
         assert counts[1] == 0

@@ -101,6 +101,8 @@ BAD = [
     ("train broken.toml", 2, "broken.toml: not valid TOML"),
     ("train preset.toml", 2, "preset"),
     ("translate -m missing x", 1, "missing: no such model folder"),
+    ("serve -m english={brief}", 2, "'english' is not a pair of languages, such as en-de"),
+    ("inspect x -m {brief} --view masques", 2, "not 'masques'; did you mean 'masks'?"),
     ("translate -m . x", 1, ".: not a model folder"),
     ("translate -m {train} x", 1, "a file; name the model folder that it is in"),
     ("translate -m missing x --output-format json", 2, "must be one of jsonl, nbest, text, tsv, not 'json'"),
@@ -348,8 +350,9 @@ def test_there_is_a_line_out_for_every_line_in(trained: Path):
     assert lines[0] == first[0].text
     told = err.decode().splitlines()
     assert told[:2] == [f"line {number}: not UTF-8; undecodable bytes are replaced" for number in (4, 5)]
-    assert len(told) == 3
-    assert told[2].startswith("line 16: a sentence of more than 512 tokens is ")
+    assert told[2] == "2 lines not in UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"
+    assert len(told) == 4
+    assert told[3].startswith("line 16: a sentence of more than 512 tokens is ")
 
 
 def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):

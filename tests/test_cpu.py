@@ -16,8 +16,12 @@ from torch.nn.functional import pad
 
 from dragoman.config import ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.decoding import products
-from dragoman.decoding.products import (
+from dragoman.decoding.search import BLOCK, topk
+from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.device import device_of
+from dragoman.errors import UsageError
+from dragoman.inference import products
+from dragoman.inference.products import (
     FEWEST_KEYS,
     PRODUCTS,
     Int8Linear,
@@ -28,10 +32,6 @@ from dragoman.decoding.products import (
     steady_attention,
     supported_types,
 )
-from dragoman.decoding.search import BLOCK, topk
-from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.device import device_of
-from dragoman.errors import UsageError
 from dragoman.model import Model, build
 from dragoman.model.attention import fused_attention
 
@@ -54,7 +54,7 @@ def test_a_packed_model_answers_as_the_model_does_which_stays_as_it_is(kind: str
     packed = pack_weights(model)
     assert not any(isinstance(module, PackedLinear) for module in model.modules())
     assert any(isinstance(module, PackedLinear) for module in packed.modules())
-    assert {p.data_ptr() for p in packed.parameters()} == {p.data_ptr() for p in model.parameters()}
+    assert {p.data_ptr() for p in packed.parameters()} < {p.data_ptr() for p in model.parameters()}
     for rows in (1, 2, 31, 64):
         source, target = torch.randint(3, WORDS, (rows, 9)), torch.randint(3, WORDS, (rows, 5))
         expected, found = model(source, target), packed(source, target)

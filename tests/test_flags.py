@@ -51,7 +51,8 @@ FLAGS = {
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
 --word-scores --alignment --text-key --translate-key --as-lines
---tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders --keep-numbers --no-keep-numbers
+--tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
+--keep-numbers --no-keep-numbers
 --detect-faults --no-detect-faults
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
@@ -68,13 +69,13 @@ FLAGS = {
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "info": "--preset --vocabulary --diagram --json",
     "insight": "--pairs --sentence --subwords --out --threads",
-    "inspect": "-m --model --translation --tag --out --html --json --view --sample --kind --layer --head --aggregate "
-    + f"--subwords --threads {ONE_BEST.replace('--split', '')}",
+    "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "
+    + f"--aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
     "lab": "--quick --out --seeds --threads --train --dev --test",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",
-    "backtranslate": "-m --model --text --out --tag --model-tag --reverse --noise --max-tokens --block --shard --ray "
-    + f"--engine --compute-type --device --threads --quiet {ONE_BEST}",
+    "backtranslate": "-m --model --text --out --tag --model-tag --model-target-tag --reverse --noise --max-tokens "
+    + f"--block --shard --ray --engine --compute-type --device --threads --quiet {ONE_BEST}",
     "benchmark": "",
     "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",

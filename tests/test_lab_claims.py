@@ -18,6 +18,7 @@ from dragoman.lab import (
     additive,
     comparisons,
     complexity,
+    context,
     embedding,
     feed_forward,
     heads,
@@ -40,6 +41,7 @@ from dragoman.lab import (
     self_focus,
     shared_projections,
     sinusoids,
+    subwords,
     sum_or_concat,
     table_3,
     unscaled_training,
@@ -65,6 +67,27 @@ def long_range_results() -> list[Claims]:
     fading = {long_range.PLAIN: sides(1e-5, 0.0), long_range.BOTH: sides(1e-5, 1e-5)}
     lasting = {long_range.PLAIN: sides(0.5, 0.5), long_range.BOTH: sides(0.5, 0.5)}
     return [long_range.claims(kept, fading), long_range.claims(lost, lasting)]
+
+
+def context_results() -> list[Claims]:
+    def rising(near: float, far: float) -> list[float]:
+        return [far, far, near, near, near, near, near, near, far, far]
+
+    one_way = [0.9] * 5 + [0.375] * 5
+    learned = {context.FORWARD: one_way, context.BOTH: rising(1.0, 0.6), context.GATED: rising(1.0, 0.9)}
+    alike = {context.FORWARD: [0.9] * 10, context.BOTH: [0.9] * 10, context.GATED: [0.5] * 10}
+    return [
+        context.claims({**learned, context.TRANSFORMER: [1.0] * 10}, 0.25, 0.0, 1.0),
+        context.claims({**alike, context.TRANSFORMER: rising(1.0, 0.9)}, 0.6, 0.1, 0.7),
+    ]
+
+
+def subwords_results() -> list[Claims]:
+    by_hand = [("a", "b", 9), ("ab", "c", 5)]
+    return [
+        subwords.claims(by_hand, [("a", "b"), ("ab", "c")], 0.2, 0.0, (3.0, 1.9), 0.7, 3),
+        subwords.claims(by_hand, [("a", "b"), ("b", "c")], 0.01, 0.1, (3.0, 2.9), 0.2, 2),
+    ]
 
 
 def recall_results() -> list[Claims]:
@@ -440,7 +463,8 @@ def test_models_that_have_learned_nothing_confirm_nothing():
 # With hardly any effort: which claims hold (y) and which do not (n), but for those on what is trained or timed (?).
 
 KNOWN = {
-    "long-range": "yyyy", "activations": "yyynnn", "parallel": "y??", "worked-examples": "yyynyn",
+    "long-range": "yyyy", "context": "y?????", "subwords": "yyyyyy",
+    "activations": "yyynnn", "parallel": "y??", "worked-examples": "yyynyn",
     "self-focus": "yyy", "retrieval": "yyy??", "shared-projections": "??yy", "scaling": "yyny",
     "unscaled-training": "??y", "additive": "?y??", "masks": "nyyyyn", "order": "yyy", "heads": "y???",
     "embedding": "yyyy", "sinusoids": "yyynyy", "position-schemes": "yny", "learned-positions": "????ny",

@@ -1,5 +1,7 @@
 """What the clients of LibreTranslate send and get, with real clients."""
 
+import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +124,7 @@ def test_a_server_without_detection_asks_for_the_language(models: Models):
     ("changes", "message"),
     [
         ({"q": ""}, "Invalid request: missing q parameter"),
-        ({"q": []}, "Invalid request: missing q parameter"),
+        ({"q": []}, "Invalid request: q: expected array of length >= 1"),
         ({"source": ""}, "Invalid request: missing source parameter"),
         ({"target": ""}, "Invalid request: missing target parameter"),
         ({"target": "zz"}, "zz is not supported"),
@@ -193,3 +195,30 @@ def test_extensions_get_what_they_expect(server: Running, alone: str):
     assert answer["alternatives"]
     wrong = server.ask("POST", "/deeplx", {"text": TEXT, "target_lang": "ZZ"})
     assert (wrong.status, wrong.json) == (400, {"code": 400, "message": "ZZ is not supported"})
+
+
+def test_a_suggestion_that_cannot_be_written_leaves_no_half_line(models: Models, tmp_path: Path):
+    """The disk is full after some of the line: here, a file may not grow further."""
+    file, most = tmp_path / "en-ko.tsv", 4 << 20
+    written = b"a\tb\n" * (most // 4 - 1000)
+    file.write_bytes(written)
+    truncated = []
+
+    def note(path: Any, size: int) -> None:
+        truncated.append(file.stat().st_size - size)
+        truncate(path, size)
+
+    truncate, before = os.truncate, resource.getrlimit(resource.RLIMIT_FSIZE)
+    fields = {"q": "dog " * 2000, "s": "x", "source": "en", "target": "ko"}
+    with running(models, replace(CONFIG, suggestions=str(tmp_path))) as server, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "truncate", note)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+        try:
+            answer = server.ask("POST", "/suggest", fields)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (answer.status, "No space left" in answer.json["error"]) == (503, True)
+        assert file.read_bytes() == written
+        assert truncated == [4000]  # the control: a part of it was there
+        assert server.ask("POST", "/suggest", fields).json == {"success": True}
+    assert file.read_bytes() == written + f"{('dog ' * 2000).strip()}\tx\n".encode()

@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, Any] = {
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]
+DEEPL, LIBRETRANSLATE = (next(one for one in BODIES if one.path == path) for path in ("/v2/translate", "/translate"))
 
 
 @pytest.fixture(scope="module")
@@ -195,3 +196,107 @@ def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
     assert "http" not in page
     style = hashlib.sha256(page.partition("<style>")[2].partition("</style>")[0].encode()).digest()
     assert f"style-src 'sha256-{base64.b64encode(style).decode()}'" in answer.headers["content-security-policy"]
+
+
+# --- What the description says of wrong fields
+
+
+@pytest.mark.parametrize("route", BODIES, ids=[f"{route.method} {route.path}" for route in BODIES])
+def test_a_field_that_is_not_there_is_refused_where_the_description_says_so(
+    kept: Running, description: Any, route: Any
+):
+    content = description["paths"][route.path][route.method.lower()]["requestBody"]["content"]
+    for kind, body in content.items():
+        schema = resolve(description, body["schema"])
+        fields = example(route.path, schema["properties"])
+        file = {"file": TEXT} if route.takes_file else {}
+        refuses = route.path.startswith("/api/v1/")
+        try:
+            check(description, schema, fields | file | {"strange": "x"})
+        except ValidationError:
+            assert refuses
+        else:
+            assert not refuses
+        answer = send(
+            kept, route, kind, {name: one for name, one in fields.items() if name != "file"} | {"strange": "x"}
+        )
+        assert ("there is no field 'strange'" in answer.body.decode()) == refuses, answer
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"), [*[(one, True) for one in (True, False, 1, 0)], *[(one, False) for one in (2, -1, "yes", "")]]
+)
+def test_forms_write_truth_values_as_the_description_says(kept: Running, description: Any, value: Any, allowed: bool):
+    """Also as 1 and 0, as the clients of DeepL do; JSON has true and false only."""
+    content = description["paths"]["/v2/translate"]["post"]["requestBody"]["content"]
+    fields = {"text": [TEXT], "target_lang": "KO", "source_lang": "EN", "show_billed_characters": value}
+    for kind, body in content.items():
+        may = allowed and (isinstance(value, bool) or kind != "application/json")
+        answer = send(kept, DEEPL, kind, fields)
+        assert answer.status == (200 if may else 400), (kind, answer)
+        if may:
+            assert ("billed_characters" in answer.json["translations"][0]) == bool(value)
+            check(description, resolve(description, body["schema"]), fields)
+        else:
+            with pytest.raises(ValidationError):
+                check(description, resolve(description, body["schema"]), fields)
+
+
+def test_in_forms_a_single_value_is_a_list_of_one(kept: Running, description: Any):
+    """JSON says itself what is a list."""
+    route = next(one for one in BODIES if one.path == "/api/v1/translate")
+    content = description["paths"][route.path]["post"]["requestBody"]["content"]
+    fields = {"texts": TEXT, "forbid": "x", "source": "en", "target": "ko"}
+    for kind, body in content.items():
+        may = kind != "application/json"
+        assert send(kept, route, kind, fields).status == (200 if may else 400)
+        if may:
+            check(description, resolve(description, body["schema"]), fields)
+        else:
+            with pytest.raises(ValidationError):
+                check(description, resolve(description, body["schema"]), fields)
+
+
+@pytest.mark.parametrize(("field", "path"), [("api_key", "/translate"), ("api_key", "/detect"), ("token", "/deeplx")])
+def test_a_key_is_a_string_even_where_none_is_needed(kept: Running, description: Any, field: str, path: str):
+    route = next(one for one in BODIES if one.path == path)
+    body = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = resolve(description, body)
+    for value, allowed in (("x", True), ("", True), (None, True), (7, False), ([], False), (["x"], False), ({}, False)):
+        fields = {**example(path, schema["properties"]), field: value}
+        assert send(kept, route, "application/json", fields).status == (200 if allowed else 400), value
+        if allowed:
+            check(description, schema, fields)
+        else:
+            with pytest.raises(ValidationError):
+                check(description, schema, fields)
+
+
+def test_clients_of_libretranslate_may_leave_fields_empty_as_the_description_says(kept: Running, description: Any):
+    content = description["paths"]["/translate"]["post"]["requestBody"]["content"]
+    for kind, body in content.items():
+        schema = resolve(description, body["schema"])
+        for fields, allowed in (
+            ({"format": "", "alternatives": "", "api_key": ""}, True),
+            ({"format": "x"}, False),
+            ({"alternatives": "x"}, False),
+            ({"source": ""}, False),
+            ({"q": ""}, False),
+        ):
+            request = {"q": TEXT, "source": "en", "target": "ko", **fields}
+            assert send(kept, LIBRETRANSLATE, kind, request).status == (200 if allowed else 400), fields
+            if allowed:
+                check(description, schema, request)
+            else:
+                with pytest.raises(ValidationError):
+                    check(description, schema, request)
+
+
+def test_limits_hold_also_where_there_is_nothing_to_search_for(kept: Running):
+    many = ["7"] * (CONFIG.texts + 1)
+    assert kept.ask("POST", "/detect", {"q": many}).status == 400
+    assert kept.ask("POST", "/detect", {"q": many[1:]}).status == 200
+    assert kept.ask("POST", "/api/v1/detect", {"texts": many}).status == 400
+    same = {"text": TEXT, "source": "en", "target": "en"}
+    assert kept.ask("POST", "/api/v1/alternatives", {**same, "beam": CONFIG.max_beam + 1}).status == 400
+    assert kept.ask("POST", "/api/v1/alternatives", {**same, "beam": CONFIG.max_beam}).status == 200

@@ -215,10 +215,18 @@ def test_fields_that_there_are_not_are_refused_here_and_ignored_elsewhere(server
 
 @pytest.mark.parametrize("kind", [{"Content_Type": "application/x-www-form-urlencoded"}, {}])
 def test_json_is_read_where_its_type_is_not_told(server: Running, alone: str, kind: dict[str, str]):
+    """Also behind the mark with which some editors begin a file."""
     for path, field in (("/api/v1/translate", "texts"), ("/translate", "q")):
-        body = " " + json.dumps({field: [TEXT], "source": "en", "target": "ko"})
-        assert alone in str(server.ask("POST", path, body, **kind).json)
-    assert server.ask("POST", "/api/v1/translate", "{", **kind).json["error"]["message"] == "Invalid JSON format"
+        for start in (" ", "\ufeff", "\ufeff "):
+            body = start + json.dumps({field: [TEXT], "source": "en", "target": "ko"})
+            assert alone in str(server.ask("POST", path, body.encode(), **kind).json)
+    for wrong, reason in (
+        (b"{", ""),
+        (b"{'q': 1}", ": object keys must be strings (byte 1)"),
+        (b'{"q": 1,}', ": trailing comma in object (byte 8)"),
+        (b'{"q": "h\xf6"}', ": it is not in UTF-8"),
+    ):
+        assert server.ask("POST", "/translate", wrong, **kind).json["error"] == f"Invalid JSON format{reason}"
 
 
 def test_words_are_not_scored_through_a_pivot(models: Models):
@@ -307,8 +315,11 @@ def test_glossaries_are_those_of_deepl_and_texts_are_translated_with_them(kept: 
 # --- Documents
 
 
-def send(server: Running, text: str, key: str = "first", name: str = "a.txt", **fields: str) -> Answer:
+def send(
+    server: Running, text: str, key: str = "first", name: str = "a.txt", encoding: str = "utf-8", **fields: str
+) -> Answer:
     body, kind = multipart([("target", "ko"), *fields.items()], {name: text})
+    body = body.decode().encode(encoding)
     return ask(server, "POST", "documents", body, key, Content_Type=kind)
 
 
@@ -346,6 +357,16 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
     assert (wrong["status"], "unknown tag" in wrong["error"]) == ("error", True)
     assert ask(kept, "GET", f"documents/{wrong['id']}/content").status == 409
     assert ask(kept, "DELETE", f"documents/{wrong['id']}").status == 204
+
+
+def test_a_document_in_which_nothing_can_be_read_says_so(kept: Running):
+    sent = send(kept, "caf\xe9\n", source="en", encoding="latin-1").json
+    assert (sent["status"], sent["texts"], [one["line"] for one in sent["faults"]]) == ("done", 0, [1])
+    assert "not UTF-8" in sent["faults"][0]["flag"]
+    control = send(kept, "7\n", source="en").json  # nothing to translate, and nothing wrong
+    assert control["faults"] == []
+    for one in (sent, control):
+        assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
 
 
 def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):

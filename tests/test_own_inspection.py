@@ -26,7 +26,7 @@ from dragoman.server.own import inspection
 from dragoman.server.own.inspection import Punctual
 from dragoman.translation.translator import Translator
 
-TEXT = "The dog sees 4 red cats."
+TEXT = "The dog sees 2 red cats."  # as in `inspected`
 HALF = 1 / 510 + 1e-6
 
 
@@ -43,59 +43,48 @@ def answer(server: Running, path: str, **fields: Any) -> Any:
     return found.json
 
 
-@pytest.fixture(scope="module")
-def translator(trained: Path) -> Translator:
-    """The model of the server, opened anew."""
-    return Translator.load(trained, threads=1)
-
-
-@pytest.fixture(scope="module")
-def found(translator: Translator) -> Inspection:
-    return inspect(translator, TEXT, name="toy")
-
-
-def test_the_record_is_that_of_the_inspection(server: Running, found: Inspection, translator: Translator):
+def test_the_record_is_that_of_the_inspection(server: Running, inspected: Inspection, reopened: Translator):
     (one,) = answer(server, "inspect")["inspections"]
     assert (one["source"], one["target"], one["engine"], one["compute_type"]) == ("en", "ko", "native", "float32")
-    assert one["inspection"] == json.loads(json.dumps(as_dict(found)))
+    assert one["inspection"] == json.loads(json.dumps(as_dict(inspected)))
     assert one["inspection"]["tree"]["nodes"]
-    assert one["links"] == word_links(found)
+    assert one["links"] == word_links(inspected)
     assert [(kind["name"], kind["layers"], kind["heads"]) for kind in one["kinds"]] == [
-        (kind, *found.maps(kind).shape[:2]) for kind in KINDS
+        (kind, *inspected.maps(kind).shape[:2]) for kind in KINDS
     ]
     (bare,) = answer(server, "inspect", tree=False, beam=4)["inspections"]
     assert bare["inspection"] == {**one["inspection"], "tree": None}
     (given,) = answer(server, "inspect", translation="개가 봐요.", beam=2)["inspections"]
-    expected = inspect(translator, TEXT, "개가 봐요.", name="toy")
+    expected = inspect(reopened, TEXT, "개가 봐요.", name="toy")
     assert given["inspection"] == json.loads(json.dumps(as_dict(expected)))
     assert given["inspection"] != one["inspection"]  # the control
-    greedy = inspect(translator.replace(search=SearchConfig(beam=1)), TEXT, name="toy")
+    greedy = inspect(reopened.replace(search=SearchConfig(beam=1)), TEXT, name="toy")
     (one,) = answer(server, "inspect", beam=1)["inspections"]
     assert one["inspection"]["tree"] == json.loads(json.dumps(as_dict(greedy)["tree"]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_and_rollouts_come_as_bytes(server: Running, found: Inspection, kind: Any):
+def test_weights_and_rollouts_come_as_bytes(server: Running, inspected: Inspection, kind: Any):
     response = ask(server, "attention", kind=kind)
     assert response.headers["content-type"] == "application/octet-stream"
     levels = torch.from_numpy(np.frombuffer(response.body, np.uint8).astype(np.float32)) / 255
-    weights = found.maps(kind)
+    weights = inspected.maps(kind)
     assert gap(levels[: weights.numel()].view(weights.shape), weights) <= HALF
-    followed = torch.stack([found.weights(kind, layer + 1, None, "rollout") for layer in range(len(weights))])
+    followed = torch.stack([inspected.weights(kind, layer + 1, None, "rollout") for layer in range(len(weights))])
     assert gap(levels[weights.numel() :].view(followed.shape), followed) <= HALF
     assert ask(server, "attention", kind=kind, text="The bear likes 3 white rabbits.").body != response.body
 
 
-def test_losses_and_positions_are_those_of_the_model(server: Running, found: Inspection, translator: Translator):
+def test_losses_and_positions_are_those_of_the_model(server: Running, inspected: Inspection, reopened: Translator):
     for subwords in (False, True):
         losses, told = (
-            occlusion(translator.model, found, subwords=subwords),
+            occlusion(reopened.model, inspected, subwords=subwords),
             answer(server, "occlusion", subwords=subwords),
         )
         assert (told["rows"], told["columns"]) == (losses.target, losses.source)
         assert gap(torch.tensor(told["drops"]), losses.drop.T) < 1e-6
         assert gap(torch.tensor(told["probabilities"]), losses.probability) < 1e-6
-    expected = added_positions(translator.model, 60)
+    expected = added_positions(reopened.model, 60)
     assert expected
     told = answer(server, "positions", rows=60)["positional_encoding"]
     table = torch.frombuffer(bytearray(base64.b64decode(told["table"])), dtype=torch.uint8).float()
@@ -136,11 +125,11 @@ def legs(trained: Path) -> Iterator[Running]:
     opened.close(5)
 
 
-def test_through_a_pivot_there_is_an_inspection_for_each_model(legs: Running, translator: Translator):
+def test_through_a_pivot_there_is_an_inspection_for_each_model(legs: Running, reopened: Translator):
     first, second = answer(legs, "inspect", target="de")["inspections"]
     assert [(one["source"], one["target"]) for one in (first, second)] == [("en", "ko"), ("ko", "de")]
     assert second["inspection"]["source"]["text"] == first["translation"]
-    alone = inspect(translator, first["translation"], name="toy")
+    alone = inspect(reopened, first["translation"], name="toy")
     assert second["inspection"] == json.loads(json.dumps(as_dict(alone)))
     for path in ("attention", "occlusion", "page", "positions"):
         refused = ask(legs, path, target="de")

@@ -11,6 +11,7 @@ from dragoman.alignment.words import words
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import Likelihood, score
 from dragoman.decoding.search import Hypothesis
@@ -36,7 +37,7 @@ def spanish() -> Tokenizer:
 @pytest.fixture
 def placer(spanish: Tokenizer) -> TermPlacer:
     torch.manual_seed(1)
-    return TermPlacer(build(TINY, len(spanish)).eval(), spanish, AlignmentHead(1))
+    return TermPlacer(build(TINY, len(spanish)).eval(), Tokenizers.of(spanish), AlignmentHead(1))
 
 
 def attention(

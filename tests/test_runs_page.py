@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 from serving import Running, running_with_runs, until
-from test_live_page import HOSTILE
-from visiting import Visit
+from visiting import HOSTILE, Visit
 
 from dragoman.server.models import Models
 

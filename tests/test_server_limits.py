@@ -21,6 +21,7 @@ from dragoman.server.models import Models
 from dragoman.server.reading import FREE, MAX_BODY, Room
 from dragoman.server.store import Store
 from dragoman.server.texts import MAX_FORBIDDEN, MAX_TARGETS, MAX_TERMS
+from dragoman.text.glossary import MAX_TERM_LENGTH
 
 KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
 ENTRIES = {"name": "animals", "source_lang": "en", "target_lang": "ko", "entries": "dog\t개"}
@@ -135,6 +136,8 @@ def test_a_request_has_so_many_words_and_no_more(models: Models):
 
         words = [f"x{number}" for number in range(MAX_FORBIDDEN + 1)]
         assert (ask(forbid=words[1:]), ask(forbid=words)) == (200, 400)
+        long = "x" * MAX_TERM_LENGTH
+        assert (ask(forbid=[long]), ask(forbid=[f"{long}x"])) == (200, 400)
         most = "|".join(words[:MAX_TARGETS])
         assert (ask(glossary=[f"dog\t{most}"]), ask(glossary=[f"dog\t{most}|more"])) == (200, 400)
         terms = [f"y{number}\tz" for number in range(MAX_TERMS + 1)]
@@ -220,7 +223,9 @@ def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, stat
 
     with monkeypatch.context() as full:
         full.setattr(Store, "write", fail)
-        assert upload(keeping, "/v2/document").status == 500
+        answer = upload(keeping, "/v2/document")
+    assert answer.status == 503
+    assert "No space left on device" in answer.json["message"]
     assert not files.OWN
     assert list((state / "documents").iterdir()) == []
     assert upload(keeping, "/v2/document").status == 200

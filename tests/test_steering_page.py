@@ -158,11 +158,11 @@ def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(v
     tab = page.tab
     assert not tab.locator("#without").is_visible()
     tab.locator("#source").press("End")
-    tab.get_by_role("button", name="Without “cats”").wait_for()
+    tab.get_by_role("button", name="Leave out “cats”").wait_for()
     at = TEXT.index("2") + 1
     tab.locator("#source").evaluate("(box, at) => box.setSelectionRange(at, at)", at)
     tab.keyboard.press("ArrowLeft")  # to the beginning of the word
-    button = tab.get_by_role("button", name="Without “2”")
+    button = tab.get_by_role("button", name="Leave out “2”")
     button.wait_for()
     tab.keyboard.press("Tab")
     assert button.evaluate("button => button === document.activeElement")

@@ -55,7 +55,7 @@ def test_what_the_user_wants_of_onednn_stays(own: dict[str, str]):
 MANY_SHAPES = """
 import resource, torch
 from pathlib import Path
-from dragoman.decoding.products import PackedLinear
+from dragoman.inference.products import PackedLinear
 
 def grow(fewest, most):
     before = int(Path("/proc/self/statm").read_text().split()[1])

@@ -29,6 +29,7 @@ from conftest import (
 from safetensors.torch import load_file, save_file
 
 from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, TrainingConfig, read_toml
+from dragoman.config.presets import PRESETS
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import Pairs
@@ -261,6 +262,16 @@ def test_what_helps_against_divergence_may_change_and_is_logged(started: RunConf
     notebook = run_training(with_training(started, **{name: new}))
     assert f"from now on, training.{name} is {new} instead of {old}" in notebook.logged
     assert len(notebook.losses) == 2
+
+
+def test_a_refused_change_logs_no_other_one(started: RunConfig):
+    config = with_training(started, learning_rate=0.5)
+    before = (Path(started.out) / "train.log").read_text(encoding="utf-8")
+    for refused in (with_training(config, seed=2), dataclasses.replace(config, dev=started.train)):
+        with pytest.raises(DragomanError):
+            run_training(refused)
+        assert (Path(started.out) / "train.log").read_text(encoding="utf-8") == before
+    assert any("from now on" in text for text in run_training(config).logged)  # the control
 
 
 def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
@@ -580,6 +591,43 @@ def test_fine_tuning_takes_the_training_settings_of_the_preset_that_the_model_ha
     assert dragoman("train", *files, "--preset", "base").err.count("preset 'base' has another model than") == 1
     assert dragoman("train", *files).code == 0
     assert read_toml(tmp_path / "new" / "config.toml")["preset"] == "tiny"
+
+
+@pytest.mark.parametrize("form", ["run", "link", "checkpoint"])
+def test_fine_tuning_takes_the_preset_that_the_run_recorded_whatever_the_shape(
+    form: str, corpus: Corpus, tmp_path: Path, dragoman: Any
+):
+    files = ["--train", corpus[0], "--dev", corpus[1], "--training.max-steps", 1, "--quiet"]
+    run = tmp_path / "old"
+    made = dragoman("train", *files, "--preset", "tiny", "--model.positions", "rotary", "--out", run)
+    assert made.code == 0
+    start = {"run": run, "link": run / "best", "checkpoint": (run / "best").resolve()}[form]
+    files += ["--init-from", start, "--out", tmp_path / "new"]
+    assert "preset 'lstm' has another model than" in dragoman("train", *files, "--preset", "lstm").err
+    assert dragoman("train", *files).code == 0
+    assert read_toml(tmp_path / "new" / "config.toml")["preset"] == "tiny"
+    assert read_toml(tmp_path / "new" / "config.toml")["training"]["warmup"] == PRESETS["tiny"].training.warmup
+    # The control: a folder without a run, whose shape no preset has.
+    shutil.copytree((run / "best").resolve(), tmp_path / "model")
+    files += ["--init-from", tmp_path / "model", "--out", tmp_path / "newer"]
+    assert dragoman("train", *files).code == 0
+    assert read_toml(tmp_path / "newer" / "config.toml")["preset"] == "small"
+
+
+def test_what_a_run_started_from_stays_and_may_be_left_out(corpus: Corpus, tmp_path: Path, dragoman: Any):
+    files = ["--train", corpus[0], "--dev", corpus[1], "--quiet"]
+    make = ["--preset", "tiny", "--model.d-model", 16, "--model.attention.heads", 2, "--out", tmp_path / "old"]
+    assert dragoman("train", *files, *make, "--training.max-steps", 1).code == 0
+    tuned = ["train", *files, "--out", tmp_path / "new"]
+    assert dragoman(*tuned, "--init-from", tmp_path / "old", "--training.max-steps", 1).code == 0
+    other = dragoman(*tuned, "--init-from", tmp_path / "nothing", "--training.max-steps", 2)
+    assert (other.code, f"was started with init_from = {tmp_path / 'old'}, not " in other.err) == (2, True)
+    assert dragoman(*tuned, "--training.max-steps", 2).code == 0
+    assert progress(tmp_path / "new")["step"] == 2
+    assert f"Started from the weights of {tmp_path / 'old'}." in (tmp_path / "new/best/card.md").read_text("utf-8")
+    # Neither is given for a run that did not start from a model: the preset explains the sizes.
+    forgotten = dragoman("train", *files, "--out", tmp_path / "old", "--training.max-steps", 2)
+    assert "was started with preset = tiny, not small" in forgotten.err
 
 
 def test_fine_tuning_is_resumed_without_the_model_it_started_from(corpus: Corpus, tmp_path: Path, trained: Path):

@@ -50,6 +50,15 @@ def test_there_is_a_record_for_each_line_whatever_it_is(lines: list[bytes], form
             row.encode("utf-8", "replace")
 
 
+@pytest.mark.parametrize(
+    ("source", "row"),
+    [("  A dog. ", "  x "), ("\tA dog.", "\tx"), ("A dog.", "x"), ("\u3000A dog.", "\u3000x"), ("", "x"), ("  ", "x")],
+)
+def test_a_line_of_text_keeps_the_white_space_around_it(source: str, row: str):
+    assert output(Line(1, source), Translation("x", 0.0), "text") == row
+    assert output(Line(1, source), Translation("", 0.0), "text") == ""
+
+
 def test_of_a_table_the_first_column_is_translated_and_the_others_come_back():
     (line,) = parse(b"The dog\t17\tnews\n", "tsv")
     assert line.text == "The dog"
@@ -160,12 +169,12 @@ def test_a_file_is_read_in_whole_blocks_and_a_person_line_by_line(tmp_path: Path
 
 def test_a_file_in_another_encoding_does_not_flood_the_screen():
     """The lines beyond the first few are counted; in a file with few of them each is named."""
-    for count, said in ((2, 2), (300, 6)):
+    for count, said in ((1, 2), (2, 3), (300, 6)):
         log: list[str] = []
         lines = list(decode_lines(["é\n".encode("latin-1")] * count + [b"whole\n"], log.append))
         assert [text for _, text in lines] == ["\ufffd"] * count + ["whole"]
         assert len(log) == said
-    assert log[-1] == "300 lines are not UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"
+    assert log[-1] == "300 lines not in UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8"
 
 
 @given(st.lists(st.integers(0, 60), max_size=9), st.integers(1, 50))

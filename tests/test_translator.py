@@ -384,7 +384,7 @@ def test_the_engine_computes_where_the_model_is(trained: Path, device: Any, monk
 def test_only_our_own_engine_packs_weights(trained: Path, monkeypatch: pytest.MonkeyPatch):
     Translator.load(trained, SHORT, engine="ctranslate2")  # converts the model, and compares it with our own engine
     packed: list[object] = []
-    monkeypatch.setattr(torch_engine, "pack_weights", lambda model, _: packed.append(model) or model)
+    monkeypatch.setattr(torch_engine, "prepare", lambda model, _: packed.append(model) or model)
     converted = Translator.load(trained, SHORT, engine="ctranslate2")
     converted.replace(search=SearchConfig()).translate([PROBE])
     assert not packed

@@ -145,7 +145,12 @@ def test_words_of_both_sides_are_aligned_and_inspected(dragoman, run: Path, corp
     inspection = inspect(Translator.load(run), source, target)
     assert [word.label for word in inspection.source.words] == [*source.split(), "</s>"]
     assert [word.label for word in inspection.target.words] == [*target.split(), "</s>"]
-    translation = Translator.load(run).translate(source, alignments=True)
+    translator = Translator.load(run)
+    (scores,) = translator.annotator.word_scores([[(source, target)]])
+    assert [word for word, _ in scores] == [*target.split(), ""]
+    sides = translator.tokenizers.encode_sides([source], [target])
+    assert sum(log_p for _, log_p in scores) == pytest.approx(score(translator.model, *sides)[0].total, abs=1e-3)
+    translation = translator.translate(source, alignments=True)
     assert max(pair[1] for pair in translation.alignment) < len(translation.text.split())
 
 

@@ -59,15 +59,17 @@ class Prefix:
         return cls(text[: len(text) - len(stem)].rstrip(), stem)
 
 
-def likely_starts(model: Model, tokenizer: SideTokenizer, source: Ids, prefix: str, count: int) -> list[Start]:
+def likely_starts(
+    model: Model, tokenizer: SideTokenizer, source: Ids, prefix: str, count: int, target_tag: Sequence[int] = ()
+) -> list[Start]:
     """Return the likeliest tokens that a translation may begin with so that its text begins with `prefix`, best first.
 
     There are from one to `count`. A word that the prefix ends within may be cut otherwise than its beginning alone:
-    behind "re", " rey" is one piece. source: ids without EOS; model: in eval mode. Raise UsageError for a prefix of
-    more tokens than the model takes.
+    behind "re", " rey" is one piece. source: ids without EOS; model: in eval mode; target_tag: ids that stand before
+    the translation. Raise UsageError for a prefix of more tokens than the model takes.
     """
     given = Prefix.of(prefix)
-    before = tokenizer.encode(given.words) if given.words else []
+    before = [*target_tag, *(tokenizer.encode(given.words) if given.words else [])]
     stem = tokenizer.encode(given.stem) if given.stem else []
     before, stem = before + stem[:-CUT_ANEW], stem[-CUT_ANEW:]
     if len(before + stem) >= (longest := max_positions(model)):
@@ -81,6 +83,7 @@ def likely_starts(model: Model, tokenizer: SideTokenizer, source: Ids, prefix: s
         for id in likely_pieces(tokenizer, row, rest, count):
             starts.append(Start([*before, *stem[:position], id], so_far + float(row[id])))
         so_far += float(row[stem[position]]) if position < len(stem) else 0.0
+    starts = [Start(start.tokens[len(target_tag) :], start.log_p) for start in starts]
     starts.sort(key=lambda start: -start.log_p)
     return [start for start in starts[:count] if exp(start.log_p - starts[0].log_p) >= LEAST]
 
@@ -133,7 +136,7 @@ def likely_pieces(tokenizer: SideTokenizer, log_p: Tensor, rest: str | None, cou
     for id in log_p.argsort(descending=True).tolist() if rest is not None else ():
         piece = tokenizer.pieces[id]
         fits = piece.startswith(rest) and id not in tokenizer.byte_values if rest else not piece[0].isspace()
-        if fits and id not in tokenizer.special_ids:
+        if fits and id not in tokenizer.special_ids and id not in tokenizer.suppressed:
             found.append(id)
             if len(found) == count:
                 break
@@ -174,7 +177,7 @@ def most_for_others(model: Model, tokenizer: SideTokenizer, source: Ids, target:
     (log_p,) = next_log_p(model, source, [target], [0])
     right = log_p[range(len(target)), target]
     log_p[range(len(target)), target] = -inf
-    log_p[:, sorted(tokenizer.special_ids)] = -inf
+    log_p[:, sorted(tokenizer.special_ids.union(tokenizer.suppressed))] = -inf
     inside = ~begins_word(tokenizer).to(log_p.device)
     most = []
     for word in bare_words(tokenizer, target):
@@ -190,7 +193,8 @@ def bare_words(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
 
     ids: the tokens of the text.
     """
-    spans, found, before = character_spans(tokenizer, ids), [], 0
+    spans, found = character_spans(tokenizer, ids), list[Word]()
+    before = next((position for position, id in enumerate(ids) if id not in tokenizer.special_ids), len(ids))
     for word in words(tokenizer, ids):
         label = MARKS_BEHIND.sub("", word.label)
         end = word.span[0] + len(label)

@@ -20,10 +20,10 @@ from dragoman.config import ComputeType, SearchConfig
 from dragoman.config.presets import SMALL
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
-from dragoman.decoding.products import supported_types
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
+from dragoman.inference.products import supported_types
 from dragoman.model.transformer import Transformer
 
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, EOS included

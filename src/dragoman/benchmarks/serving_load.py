@@ -116,12 +116,12 @@ def soak(setting: Setting) -> str:
             leave(server, requests_for(setting.alike)[number % len(setting.alike)])
             assert len(answers) == SAMPLE
             time.sleep(0.2)  # until connections are closed
-            if number >= FULL:
+            if number >= FULL - 1:  # the first time before the requests that count
                 seen.append((server.memory(), server.files(), server.threads(), Counter(a.status for a in answers)))
         metrics = server.metrics()
     megabytes = [memory / 2**20 for memory, *_ in seen]
     thousands = [number * SAMPLE / 1000 for number in range(len(seen))]
-    statuses = sum((one[3] for one in seen), Counter[int]())
+    statuses = sum((one[3] for one in seen[1:]), Counter[int]())
     finished = {kind: metrics[f'dragoman_finished_total{{outcome="{kind}"}}'] for kind in ("ok", "failed", "cancelled")}
     total = sum(finished.values()) + metrics["dragoman_in_flight"]
     rows = [

@@ -55,29 +55,29 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstRead
 
 
 class UsualPairs:
-    """Know what is usual in the training corpora: those with the same tag are of one kind."""
+    """Know what is usual in the training corpora: those with the same tags are of one kind."""
 
     def __init__(self, training: Sequence[FirstReading]):
-        """Merge the profiles of the corpora of each tag, sides swapped where they are the reverse of the largest."""
-        self.profiles: dict[str, Profile] = {}
-        self.largest: dict[str, FirstReading] = {}
+        """Merge the profiles of corpora of the same tags, sides swapped where they are the reverse of the largest."""
+        self.profiles: dict[tuple[str, str], Profile] = {}
+        self.largest: dict[tuple[str, str], FirstReading] = {}
         for reading in sorted(training, key=lambda reading: len(reading.pairs), reverse=True):
-            tag, profile = reading.spec.tag, reading.profile
-            largest = self.largest.setdefault(tag, reading)
-            merged = self.profiles.setdefault(tag, Profile(profile.alphabet))
+            tags, profile = reading.spec.tags, reading.profile
+            largest = self.largest.setdefault(tags, reading)
+            merged = self.profiles.setdefault(tags, Profile(profile.alphabet))
             merged.add(profile.reversed() if profile.is_reverse_of(largest.profile) else profile)
-        self.first_tag = training[0].spec.tag
+        self.first_tags = training[0].spec.tags
 
     def for_corpus(self, reading: FirstReading) -> tuple[Profile, str]:
         """Return what is usual in corpora such as this one, and '', or a sentence if its sides are swapped.
 
-        A corpus whose tag no training corpus has is compared with those of the first tag.
+        A corpus whose tags no training corpus has is compared with those of the first tags.
         """
-        tag = reading.spec.tag if reading.spec.tag in self.profiles else self.first_tag
-        largest = self.largest[tag]
+        tags = reading.spec.tags if reading.spec.tags in self.profiles else self.first_tags
+        largest = self.largest[tags]
         if not reading.profile.is_reverse_of(largest.profile):
-            return self.profiles[tag], ""
-        return self.profiles[tag].reversed(), (
+            return self.profiles[tags], ""
+        return self.profiles[tags].reversed(), (
             f"{largest.spec.name} has sources such as {quote_line(largest.begins)}, {reading.spec.name} such as "
             f"{quote_line(reading.begins)}"
         )

@@ -21,7 +21,7 @@ class CheckRule:
 NEWLINE_TRAP = "replace it with a space: many programs end a line there"
 RULES = {
     # The file.
-    "unreadable": CheckRule("error", "the file cannot be read to its end", ""),
+    "unreadable": CheckRule("error", "the file cannot be read, or not to its end", ""),
     "line-counts": CheckRule(
         "error", "the two files have different numbers of lines", "find the line that one side lacks"
     ),

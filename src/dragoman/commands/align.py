@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.data.spec import CorpusSpec
     from dragoman.data.tokenizers import Tokenizers
     from dragoman.model import Model as Loaded
+    from dragoman.text.tags import DefaultTags
 
 MEASURED = 10_000  # pairs of a corpus that --measure reads at most
 MIN_WEIGHT = 0.0005  # weights that --soft would show as 0.000 are left out
@@ -76,8 +77,8 @@ def main(arguments: list[str]) -> None:
         if weights is None:
             print()
         else:
-            source, target = split(tokenizers.source, pair.source), split(tokenizers.target, pair.target)
-            print(links_as_text(options, merge_tokens(weights.double(), target, source), target, source))
+            source, target = split(tokenizers.source, pair.source), split(tokenizers.target, pair.target[pair.tag :])
+            print(links_as_text(options, merge_tokens(weights[pair.tag :].double(), target, source), target, source))
 
 
 def check_options(options: Options) -> None:
@@ -102,9 +103,10 @@ def choose_head(
     without attention over the source, but not where --layer is given: `alignment_weights` raises it then.
     """
     from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
+    from dragoman.text.tags import DefaultTags
 
     if options.measure:
-        head = measure_heads(model, *read_pairs(corpora, tokenizers))
+        head = measure_heads(model, *read_pairs(corpora, tokenizers, DefaultTags.load(folder)))
     elif options.layer is not None or options.head is not None:
         layer = default_head(model).layer if options.layer is None else options.layer
         return AlignmentHead(layer, options.head)
@@ -117,7 +119,9 @@ def choose_head(
     return head
 
 
-def read_pairs(corpora: "tuple[CorpusSpec, ...]", tokenizers: "Tokenizers") -> tuple[list[list[int]], list[list[int]]]:
+def read_pairs(
+    corpora: "tuple[CorpusSpec, ...]", tokenizers: "Tokenizers", default: "DefaultTags"
+) -> tuple[list[list[int]], list[list[int]]]:
     """Return sources, each with its tag in front, and targets of the first MEASURED pairs of each corpus, as token ids.
 
     Raise UsageError for a file that can be read only once.
@@ -131,7 +135,9 @@ def read_pairs(corpora: "tuple[CorpusSpec, ...]", tokenizers: "Tokenizers") -> t
             if Path(file).exists() and not Path(file).is_file():
                 raise UsageError(f"{file}: with --measure it is read twice, so it must be a regular file")
         rows = list(islice(stream_rows(corpus), MEASURED))
-        sides = tokenizers.encode_sides([row.source for row in rows], [row.target for row in rows], corpus.tag)
+        texts = [row.source for row in rows], [row.target for row in rows]
+        tags = corpus.tag or default.source, corpus.target_tag or default.target
+        sides = tokenizers.encode_sides(*texts, *tags)
         sources += sides[0]
         targets += sides[1]
     return sources, targets

@@ -42,6 +42,8 @@ class Options:
     "tag that training puts in front of these sources, to tell them from real ones; '' for none"
     model_tag: str = ""
     "tag to put in front of every line, if this model was trained with tags"
+    model_target_tag: str = ""
+    "tag that this model's translations begin with, if it was trained with such tags"
     reverse: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "write line of text TAB translation: pairs for a model in the same direction as this one"
     noise: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -101,6 +103,7 @@ def main(arguments: list[str]) -> None:
         out=options.out,
         search=options.search,
         tag=options.model_tag,
+        target_tag=options.model_target_tag,
         max_tokens=options.max_tokens,
         reverse=options.reverse,
         noise=options.search.seed if options.noise else None,

@@ -95,7 +95,7 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
     require_folder(out)
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
         raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
-    if len({(spec.tag, spec.weight, spec.share) for spec in specs}) > 1:
+    if len({(spec.tags, spec.weight, spec.share) for spec in specs}) > 1:
         raise UsageError("corpora with different tags or weights cannot share a file: clean them one at a time")
 
 

@@ -182,6 +182,7 @@ def translation_job(options: Options, number: int, spec: "CorpusSpec", teacher: 
         out=Path(options.out) / "synthetic" / f"{number}.tsv",
         search=options.search,
         tag=spec.tag,
+        target_tag=spec.target_tag,
         max_tokens=options.training.max_tokens,
         block=options.synthesis.block,
         engine=options.synthesis.engine,

@@ -83,9 +83,13 @@ def main(arguments: list[str]) -> None:
         print(warning, file=sys.stderr)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = read_translations(options.against_file, len(sources)) if options.against_file else None
-    translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+    translations = [
+        translation.text for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+    ]
     if other:
-        theirs = [translation.text for translation in other.translate(sources, corpus.tags)]
+        theirs = [
+            translation.text for translation in other.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        ]
     if options.output:
         with open_output(options.output) as file:
             file.write("".join(text + "\n" for text in translations).encode())

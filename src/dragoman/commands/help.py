@@ -23,7 +23,7 @@ NONE = re.compile(r"\{None(?:\}\||(,))([^\s\]\x1b]+)")
 # What it says of wrong flags, without the box around it.
 NO_NUMBER = re.compile(r"Error parsing (\S+): .*(?:literal for (int)\(\) with base 10|string to float): ('.*?')")
 ALTERNATIVES = re.compile(r"does not match choices \('(?!None)(.*?)',?\)")
-NO_CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\)\.")
+NO_CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\) ?\.")
 NO_VALUE = re.compile(r"Missing value for argument '(.*)'\.")
 NO_FLAG = re.compile(r"Missing from .*?: (-\S+ [^\s,]+)(?:, --\S+ \S+)? (.*?) \(required\)")
 NO_COMMAND = re.compile(r"Expected one of \{(.*)\}\.")

@@ -71,6 +71,7 @@ def main(arguments: list[str]) -> None:
         options.sentence,
         smoothing,
         options.subwords,
+        corpus.target_tags,
     )
     first, last = history.snapshots[0], history.snapshots[-1]
     loss = f"training loss (label smoothing {smoothing:g})" if smoothing else "loss"

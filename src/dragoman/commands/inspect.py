@@ -51,6 +51,8 @@ class Options:
     "inspect this translation instead of the model's own"
     tag: str = ""
     "tag to put in front of the text, for models trained with tags"
+    target_tag: str = ""
+    "tag that the translation begins with, such as its language, for models trained with such tags; it is not shown"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "figure to draw: .svg, .png or .pdf; default: VIEW.svg, such as map.svg, or none with --html or --json"
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -89,7 +91,7 @@ def main(arguments: list[str]) -> None:
 
     if out:
         check_format(out)
-    translator = Translator.load(options.model, options.search)
+    translator = Translator.load(options.model, options.search, target_tag=options.target_tag)
     name = Path(options.model).absolute().name
     if options.sample:
         assert out
@@ -142,14 +144,17 @@ def head_table_of_pairs(
     tokenizers = translator.tokenizers
     corpus = read_corpus(sample)
     fitting = (
-        (source, target, tag)
-        for (source, target), tag in zip(corpus.pairs, corpus.tags, strict=True)
+        (source, target, tag, target_tag)
+        for (source, target), tag, target_tag in zip(corpus.pairs, corpus.tags, corpus.target_tags, strict=True)
         if max(len(tokenizers.source.encode(source, tag)), len(tokenizers.target.encode(target))) <= max_length
     )
     pairs = list(islice(fitting, SAMPLED))
     if not pairs:
         raise DragomanError(f"{' '.join(sample)}: no pair is short enough for the model")
-    inspections = (inspect(translator, source, target, tag=tag, name=name) for source, target, tag in pairs)
+    inspections = (
+        inspect(translator.replace(target_tag=target_tag), source, target, tag=tag, name=name)
+        for source, target, tag, target_tag in pairs
+    )
     return head_table(inspections, kind, f"model {name}; pairs of {' '.join(sample)}; dragoman {__version__}")
 
 
@@ -158,7 +163,7 @@ def check_options(options: Options, out: Path | None) -> None:
     check_seed(options.search)
     if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
         raise UsageError("--sample needs --view heads and --out, without --html and --json")
-    if options.sample and (options.text or options.translation or options.tag):
+    if options.sample and (options.text or options.translation or options.tag or options.target_tag):
         raise UsageError(
             "--sample takes its sentences from files: leave out TEXT and --translation; tags: FILE tag=TAG"
         )

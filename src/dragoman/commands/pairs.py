@@ -13,6 +13,7 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.model import Model
 from dragoman.text.scripts import direction_warning
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.extent import model_scripts
 
 BLOCK = 1024  # pairs in memory
@@ -24,7 +25,8 @@ class EncodedPair(NamedTuple):
 
     row: Row
     source: Ids  # with the tag of its corpus in front
-    target: Ids
+    target: Ids  # with the target tag of its corpus in front
+    tag: int  # how many tokens that tag has
 
 
 def compute_by_pair(
@@ -42,10 +44,11 @@ def compute_by_pair(
     in a script that the model does not read. folder: that of the model. Raise
     DragomanError for an unknown tag and for a corpus that cannot be read.
     """
-    max_length = max_positions(model)
+    max_length, default = max_positions(model), DefaultTags.load(folder)
     for corpus in corpora:
-        tokenizers.source.tag_ids(corpus.tag)  # an unknown tag is an error before anything is read
-        left_out = LeftOut(corpus)
+        tags = corpus.tag or default.source, corpus.target_tag or default.target
+        tokenizers.source.tag_ids(tags[0])  # an unknown tag is an error before anything is read
+        left_out, tag = LeftOut(corpus), len(tokenizers.target.tag_ids(tags[1]))
         rows = stream_rows(corpus, left_out)
         warning = None
         while block := list(islice(rows, BLOCK)):
@@ -53,8 +56,9 @@ def compute_by_pair(
                 scripts = model_scripts(folder)
                 if warning := direction_warning(corpus.name, (row.source for row in block), *scripts):
                     print(warning, file=sys.stderr)
-            sides = tokenizers.encode_sides([row.source for row in block], [row.target for row in block], corpus.tag)
-            pairs = [EncodedPair(*pair) for pair in zip(block, *sides, strict=True)]
+            texts = [row.source for row in block], [row.target for row in block]
+            sides = tokenizers.encode_sides(*texts, *tags)
+            pairs = [EncodedPair(*pair, tag) for pair in zip(block, *sides, strict=True)]
             fitting = [pair for pair in pairs if max(len(pair.source), len(pair.target)) < max_length]
             results = iter(compute([pair.source for pair in fitting], [pair.target for pair in fitting]))
             for pair in pairs:

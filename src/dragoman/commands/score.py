@@ -54,7 +54,8 @@ def main(arguments: list[str]) -> None:
     model, tokenizers = read_model(folder)
     total, tokens, pairs = 0.0, 0, 0
     results = compute_by_pair(corpora, folder, model, tokenizers, partial(score, model), "no score")
-    for (row, _, _), likelihood in results:
+    for (row, *_, tag), likelihood in results:
+        likelihood = likelihood and likelihood.after(tag)
         if likelihood and row.source.strip() and row.target.strip():
             total, tokens, pairs = total + likelihood.total, tokens + len(likelihood.tokens), pairs + 1
         print(as_json(row, likelihood, tokenizers.target) if options.json else as_text(likelihood))

@@ -54,8 +54,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
 
     specs = parse_corpora(options.corpora)
-    if any(spec.tag or spec.share or spec.weight != 1 for spec in specs):
-        raise UsageError("weight=, share= and tag= are for dragoman train: TSV cannot hold them")
+    if any(any(spec.tags) or spec.share or spec.weight != 1 for spec in specs):
+        raise UsageError("weight=, share=, tag= and target-tag= are for dragoman train: TSV cannot hold them")
     files = {name: options.out / f"{name}.tsv" for name in SETS if sizes.get(name) != 0}
     for file in files.values():
         if file.exists():

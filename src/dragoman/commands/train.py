@@ -92,26 +92,34 @@ def defaults(arguments: list[str]) -> Options:
         flag_value(arguments, f"--{flag}") or data.get(key)
         for flag, key in (("init-from", "init_from"), ("out", "out"))
     )
+    previous = None
+    if start or (out and (Path(str(out)) / "config.toml").exists()):
+        from dragoman.training.resume import previous_config
+
+        previous = previous_config(Path(str(out))) if out else None
+    if previous:  # a run is resumed without the model that it started from
+        start = start or previous.init_from
     if not start:
         return Options(config=config, run=preset_run(name or "small", data, str(config)))
     from dragoman.training.fine_tuning import preset_of, start_config
-    from dragoman.training.resume import previous_config
 
-    model = start_config(str(start), previous_config(Path(str(out))) if out else None)
-    return Options(config=config, run=preset_run(preset_of(model, name, str(start)), data, str(config), model))
+    model = start_config(str(start), previous)
+    preset = name or previous.preset if previous else preset_of(model, name, str(start))
+    return Options(config=config, run=preset_run(preset, {"init_from": start, **data}, str(config), model))
 
 
 def flag_value(arguments: list[str], name: str) -> str | None:
     """Return the value of the flag `name`, with its dashes, given as `--name value` or `--name=value`.
 
-    None without it. The value is '' where nothing follows the flag.
+    None without it; the last value if it comes several times. The value is '' where nothing follows the flag.
     """
+    value = None
     for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
         if argument == name:
-            return after
-        if argument.startswith(f"{name}="):
-            return argument.removeprefix(f"{name}=")
-    return None
+            value = after
+        elif argument.startswith(f"{name}="):
+            value = argument.removeprefix(f"{name}=")
+    return value
 
 
 def complete_run(options: Options) -> RunConfig:

@@ -413,7 +413,8 @@ class Corpus:
     name: str
     pairs: list[Pair] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)  # of each pair in its file, counted from 1
-    tags: list[str] = field(default_factory=list)  # of each pair, '' for none
+    tags: list[str] = field(default_factory=list)  # of each pair's source, '' for none
+    target_tags: list[str] = field(default_factory=list)  # of each pair's target, '' for none
     left_out: list[LeftOut] = field(default_factory=list)  # of each spec
 
     def notes(self) -> list[str]:
@@ -437,6 +438,7 @@ def read_corpus(words: Sequence[str]) -> Corpus:
             corpus.pairs.append((source, target))
             corpus.lines.append(number)
             corpus.tags.append(spec.tag)
+            corpus.target_tags.append(spec.target_tag)
         if len(corpus.pairs) == before:
             raise DragomanError(f"{spec.name}: no sentence pairs in it")
         corpus.left_out.append(left_out)

@@ -201,6 +201,8 @@ def tokenise(
     """
     kind = pa.uint16() if max(map(len, tokenizers)) <= 2**16 else pa.int32()
     corpora = [{"name": spec.name, "tag": spec.tag, "weight": spec.weight, "share": spec.share} for spec in specs]
+    for corpus, spec in zip(corpora, specs, strict=True):
+        corpus |= {"target_tag": spec.target_tag} if spec.target_tag else {}
     record = {**formats.stamp(formats.CORPUS), "corpora": corpora, "longest": max_length}
     schema = pa.schema(
         {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
@@ -292,7 +294,8 @@ def tokenised_chunks(
     rows = (row._replace(source=row.source[:limit], target=row.target[:limit]) for row in whole)
 
     def encode(rows: Sequence[Row]) -> Iterator[tuple[Row, Ids, Ids]]:
-        sides = tokenizers.encode_sides([row.source for row in rows], [row.target for row in rows], spec.tag)
+        texts = [row.source for row in rows], [row.target for row in rows]
+        sides = tokenizers.encode_sides(*texts, spec.tag, spec.target_tag)
         return zip(rows, *sides, strict=True)
 
     while block := list(islice(rows, CHUNK)):
@@ -362,7 +365,10 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
 
 def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
     """Return the fingerprint before the first pair. Names of files do not count, so that files may be moved."""
-    use = [(corpus["tag"], corpus["weight"], *filter(None, [corpus.get("share")])) for corpus in corpora]
+    use = [
+        (corpus["tag"], corpus["weight"], *filter(None, [corpus.get("share"), corpus.get("target_tag")]))
+        for corpus in corpora
+    ]
     return hashlib.sha256(json.dumps([max_length, *use]).encode())
 
 

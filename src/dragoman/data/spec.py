@@ -41,7 +41,7 @@ NOT_PAIRS = {
     ".md": f"Markdown, in one language: {DOCUMENT}",
 }
 FOLDER = "a folder; name the files in it: pairs (.tsv, .tmx, ...), or a source file and a target file"
-OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
+OPTION = re.compile(r"([a-z]+(?:-[a-z]+)?)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 
 
@@ -57,6 +57,8 @@ class CorpusSpec:
     "how often each pair occurs in an epoch"
     tag: str = ""
     "put in front of the source as a token of its own"
+    target_tag: str = ""
+    "put in front of the target: what every translation begins with, such as the token of its language"
     columns: tuple[str, str] | None = None
     "columns of CSV and Parquet, keys of JSON lines (dotted: translation.en), languages of TMX (en is also en-US)"
     share: float | None = None
@@ -73,8 +75,9 @@ class CorpusSpec:
             raise UsageError(f"{self.name}: share must be a number above 0 and below 1, not {self.share}")
         if self.share is not None and self.weight != 1:
             raise UsageError(f"{self.name}: give weight= or share=, not both: a share decides the weight")
-        if self.tag and not TAG.fullmatch(self.tag):
-            raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {self.tag!r}")
+        for tag in (self.tag, self.target_tag):
+            if tag and not TAG.fullmatch(tag):
+                raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {tag!r}")
         if self.columns and self.format not in WITH_COLUMNS:
             raise UsageError(
                 f"{self.name}: columns= is for {', '.join(WITH_COLUMNS)}; other files have two fixed sides"
@@ -84,6 +87,11 @@ class CorpusSpec:
     def name(self) -> str:
         """The names of its files, for messages."""
         return " and ".join(display_path(file) for file in self.files)
+
+    @property
+    def tags(self) -> tuple[str, str]:
+        """The tag of its sources and that of its targets."""
+        return self.tag, self.target_tag
 
     def words(self) -> tuple[str, ...]:
         """Return the words that name the corpus on the command line; `parse_corpora` is the inverse.
@@ -96,6 +104,7 @@ class CorpusSpec:
             "weight": f"{self.weight:.15g}" if (alone and not self.share) or self.weight != 1 else "",
             "share": f"{self.share:.15g}" if self.share else "",
             "tag": self.tag,
+            "target-tag": self.target_tag,
             "columns": ",".join(self.columns or ()),
         }
         return (*self.files, *(f"{name}={value}" for name, value in options.items() if value))
@@ -139,7 +148,8 @@ def suffix_of(file: str) -> str:
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     """Return the corpora that a list of words names.
 
-    A word is a file, or an option of the corpus before it: `weight=2`, `share=0.25`, `tag=news`, `columns=en,de`. Two
+    A word is a file, or an option of the corpus before it: `weight=2`, `share=0.25`, `tag=news`, `target-tag=de`,
+    `columns=en,de`. Two
     files of plain text in a row are a source file and a target file; any other file is a corpus by itself. Raise
     UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
     """
@@ -154,7 +164,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
                 raise UsageError(f"{word}: an option must come after its corpus")
             name, value = parse_option(word, option[1], option[2])
             if name in options[-1]:
-                raise UsageError(f"{word}: {' '.join(runs[-1])} already has a {name}")
+                raise UsageError(f"{word}: {' '.join(runs[-1])} already has a {option[1]}")
             options[-1][name] = value
             open_run = False
         elif suffix_of(word) in OF_PAIRS:
@@ -194,15 +204,15 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
             return name, float(value)
         except ValueError:
             raise UsageError(f"{word}: {name} must be a number above 0, not '{value}'") from None
-    if name == "tag":
+    if name in ("tag", "target-tag"):
         if not value:
             raise UsageError(f"{word}: the tag is missing")
-        return name, value
+        return name.replace("-", "_"), value
     if name == "columns":
         columns = tuple(value.split(","))
         if len(columns) != 2 or not all(columns):
             raise UsageError(f"{word}: name two columns, source first: columns=en,de")
         return name, columns
-    near = difflib.get_close_matches(name, ("weight", "share", "tag", "columns"), n=1)
-    hint = f"did you mean {near[0]}=?" if near else "there are weight=, share=, tag= and columns="
+    near = difflib.get_close_matches(name, ("weight", "share", "tag", "target-tag", "columns"), n=1)
+    hint = f"did you mean {near[0]}=?" if near else "there are weight=, share=, tag=, target-tag= and columns="
     raise UsageError(f"{word}: unknown option, {hint} (for a file of that name, write ./{word})")

@@ -12,11 +12,12 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 import regex
 import tokenizers
@@ -61,6 +62,9 @@ SPARE_VALUES = 10_000
 SYMBOLS = 0x10000  # the character chr(SYMBOLS + id) stands for a piece, see Tokenizer._as_symbols
 
 
+Built = TypeVar("Built")
+
+
 class Tokenizer:
     """Turn text into ids and back. Ids 0, 1, 2 are PAD, BOS and EOS; 3 to 258 are the bytes; then tags and subwords."""
 
@@ -81,6 +85,10 @@ class Tokenizer:
         "entries without text"
         self.byte_values = {id: id - len(SPECIAL) for id in range(len(SPECIAL), len(RESERVED))}
         "the byte that each entry for a byte stands for, by id"
+        self.unknown: int | None = None
+        "the entry for an unknown word; there is none, because all words can be spelled"
+        self.suppressed: tuple[int, ...] = ()
+        "entries that no search may say; a model that has learned from us says none by itself"
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -213,10 +221,12 @@ class Tokenizer:
 
     def tag_ids(self, tag: str) -> list[int]:
         """Return the ids in front of a source with this tag: one, or none for ''. Raise DragomanError for another."""
-        if tag and tag not in self.tags:
-            known = f"choose from {', '.join(self.tags)}" if self.tags else "this model was trained without tags"
-            raise DragomanError(f"unknown tag '{tag}': {known}")
-        return [self.tags[tag]] if tag else []
+        return find_tag(self.tags, tag)
+
+    def encode_inside(self, text: str) -> list[int]:
+        """Return the ids of a text that follows other characters, without a space in front of it."""
+        newline = "\n"  # a word of its own, so that what follows is a word without a space before it
+        return self.encode(newline + text)[len(self.encode(newline)) :]
 
     def encode_with_dropout(self, text: str, rate: float, random: Random) -> list[int]:
         """Return the ids of a text, without BOS and EOS, segmented with BPE-dropout (Provilkov et al. 2020).
@@ -284,24 +294,49 @@ class Tokenizer:
         vocabulary: how many entries its model has; a file that is too large for them is refused before it costs memory.
         """
         check_argument("path", path, str | Path)
-        size, values = MAX_TABLE_SIZE, None
-        if vocabulary is not None:
-            size = min(size, MAX_RECORD_SIZE + MAX_ENTRY_SIZE * max(vocabulary, 0))
-            values = SPARE_VALUES + MAX_ENTRY_VALUES * max(vocabulary, 0)
-        try:
-            with name_errors(path):
-                data = read_json(Path(path), size, values)
-            model = data["model"]
-            merges = [(left, right) for left, right in model["merges"]]
-            return cls(dict(model["vocab"]), merges)
-        except FileNotFoundError:
-            raise DragomanError(f"{path}: no such file") from None
-        except IsADirectoryError:
-            raise DragomanError(f"{Path(path)}: a folder; the file in it is tokenizer.json") from None
-        except (MemoryError, OSError):
-            raise
-        except Exception as error:  # the library reports merges that fit no vocabulary as a bare Exception
-            raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None
+        return read_tokenizer(path, vocabulary, cls.from_json)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Tokenizer":
+        """Return the tokenizer that the content of tokenizer.json describes.
+
+        Raise an exception of any kind where it describes none: the library reports merges that fit no vocabulary as a
+        bare Exception.
+        """
+        model = content["model"]
+        return cls(dict(model["vocab"]), [(left, right) for left, right in model["merges"]])
+
+
+def read_tokenizer(path: str | Path, vocabulary: int | None, build: Callable[[dict[str, Any]], Built]) -> Built:
+    """Return what `build` makes of the content of a tokenizer's file. Raise OSError as `open` does.
+
+    vocabulary: how many entries its model has, None where that is not known. Raise DragomanError where the file is
+    missing, is too large for the vocabulary, or does not describe a tokenizer, so that `build` raises an exception.
+    """
+    size, values = MAX_TABLE_SIZE, None
+    if vocabulary is not None:
+        size = min(size, MAX_RECORD_SIZE + MAX_ENTRY_SIZE * max(vocabulary, 0))
+        values = SPARE_VALUES + MAX_ENTRY_VALUES * max(vocabulary, 0)
+    try:
+        with name_errors(path):
+            content = read_json(Path(path), size, values)
+        return build(content)
+    except FileNotFoundError:
+        raise DragomanError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise DragomanError(f"{Path(path)}: a folder; the file in it is tokenizer.json") from None
+    except (MemoryError, OSError, DragomanError):
+        raise
+    except Exception as error:
+        raise DragomanError(f"{path}: not a dragoman tokenizer: {' '.join(str(error).split())}") from None
+
+
+def find_tag(tags: Mapping[str, int], tag: str) -> list[int]:
+    """Return the id of a tag, or none for ''. Raise DragomanError, naming those that there are, for an unknown one."""
+    if tag and tag not in tags:
+        known = f"choose from {', '.join(tags)}" if tags else "this model was trained without tags"
+        raise DragomanError(f"unknown tag '{tag}': {known}")
+    return [tags[tag]] if tag else []
 
 
 def train_bpe(

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, Union, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
 
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import Tokenizer, read_tokenizer
 from dragoman.errors import UsageError
 
 # In a folder there is one file for both sides, or one for each side.
@@ -26,6 +26,15 @@ class SideTokenizer(Protocol):
     byte_values: dict[int, int]
     "the byte that each entry for a byte stands for, by id"
 
+    @property
+    def unknown(self) -> int | None:
+        """The entry for an unknown word; None where all words can be spelled."""
+
+    @property
+    def suppressed(self) -> tuple[int, ...]:
+        """The entries that no search may say."""
+        ...
+
     def __len__(self) -> int: ...
 
     def __hash__(self) -> int: ...
@@ -42,8 +51,12 @@ class SideTokenizer(Protocol):
         """Return the ids of texts to translate, as `encode_all` does, but of what `plain_spaces` makes of them."""
         ...
 
+    def encode_inside(self, text: str) -> list[int]:
+        """Return the ids of a text that follows other characters, without a space in front of it."""
+        ...
+
     def plain_spaces(self, text: str) -> str:
-        """Return a text with the spaces that a model has learned to read."""
+        """Return a text as `encode_sources` reads it, with the spaces that a model has learned to read."""
         ...
 
     def tag_ids(self, tag: str) -> list[int]:
@@ -85,13 +98,13 @@ class Tokenizers(NamedTuple):
         return f"{' and '.join(f'{size:,}' for size in sizes)} subwords"
 
     def encode_sides(
-        self, sources: Sequence[str], targets: Sequence[str], tag: str = ""
+        self, sources: Sequence[str], targets: Sequence[str], tag: str = "", target_tag: str = ""
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of the sources, the tag in front, and of the targets, without BOS and EOS.
+        """Return the ids of the sources and of the targets, each with its tag in front, without BOS and EOS.
 
         Raise DragomanError for an unknown tag.
         """
-        return self.source.encode_all(sources, tag), self.target.encode_all(targets)
+        return self.source.encode_all(sources, tag), self.target.encode_all(targets, target_tag)
 
     def bpe(self) -> tuple[Tokenizer, Tokenizer]:
         """Return both if they are of our own kind, which can cut a text in several ways. Raise UsageError otherwise."""
@@ -131,4 +144,13 @@ def load_tokenizer(file: Path, vocabulary: int | None = None) -> SideTokenizer:
 
     vocabulary: how many entries its model has; a file that is too large for them is refused.
     """
-    return Tokenizer.load(file, vocabulary)
+    return read_tokenizer(file, vocabulary, tokenizer_of)
+
+
+def tokenizer_of(content: dict[str, Any]) -> SideTokenizer:
+    """Return the tokenizer that the content of a file describes. Raise an exception of any kind if it is none."""
+    if "sentencepiece" in content:
+        from dragoman.data.sentencepiece import SentencePieceTokenizer
+
+        return SentencePieceTokenizer.from_json(content)
+    return Tokenizer.from_json(content)

@@ -28,6 +28,10 @@ class Likelihood:
     tokens: Ids
     log_p: list[float]  # nats
 
+    def after(self, tag: int) -> "Likelihood":
+        """Return the likelihood without the first `tag` tokens, which are given and not part of the translation."""
+        return Likelihood(self.tokens[tag:], self.log_p[tag:])
+
     @property
     def total(self) -> float:
         """The log-probability of the target in nats."""

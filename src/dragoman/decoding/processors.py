@@ -94,6 +94,18 @@ class NoRepeat:
         return log_p.scatter_add(1, windows[..., -1], cost)
 
 
+class Suppressed:
+    """Forbid single tokens, the same for all sentences, such as the unknown word."""
+
+    def __init__(self, tokens: Sequence[int]):
+        self.tokens = list(tokens)
+
+    def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
+        """Return log_p (R, V), changed in place: -inf for these tokens."""
+        log_p[:, self.tokens] = -math.inf
+        return log_p
+
+
 class Forbidden:
     """Forbid sequences of tokens, other ones for each sentence."""
 
@@ -120,13 +132,23 @@ class Forbidden:
 class Prefix:
     """Begin each output with the tokens given for its sentence, which keep the probabilities of the model.
 
-    The processors `afterwards` act only after the prefix, so that a prefix may have what they forbid.
+    The processors `afterwards` act only after the prefix, so that a prefix may have what they forbid. Before it come
+    the `tags`, those of each sentence, whose tokens are certain: their log-probability is 0.
     """
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device, afterwards: Sequence[Processor] = ()):
-        longest = max(map(len, prefixes))
-        rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-        self.prefixes = torch.tensor(rows, device=device).view(len(prefixes), longest)  # -1: free
+    def __init__(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        device: torch.device,
+        afterwards: Sequence[Processor] = (),
+        tags: Sequence[Sequence[int]] = (),
+    ):
+        given = [len(tag) for tag in tags] or [0] * len(prefixes)
+        forced = [[*tag, *prefix] for tag, prefix in zip(tags or [()] * len(prefixes), prefixes, strict=True)]
+        longest = max(map(len, forced))
+        rows = [[*own, *[-1] * (longest - len(own))] for own in forced]
+        self.prefixes = torch.tensor(rows, device=device).view(len(rows), longest)  # -1: free
+        self.given, self.longest_tag = torch.tensor(given, device=device), max(given)
         self.afterwards = afterwards
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
@@ -140,6 +162,9 @@ class Prefix:
         if inside:  # before the others, which may write into log_p
             forced_token = self.prefixes[sentence, position][:, None]
             forced = log_p.masked_fill(torch.arange(log_p.size(1), device=log_p.device) != forced_token, -math.inf)
+            if position < self.longest_tag:
+                certain = (position < self.given[sentence])[:, None]
+                forced = torch.where(certain & (forced > -math.inf), 0.0, forced)
         for processor in self.afterwards:
             log_p = processor(log_p, tokens, sentence)
         return torch.where(forced_token >= 0, forced, log_p) if inside else log_p

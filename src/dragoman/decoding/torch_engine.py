@@ -14,8 +14,7 @@ from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
-from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor
-from dragoman.decoding.products import FEWEST_KEYS, pack_weights, resolve_type
+from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor, Suppressed
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
@@ -30,6 +29,8 @@ from dragoman.decoding.search import (
 )
 from dragoman.decoding.terms import constrained_search
 from dragoman.errors import UsageError
+from dragoman.inference.incremental import prepare
+from dragoman.inference.products import FEWEST_KEYS, resolve_type
 from dragoman.model import Model, Seq2Seq
 
 SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
@@ -42,17 +43,25 @@ class TorchEngine:
     forces_terms = True
 
     def __init__(
-        self, *models: Model, boundaries: Sequence[tuple[int, int]] = (), compute_type: ComputeType = "float32"
+        self,
+        *models: Model,
+        boundaries: Sequence[tuple[int, int]] = (),
+        suppressed: Sequence[int] = (),
+        compute_type: ComputeType = "float32",
     ):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 
         The probabilities of several are averaged. boundaries (V, 2): what each token begins and ends with, OPEN, STEM
-        or WORD, as `token_boundaries` returns it; () where no terms are searched for. compute_type: what the models
-        multiply in. Raise UsageError where the device cannot.
+        or WORD, as `token_boundaries` returns it; () where no terms are searched for. suppressed: tokens that no output
+        has, except in its prefix. compute_type: what the models multiply in. Raise UsageError where the device cannot.
         """
-        self.boundaries, self.device = boundaries, next(models[0].parameters()).device
+        self.boundaries, self.suppressed, self.device = (
+            boundaries,
+            list(suppressed),
+            next(models[0].parameters()).device,
+        )
         self.compute_type = resolve_type(compute_type, self.device)
-        fast = [pack_weights(model, self.compute_type) for model in models]
+        fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
@@ -147,10 +156,13 @@ class TorchEngine:
             processors.append(MinimumLength(config.min_length, EOS))
         if config.no_repeat_ngram:
             processors.append(NoRepeat(config.no_repeat_ngram))
+        if self.suppressed:
+            processors.append(Suppressed(self.suppressed))
         if any(own.forbidden for own in constraints):
             processors.append(Forbidden([own.forbidden for own in constraints], self.device))
-        if any(own.prefix for own in constraints):
-            return [Prefix([own.prefix for own in constraints], self.device, afterwards=processors)]
+        if any(own.tag or own.prefix for own in constraints):
+            tags, prefixes = [own.tag for own in constraints], [own.prefix for own in constraints]
+            return [Prefix(prefixes, self.device, afterwards=processors, tags=tags)]
         return processors
 
 

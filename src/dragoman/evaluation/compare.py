@@ -117,7 +117,10 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
                 variants.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in variants:
-        translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+        translations = [
+            translation.text
+            for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        ]
         scores.append(evaluate(translations, references))
         ids = [
             (translator.tokenizers.source.tag_ids(tag) + text)[: translator.max_source_tokens]
@@ -151,7 +154,9 @@ def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[
 
     rows: list[tuple[str, Engine, int]] = []
     for compute_type in ("float32", "int8"):
-        engine = open_ctranslate2(folder, compute_type, torch.get_num_threads())
+        engine = open_ctranslate2(
+            folder, compute_type, torch.get_num_threads(), suppressed=translator.tokenizers.target.suppressed
+        )
         # Settings that the engine refuses are reported before anything is timed.
         engine.search(
             [translator.tokenizers.source.encode(sources[0])[: translator.max_source_tokens]], translator.search

@@ -111,30 +111,34 @@ def read_history(
     sentence: int = 1,
     smoothing: float = 0.1,
     by_subwords: bool = False,
+    target_tags: Sequence[str] = (),
 ) -> History:
     """Return the history of a run: what its checkpoints, given by step, do with the first usable pairs.
 
-    tags: of each pair, '' for none; sentence: number of the pair, from 1, whose cross-attention is kept, with its own
-    target; smoothing: of the labels, as in the training; by_subwords: keep it by subwords, not by words. Raise
-    UsageError where there is no such pair or it is too long, DragomanError for a damaged checkpoint and for a model
-    without attention over the source.
+    tags: of each source, '' for none; sentence: number of the pair, from 1, whose cross-attention is kept, with its own
+    target; smoothing: of the labels, as in the training; by_subwords: keep it by subwords, not by words; target_tags:
+    of each target, () for none. Raise UsageError where there is no such pair or it is too long, DragomanError for a
+    damaged checkpoint and for a model without attention over the source.
     """
     if not 1 <= sentence <= len(pairs):
         raise UsageError(f"sentence {sentence}: there are {len(pairs):,} pairs, counted from 1")
     model, tokenizers = read_model(next(iter(checkpoints.values())))
-    encoded = [encode_pair(tokenizers, pair, tag) for pair, tag in zip(pairs[: 10 * SAMPLE], tags, strict=False)]
-    followed = encode_pair(tokenizers, pairs[sentence - 1], tags[sentence - 1])
+    both = list(zip(tags, target_tags or [""] * len(tags), strict=True))
+    encoded = [encode_pair(tokenizers, pair, *own) for pair, own in zip(pairs[: 10 * SAMPLE], both, strict=False)]
+    followed = encode_pair(tokenizers, pairs[sentence - 1], *both[sentence - 1])
+    given = len(tokenizers.target.tag_ids(both[sentence - 1][1]))
+    shown = followed[0], followed[1][given:]
     check_length(followed, sentence, model)
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
     sample = fitting[:SAMPLE] or [followed]
     batches = make_batches(sample)
     split = subwords if by_subwords else words
-    columns, rows = (fill_gaps(split(side, ids), side, ids) for side, ids in zip(tokenizers, followed, strict=True))
+    columns, rows = (fill_gaps(split(side, ids), side, ids) for side, ids in zip(tokenizers, shown, strict=True))
     snapshots: list[Snapshot] = []
     before: Model | None = None
     for step, folder in sorted(checkpoints.items()):
         model, _ = read_model(folder)
-        maps = cross_attention(model, followed, rows, columns, folder)
+        maps = cross_attention(model, followed, rows, columns, folder, given)
         loss, gradients = loss_and_gradient_norms(model, batches, smoothing)
         updates = relative_updates(before, model) if before else {}
         snapshots.append(Snapshot(step, loss, gradients, updates, normalised_entropies(model, batches), maps))
@@ -182,10 +186,10 @@ def first_head(folder: Path, maps: Tensor) -> AlignmentHead:
     return head
 
 
-def encode_pair(tokenizers: Tokenizers, pair: tuple[str, str], tag: str) -> Pair:
-    """Return source, with its tag in front, and target as ids without EOS."""
+def encode_pair(tokenizers: Tokenizers, pair: tuple[str, str], tag: str, target_tag: str = "") -> Pair:
+    """Return source and target, each with its tag in front, as ids without EOS."""
     source, target = pair
-    return tokenizers.source.encode(source, tag), tokenizers.target.encode(target)
+    return tokenizers.source.encode(source, tag), tokenizers.target.encode(target, target_tag)
 
 
 def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
@@ -197,13 +201,15 @@ def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
     ]
 
 
-def cross_attention(model: Model, pair: Pair, rows: list[Word], columns: list[Word], folder: Path) -> Tensor:
+def cross_attention(
+    model: Model, pair: Pair, rows: list[Word], columns: list[Word], folder: Path, tag: int = 0
+) -> Tensor:
     """Return the cross-attention (L, H, W, U) of a model between the words of a pair, given the target.
 
-    rows, columns: the target words and source words, EOS included; folder: the model's, for the message. Raise
-    DragomanError for a model without attention over the source.
+    rows, columns: the target words and source words, EOS included; folder: the model's, for the message; tag: how many
+    tokens stand before the words of the target. Raise DragomanError for a model without attention over the source.
     """
     weights = run_forced(model, *pair)[0]["cross"]
     if not len(weights):
         raise DragomanError(f"{folder}: this model has no attention over the source: there is nothing to show")
-    return merge_tokens(weights, rows, columns)
+    return merge_tokens(weights[:, :, tag:], rows, columns)

@@ -9,7 +9,7 @@ Shapes: L layers, H heads, T target tokens and S source tokens, both with EOS, V
 
 import unicodedata
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -47,7 +47,7 @@ class Sentence:
     """A sentence as the model sees it."""
 
     text: str
-    ids: Ids  # without BOS and EOS
+    ids: Ids  # without BOS and EOS, and without the tag that a target begins with
     tokens: list[Word]  # one entry for each token, EOS last; a space is shown as ␣
     words: list[Word]  # split at white space; what belongs to no word is an entry of its own, EOS is the last
 
@@ -125,6 +125,8 @@ class Inspection:
     positions: tuple[Position, ...]
     tree: BeamTree | None
     alignment: AlignmentHead | None
+    target_tag: Ids = field(default_factory=list)
+    """ids that the model has read before the target, such as its language; no figure shows them"""
 
     def __repr__(self) -> str:
         layers, heads, *_ = self.cross.shape
@@ -326,21 +328,22 @@ def inspect(
         raise UsageError("there is no text to inspect")
     if prefix and translation is not None:
         raise UsageError("a prefix is for a search: give it, or a translation, not both")
-    source = tokenizers.source.encode(text, tag)
+    source, given = tokenizers.source.encode(text, tag or translator.tag), translator.target_tag_ids
     if len(source) > translator.max_source_tokens:
         raise UsageError(
             f"the text has {len(source)} tokens; an inspection takes at most {translator.max_source_tokens}"
         )
     tree = None
     if translation is None:
-        target, tree = search_and_record(translator, source, tokenizers.target.encode(prefix) if prefix else [])
+        whole, tree = search_and_record(translator, source, tokenizers.target.encode(prefix) if prefix else [])
+        target = whole[len(given) :]
     else:
         target = tokenizers.target.encode(translation)
-    if len(target) >= max_positions(model):
-        raise UsageError(
-            f"the translation has {len(target)} tokens; an inspection takes fewer than {max_positions(model)}"
-        )
-    maps, log_p = run_forced(model, source, target)
+    if len(given) + len(target) >= max_positions(model):
+        fewer = max_positions(model) - len(given)
+        raise UsageError(f"the translation has {len(target)} tokens; an inspection takes fewer than {fewer}")
+    maps, log_p = run_forced(model, source, [*given, *target])
+    maps, log_p = without_tag(maps, len(given)), log_p[len(given) :]
     return Inspection(
         model=name or type(model).__name__,
         version=__version__,
@@ -350,12 +353,14 @@ def inspect(
         positions=describe_positions(tokenizers.target, [*target, EOS], log_p, alternatives),
         tree=tree,
         alignment=translator.alignment,
+        target_tag=given,
     )
 
 
 def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
     """Return the translation of a source as ids, and the tree of the search if it is of a kind that can be recorded."""
-    recording = Recording(translator.engine, translator.tokenizers.target, Constraints(tuple(prefix)))
+    constraints = Constraints(tuple(prefix), tag=tuple(translator.target_tag_ids))
+    recording = Recording(translator.engine, translator.tokenizers.target, constraints)
     (hypothesis,) = translator.replace(engine=recording).search_ids([source])
     return hypothesis.tokens, recording.tree(hypothesis)
 
@@ -376,6 +381,16 @@ def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKi
         for kind, layers in capture.weights.items()
     }
     return maps, capture.model.output(vectors).float().log_softmax(-1).cpu()
+
+
+def without_tag(maps: dict[AttentionKind, Tensor], tag: int) -> dict[AttentionKind, Tensor]:
+    """Return the maps (L, H, queries, keys) without the positions at which the first `tag` target tokens are predicted.
+
+    What the decoder attends to when it reads them counts as attention to BOS, so that each row still sums to 1.
+    """
+    decoder = maps["decoder"][:, :, tag:]
+    decoder = torch.cat([decoder[..., : tag + 1].sum(-1, keepdim=True), decoder[..., tag + 1 :]], -1)
+    return {**maps, "decoder": decoder, "cross": maps["cross"][:, :, tag:]}
 
 
 def build_sentence(tokenizer: SideTokenizer, ids: Ids) -> Sentence:

@@ -49,7 +49,8 @@ def occlusion(
     for start in range(0, len(sources), AT_ONCE):
         check()
         some = sources[start : start + AT_ONCE]
-        likelihoods += score(model, some, [target.ids] * len(some))
+        found = score(model, some, [[*inspection.target_tag, *target.ids]] * len(some))
+        likelihoods += [one.after(len(inspection.target_tag)) for one in found]
     table = torch.tensor(
         [
             [math.exp(math.fsum(likelihood.log_p[position] for position in word.tokens)) for word in words]

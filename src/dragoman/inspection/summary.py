@@ -10,7 +10,9 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
 from dragoman.text.languages import read_languages
+from dragoman.text.origin import Origin
 from dragoman.text.scripts import name_scripts, read_scripts
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.extent import SourceExtent
 
 
@@ -24,6 +26,8 @@ class Summary:
     tags: tuple[str, ...] = ()  # that may stand in front of a source
     languages: LanguagePair | None = None
     scripts: tuple[str, ...] = ()  # of the target language
+    default_tags: DefaultTags = DefaultTags()
+    origin: Origin | None = None  # of a model that was imported
     extent: SourceExtent | None = None  # what the sources of the training were like
 
     @classmethod
@@ -40,6 +44,8 @@ class Summary:
             tuple(tokenizers.source.tags),
             read_languages(folder),
             read_scripts(folder),
+            DefaultTags.load(folder),
+            Origin.load(folder),
             extent,
         )
 
@@ -52,6 +58,10 @@ class Summary:
             rows["vocabulary"] += f" of the source, {self.target_vocabulary:,} of the target"
         if self.tags:
             rows["tags"] = ", ".join(self.tags)
+        if self.default_tags != DefaultTags():
+            rows["default tags"] = f"source {self.default_tags.source or '-'}, target {self.default_tags.target or '-'}"
+        if self.origin:
+            rows["origin"] = f"{self.origin.origin}; licence: {self.origin.licence or 'unknown'}"
         if self.languages:
             rows["languages"] = f"{self.languages.source} to {self.languages.target}"
         if self.scripts and self.extent and self.extent.scripts:
@@ -73,6 +83,8 @@ class Summary:
             "vocabulary": self.vocabulary,
             "target_vocabulary": self.target_vocabulary or self.vocabulary,
             "tags": self.tags,
+            "default_tags": asdict(self.default_tags),
+            "origin": asdict(self.origin) if self.origin else None,
             "languages": self.languages._asdict() if self.languages else None,
             "scripts": self.scripts,
             "extent": asdict(self.extent) if self.extent else None,

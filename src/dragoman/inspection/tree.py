@@ -81,14 +81,14 @@ class Recording:
     ) -> list[list[Hypothesis]]:
         """Search as the engine inside does, for one source.
 
-        Record the search if it is of a kind that can be recorded. Without `constraints`, those given to the constructor
-        hold.
+        Record the search if it is of a kind that can be recorded, without the steps that say the tag. Constraints that
+        the constructor was given come before those given here.
         """
-        constraints = constraints or [self.constraints]
+        constraints = constraints if constraints and self.constraints == UNCONSTRAINED else [self.constraints]
         plain = config.temperature is None and config.beam_groups == 1 and not constraints[0].terms
         if not isinstance(self.engine, SteppedEngine) or not plain:
             return self.engine.search(sources, config, constraints)
-        self.recorder = TreeRecorder(config, self.tokenizer)
+        self.recorder = TreeRecorder(config, self.tokenizer, len(constraints[0].tag))
         return finish(self.engine.search_batch(sources, config, constraints, observe=self.recorder))
 
     def tree(self, chosen: Hypothesis) -> BeamTree | None:
@@ -98,7 +98,7 @@ class Recording:
         nodes = self.recorder.nodes
         index = {(node.parent, node.token_id): i for i, node in enumerate(nodes)}
         winner = 0
-        for token in [*chosen.tokens, *[EOS] * chosen.finished]:
+        for token in [*chosen.tokens[self.recorder.tag :], *[EOS] * chosen.finished]:
             winner = index[winner, token]
         return BeamTree(self.recorder.beams, self.recorder.alpha, tuple(nodes), winner)
 
@@ -109,13 +109,17 @@ NONE = -1  # index for hypotheses that only fill up the beam and have no node
 class TreeRecorder:
     """The observer of a search that turns each step into nodes."""
 
-    def __init__(self, config: SearchConfig, tokenizer: SideTokenizer):
+    def __init__(self, config: SearchConfig, tokenizer: SideTokenizer, tag: int = 0):
+        self.tag = self.left_out = tag  # how many steps say the tag, and how many of them are still to come
         self.tokenizer, self.beams, self.alpha = tokenizer, config.beam, config.length_penalty
         self.nodes = [Node(None, 0, BOS, token_label(tokenizer, BOS), 0.0, 0.0, 0.0, "kept")]
         self.open = [0] * self.beams  # the node of each open hypothesis
 
     def __call__(self, so_far: Tensor, log_p: Tensor, step: BeamStep) -> None:
         """Add the nodes of one step of a search for one source; see `Observer`."""
+        if self.left_out:
+            self.left_out -= 1
+            return
         length, words = self.nodes[-1].step + 1, log_p.size(-1)
         total = (so_far.unsqueeze(-1) + log_p).flatten()
         kept = (step.beam * words + step.token).masked_fill(step.score == -math.inf, NONE).flatten().tolist()

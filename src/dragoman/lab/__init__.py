@@ -15,6 +15,7 @@ SECTIONS = {
         "long-range": "how much gradient reaches a distant word: RNN, LSTM, both directions, self-attention",
         "recall": "recalling a distant word: accuracy by distance, for each kind of model",
         "activations": "tanh, ReLU and GELU in a plain RNN: its state and gradient over time",
+        "context": "one word with several meanings: which encoders tell them apart, by the distance of the clue",
         "parallel": "all words at once, or one after another: time by length",
     },
     "Attention": {
@@ -30,6 +31,7 @@ SECTIONS = {
         "heads": "1 to 32 heads of equal size: what they cost, how they differ, how they learn",
     },
     "Words and positions": {
+        "subwords": "from text to ids: words, byte-pair encoding by hand, bytes, shifted targets, masks",
         "embedding": "one-hot vectors times a matrix, or a lookup",
         "sinusoids": "the positional encoding: rows, distances, wavelengths, shifts",
         "position-schemes": "integers, fractions, binary and Gray code, a line, sinusoids: which meet the conditions",

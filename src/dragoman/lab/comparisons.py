@@ -70,7 +70,9 @@ def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences)
         progress = train(config, journal)
     translator, corpus = Translator.load(folder / "best"), read_corpus(sentences.test)
     sources, references = zip(*corpus.pairs, strict=True)
-    translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+    translations = [
+        translation.text for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+    ]
     scores = evaluate(translations, references)
     seconds, losses = progress.seconds, tuple[tuple[float, float], ...]()
     with contextlib.suppress(DragomanError):  # the model counts even if the run's metrics are lost

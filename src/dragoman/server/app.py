@@ -3,13 +3,14 @@
 import asyncio
 import ipaddress
 import math
+import os
 import re
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 from uuid import uuid4
@@ -127,18 +128,18 @@ class App:
         exchange.dialect = dialect = route.dialect
         address = exchange.scope["client"][0] if exchange.scope.get("client") else "-"
         exchange.caller, rate = f"address {caller_of(address)}", 0
-        if not dialect.key_field:
+        if not dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, Received({}))
         body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room)
         exchange.received_all = True
         query = exchange.scope["query_string"]
         received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
-        if dialect.key_field:
+        if dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, received)
         request = None
         if route.request:
-            tidied = Received(dialect.tidy(received.fields), received.file, received.typed)
-            request = convert_fields(tidied, route.request, dialect.missing)
+            given = {name: value for name, value in received.fields.items() if value not in dialect.empty}
+            request = convert_fields(replace(received, fields=given), route.request, dialect.missing)
         call = Call(
             self.service,
             route,
@@ -354,9 +355,11 @@ def encode(route: Route, answer: Any) -> Response:
 
 
 def unexpected(error: Exception) -> Refusal:
-    """Return the refusal for an error that nobody has foreseen, which says nothing of the text."""
+    """Return the refusal for an error of the server, not of the request, which says nothing of the text."""
     if is_out_of_memory(error):
         return Refusal(503, "the server has not enough memory for this request", {"Retry-After": "1"})
+    if isinstance(error, OSError) and error.errno:  # a full disk, a folder that was made read-only
+        return Refusal(503, f"the server cannot read or write its files: {os.strerror(error.errno)}")
     return Refusal(500, "the server has failed")
 
 
@@ -364,4 +367,5 @@ def report(error: Exception) -> None:
     """Write where an error happened on standard error, without its message, which may have text in it."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     places = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))
-    print(f"error: {type(error).__name__} in {places}", file=sys.stderr, flush=True)
+    reason = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+    print(f"error: {type(error).__name__}{reason} in {places}", file=sys.stderr, flush=True)

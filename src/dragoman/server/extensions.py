@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 
 from dragoman.server.libretranslate import check_pair, find_target
 from dragoman.server.reading import Fields, Refusal, Upload
-from dragoman.server.routes import BEARER, OWN, Call, Dialect, Route, bearer
+from dragoman.server.routes import BEARER, OWN, Call, Dialect, KeyField, Route, bearer
 from dragoman.server.texts import Task, Translated, check_size, detect_sources, translate_texts
 
 
@@ -65,6 +65,7 @@ class DeepLXRequest(Struct):
     text: str
     target_lang: str
     source_lang: str = "auto"
+    token: KeyField = None
 
 
 class DeepLXAnswer(Struct):
@@ -95,7 +96,7 @@ DEEPLX = Dialect(
     error=deeplx_error,
     read_key=deeplx_key,
     schemes={**BEARER, "token": {"type": "apiKey", "in": "query", "name": "token"}},
-    key_field="token",
+    key_in_fields=True,
 )
 EXTENSION = replace(OWN, prefix="/extensions/")
 

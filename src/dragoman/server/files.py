@@ -21,7 +21,7 @@ from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.errors import DragomanError
 from dragoman.files import lock_file, replace_file
-from dragoman.server.app import report
+from dragoman.server.app import report, unexpected
 from dragoman.server.keys import digest
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call
@@ -32,7 +32,7 @@ KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
 PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
 UNFINISHED = ("queued", "translating")
-FAILED, STOPPED = "the server has failed", "the server was stopped: send the document again"
+STOPPED = "the server was stopped: send the document again"
 EXPIRED = "this document is not here any more"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
@@ -258,12 +258,12 @@ def finish(
         results.update(identity, call.caller, {**record, "status": "translating", "translated": done})
 
     def fail(message: str) -> None:
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(Gone, OSError):  # on a full disk, its owner learns only that it is not going on
             results.update(identity, call.caller, {**record, "status": "error", "message": message})
 
     with place:
         try:
-            progress(0, [])
+            progress(0, [*document.skipped])
             content = translate_document(call, document, source, task, progress)
             done = {**record, "status": "done", "translated": record["texts"]}
             results.update(identity, call.caller, done, content)
@@ -271,7 +271,7 @@ def finish(
             fail(STOPPED if isinstance(error, Gone) else str(error))
         except Exception as error:
             report(error)
-            fail(FAILED)
+            fail(unexpected(error).message)
 
 
 def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Speak to the clients of LibreTranslate, at the root of the server."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -9,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dragoman.documents import FORMS, SUFFIXES
-from dragoman.files import open_append
+from dragoman.files import lock_file, open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
-from dragoman.server.routes import BEARER, Call, Dialect, Route, bearer
+from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
@@ -29,6 +31,7 @@ class TranslateRequest(Struct):
     target: str
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Meta(ge=0)] = 0
+    api_key: KeyField = None
 
 
 class DetectedLanguage(Struct):
@@ -69,11 +72,6 @@ def read_key(headers: Headers, fields: Fields) -> str:
     return next((key for key in given if isinstance(key, str) and key), "")
 
 
-def without_empty(fields: Fields) -> Fields:
-    """Return the fields that are not empty: clients send empty ones for those that they have nothing for."""
-    return {name: value for name, value in fields.items() if value not in ("", [])}
-
-
 def error(refusal: Refusal) -> dict[str, Any]:
     """Return the body of an error."""
     return {"error": refusal.message}
@@ -84,11 +82,11 @@ LIBRETRANSLATE = Dialect(
     error=error,
     read_key=read_key,
     schemes={**BEARER, "api_key": {"type": "apiKey", "in": "query", "name": "api_key"}},
-    key_field="api_key",
+    key_in_fields=True,
     no_key=(400, "Please contact the server operator to get an API key"),
     wrong_key=(403, "Invalid API key"),
     missing="Invalid request: missing {} parameter",
-    tidy=without_empty,
+    empty=("",),  # clients send it for fields that they have nothing for
 )
 
 
@@ -106,6 +104,7 @@ class DetectRequest(Struct):
     """A text whose language is asked for."""
 
     q: Texts
+    api_key: KeyField = None
 
 
 def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
@@ -151,8 +150,9 @@ def translate(call: Call) -> TranslateAnswer:
 
 def detect(call: Call) -> list[DetectedLanguage]:
     """Say which language a text is in, among those that are served, the most probable first."""
-    text = "\n".join(as_list(call.request.q))
-    ranked = call.service.need_detector().rank(text)
+    texts = as_list(call.request.q)
+    check_size(call.service, texts, 0)
+    ranked = call.service.need_detector().rank("\n".join(texts))
     likely = [one for one in ranked if one.confidence] or ranked[:1]
     return [DetectedLanguage(one.confidence, one.language) for one in likely]
 
@@ -198,6 +198,7 @@ class SuggestRequest(Struct):
     s: Annotated[str, Meta(min_length=1)]
     source: str
     target: str
+    api_key: KeyField = None
 
 
 class SuggestAnswer(Struct):
@@ -231,8 +232,12 @@ def suggest(call: Call) -> SuggestAnswer:
     ]
     folder = Path(call.service.config.suggestions)
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    with open_append(folder / f"{source}-{target}.tsv") as file:
-        file.write("".join(lines))
+    path = folder / f"{source}-{target}.tsv"
+    with lock_file(path.with_suffix(".lock"), wait=True), open_append(path) as file:
+        content, size = "".join(lines).encode(), path.stat().st_size
+        if os.write(file.fileno(), content) < len(content):  # the next suggestion must not go on with half a line
+            os.truncate(path, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return SuggestAnswer(True)
 
 
@@ -241,6 +246,7 @@ class FileRequest(Struct):
 
     source: str
     target: str
+    api_key: KeyField = None
 
 
 class FileAnswer(Struct):

@@ -143,6 +143,8 @@ def parse_model(text: str) -> ModelSource:
     if not Path(name).is_dir() and ":" in name:
         name, _, tag = name.rpartition(":")
     if not Path(name).is_dir():
+        if rest and not pair and Path(rest).is_dir():
+            raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
         raise UsageError(f"{name}: no such model folder")
     folder = find_model(Path(name))
     pair = pair or read_languages(folder)

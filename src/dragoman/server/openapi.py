@@ -18,8 +18,8 @@ from dragoman.server.service import Service
 
 REF = "#/components/schemas/{name}"
 JSON, URLENCODED, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
-PLAIN = ("string", "integer", "number", "boolean")  # what a form can write
-KEY = {"type": "string", "description": "the key, if the server asks for keys"}
+PLAIN = ("string", "integer", "number", "null")  # what a form can write
+TRUTH = [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": 1}]  # as forms write it
 IN_ADDRESS = "in place of the field of the body, with or without a body; addresses end up in logs"
 NAMED = re.compile(r"\{(\w+)\}")
 STYLE = """
@@ -74,8 +74,10 @@ def describe(routes: Sequence[Route], service: Service) -> dict[str, Any]:
         request = next(found) if route.request is not None else None
         answer = next(found) if route.answer is not None else None
         fields = components[request["$ref"].rpartition("/")[2]] if request else None
-        if fields and route.dialect.key_field:
-            fields["properties"][route.dialect.key_field] = KEY
+        if fields and route.dialect.empty:
+            optional = [name for name in fields["properties"] if name not in fields.get("required", ())]
+            empty = {"enum": list(route.dialect.empty)}
+            fields["properties"] |= {name: {"anyOf": [fields["properties"][name], empty]} for name in optional}
         one = operation(route, request, fields, answer, keys=bool(service.keys))
         paths.setdefault(route.path, {})[route.method.lower()] = one
     return {
@@ -144,23 +146,36 @@ def bodies(route: Route, request: Any, form: Any) -> dict[str, Any]:
 def form_of(fields: Any) -> dict[str, Any] | None:
     """Return the schema of a form with these fields; None where a form cannot have one that is required.
 
-    A form has text, and names that are there several times: no null, and no objects.
+    A form has text, and names that are there several times: no objects.
     """
     properties = {name: plain for name, schema in fields["properties"].items() if (plain := plain_schema(schema))}
+    for name, schema in properties.items():
+        if schema.get("type") == "array":  # a single value is a list of one
+            properties[name] = {"anyOf": [schema, schema["items"]]}
     required = list(fields.get("required", ()))
     if not set(required) <= set(properties):
         return None
-    return {"type": "object", "properties": properties, "required": required}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        # Said aloud where others are ignored, because some tools take what is not said for no.
+        "additionalProperties": fields.get("additionalProperties", True),
+    }
 
 
 def plain_schema(schema: Any) -> dict[str, Any] | None:
     """Return the part of a schema that a form can write, such as strings and lists of them; None if there is none."""
     if "anyOf" in schema:
-        kinds = [plain for one in schema["anyOf"] if (plain := plain_schema(one))]
+        text = any(one.get("type") == "string" for one in schema["anyOf"])  # which "null" then is, too
+        possible = [one for one in schema["anyOf"] if not text or one.get("type") != "null"]
+        kinds = [plain for one in possible if (plain := plain_schema(one))]
         rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
         return {**rest, "anyOf": kinds} if kinds else None
     if schema.get("type") == "array":
         return schema if plain_schema(schema["items"]) else None
+    if schema.get("type") == "boolean":
+        return {name: value for name, value in schema.items() if name != "type"} | {"anyOf": TRUTH}
     return schema if "enum" in schema or schema.get("type") in PLAIN else None
 
 
@@ -216,7 +231,7 @@ def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str
 def words_of(schema: dict[str, Any]) -> str:
     """Return a schema in a few words: 'string', 'string or array', 'one of "text", "html"'."""
     if "enum" in schema:
-        return f"one of {', '.join(map(str, schema['enum']))}"
+        return f"one of {', '.join(str(one) or repr(one) for one in schema['enum'])}"
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(words_of(one) for one in schema["anyOf"]))
     if "$ref" in schema:

@@ -73,8 +73,8 @@ def part(call: Call) -> Response:
 
 
 def linked(page: str) -> list[str]:
-    """Return the names of the scripts and styles that stand in the document of a page."""
-    return LINKED.findall((WEB / f"{page}.html").read_text(encoding="utf-8"))
+    """Return the names of the scripts and styles that stand in the document of a page, whose head all pages share."""
+    return LINKED.findall("".join((WEB / f"{name}.html").read_text(encoding="utf-8") for name in ("head", page)))
 
 
 @lru_cache(1)

@@ -1,6 +1,7 @@
 """Read the bodies of requests within limits: JSON, forms, forms with files, parameters in the address."""
 
 import asyncio
+import codecs
 import difflib
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -130,7 +131,7 @@ async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) 
     if not body:
         return Received(fields)
     # Programs such as curl say that a body is a form where they are not told otherwise; no form begins like this.
-    if kind == "application/json" or (kind in ("", FORM) and body.lstrip()[:1] == b"{"):
+    if kind == "application/json" or (kind in ("", FORM) and body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"):
         return Received({**fields, **json_fields(body)}, typed=not fields)
     if kind == FORM:
         return Received({**fields, **form_fields(body)})
@@ -145,9 +146,12 @@ async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) 
 def json_fields(body: bytes) -> Fields:
     """Return the object in a body of JSON. Raise Refusal where it is none."""
     try:
-        fields = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        raise Refusal(400, "Invalid JSON format") from None
+        fields = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))  # with which some editors begin a file
+    except UnicodeDecodeError:
+        raise Refusal(400, "Invalid JSON format: it is not in UTF-8") from None
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError) as error:
+        _, _, reason = str(error).partition("JSON is malformed")  # of other errors the reason may be wrong
+        raise Refusal(400, f"Invalid JSON format{reason}") from None
     if not isinstance(fields, dict):
         raise Refusal(400, "Invalid JSON format: it must be an object")
     level: list[Any] = [fields]

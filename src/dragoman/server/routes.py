@@ -3,8 +3,9 @@
 import http
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from msgspec import Meta
 from starlette.datastructures import Headers
 
 from dragoman.decoding.rows import Ticket
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.server.service import Service
 
 BEARER = {"bearer": {"type": "http", "scheme": "bearer"}}
+KeyField = Annotated[str, Meta(description="the key, if the server asks for keys")] | None
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,14 @@ class Dialect:
     "returns the key of a request, '' for none"
     schemes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: BEARER)
     "where a key may be, as OpenAPI says it"
-    key_field: str = ""
-    "the field that may have the key, so that the body has to be read first"
+    key_in_fields: bool = False
+    "whether a field may have the key, so that the body has to be read first"
     no_key: tuple[int, str] = (401, "this server needs a key")
     wrong_key: tuple[int, str] = (403, "this key is not valid")
     missing: str = "the field '{}' is missing"
     "the message where a required field is missing"
-    tidy: Callable[[Fields], Fields] = lambda fields: fields
-    "returns the fields of a request without those that count as missing"
+    empty: tuple[str, ...] = ()
+    "what a field has that counts as missing"
     trace: str = "X-Request-ID"
     "the header of an answer that has the number of the request"
 
@@ -78,8 +80,6 @@ class Route:
     "whether the handler reads or writes files, so that it needs a thread although it translates nothing"
     bulk: bool = False
     "whether other requests go first"
-    errors: Mapping[int, str] = field(default_factory=dict)
-    "what further errors mean, for the description"
 
 
 def bearer(headers: Headers, fields: Fields) -> str:

@@ -8,6 +8,7 @@ from dragoman.documents import FORMS, Document, Parse, read_text
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call
 from dragoman.server.service import Service
+from dragoman.text.glossary import MAX_TERM_LENGTH
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
@@ -134,6 +135,8 @@ def check_words(safeguards: Safeguards) -> None:
     """Raise Refusal for so many words that each step of the search would take long, also for other requests."""
     if len(safeguards.forbidden) > MAX_FORBIDDEN:
         raise Refusal(400, f"at most {MAX_FORBIDDEN} words can be forbidden")
+    if any(len(word) > MAX_TERM_LENGTH for word in safeguards.forbidden):
+        raise Refusal(400, f"a forbidden word has at most {MAX_TERM_LENGTH} characters")
     entries = safeguards.glossary.entries if safeguards.glossary else ()
     if len(entries) > MAX_TERMS:
         raise Refusal(400, f"at most {MAX_TERMS:,} terms at once")

@@ -34,7 +34,13 @@ def make_blocks(
     provenance: what the job is made of; its hash is written into each block.
     """
     translator = Translator.load(
-        job.model, job.search, NO_SAFEGUARDS, device=device, engine=job.engine, compute_type=job.compute_type
+        job.model,
+        job.search,
+        NO_SAFEGUARDS,
+        device=device,
+        engine=job.engine,
+        compute_type=job.compute_type,
+        target_tag=job.target_tag,
     )
     # Of a text that is too long in any case, the rest takes no memory.
     limit = 4 * max_tokens(job, translator) * max(map(len, translator.tokenizers.source.pieces))

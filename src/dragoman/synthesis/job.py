@@ -41,6 +41,8 @@ class Job:
     search: SearchConfig = SearchConfig()
     tag: str = ""
     "put in front of every text, for models that were trained with tags"
+    target_tag: str = ""
+    "what every translation begins with, for models that were trained with such tags; no part of it"
     max_tokens: int = 256
     "longer texts are left out; in tokens, EOS included"
     reverse: bool = False
@@ -92,6 +94,7 @@ class Job:
             "direction": "forward" if self.text_is_source else "back",
             "columns": corpus.columns if corpus else None,
             "tag": self.tag,
+            **({"target_tag": self.target_tag} if self.target_tag else {}),
             "longest": self.max_tokens,
             "noise": self.noise,
             "block": self.block,

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from dragoman.config import ModelConfig, PresetName, RunConfig, TransformerConfig, as_dict
+from dragoman.config import ModelConfig, RunConfig, TransformerConfig, as_dict, read_toml
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
-from dragoman.model_folder import read_config
+from dragoman.model_folder import find_model, read_config
 from dragoman.training.resume import flatten
 
 
@@ -19,17 +19,29 @@ def start_config(init_from: str, previous: RunConfig | None) -> ModelConfig:
 
 
 def preset_of(model: ModelConfig, wanted: Any, init_from: str) -> Any:
-    """Return the preset whose training settings are the defaults: `wanted`, or the one that has this model, or 'small'.
+    """Return the preset whose training settings are the defaults: `wanted`, or that of the model that a run starts
+    from, or 'small' where this is not known.
 
-    Raise UsageError where the preset that is wanted has another model.
+    The preset of a model is the one that its run recorded, or the one that has its shape. Raise UsageError where
+    another one is wanted, DragomanError where the record cannot be read.
     """
-    fitting: list[PresetName] = [name for name, preset in PRESETS.items() if not differences(preset.model, model)]
-    if wanted in PRESETS and wanted not in fitting and fitting:
+    fitting = [recorded_preset(init_from), *(name for name in PRESETS if not differences(PRESETS[name].model, model))]
+    known = [name for name in fitting if name in PRESETS]
+    if wanted in PRESETS and known and wanted not in known:
         raise UsageError(
             f"preset '{wanted}' has another model than {init_from}, which keeps its shape: leave it out, or give "
-            f"{fitting[0]}"
+            f"{known[0]}"
         )
-    return wanted or (fitting or ["small"])[0]
+    return wanted or (known or ["small"])[0]
+
+
+def recorded_preset(init_from: str) -> Any:
+    """Return the preset that the run of a model recorded; None for a model folder that is not in a run folder."""
+    checkpoint = find_model(Path(init_from))
+    settings = checkpoint.parent.parent / "config.toml"
+    if checkpoint.parent.name != "checkpoints" or not settings.exists():
+        return None
+    return read_toml(settings).get("preset")
 
 
 def check_shape(wanted: ModelConfig, model: ModelConfig, init_from: str) -> ModelConfig:

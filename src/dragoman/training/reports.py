@@ -4,6 +4,7 @@ import numpy as np
 
 from dragoman.config import TrainingConfig
 from dragoman.console import format_duration
+from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import format_perplexity
 from dragoman.training.learner import StepResult
@@ -74,7 +75,9 @@ def describe_best_score(progress: TrainingProgress, settings: TrainingConfig) ->
 
 
 def describe_patience(progress: TrainingProgress, settings: TrainingConfig) -> str:
-    """Return 'the best so far' or 'no better for 2 of 10 validations'."""
+    """Return 'the best so far', 'no better for 2 of 10 validations', or, without a limit, '... for 2 validations'."""
     if not progress.worse:
         return "the best so far"
-    return f"no better for {progress.worse} of {settings.patience or 'unlimited'} validations"
+    if not settings.patience:
+        return f"no better for {plural(progress.worse, 'validation')}"
+    return f"no better for {progress.worse} of {settings.patience} validations"

@@ -18,7 +18,7 @@ from dragoman.training.learner import Learner
 
 # Settings that may change when a run is resumed; with others changed it would be another run.
 MAY_CHANGE = {
-    *("train", "dev", "out", "init_from", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
+    *("train", "dev", "out", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
     *(
         "validate_every",
         "save_every",
@@ -51,21 +51,23 @@ def previous_config(folder: Path) -> RunConfig | None:
     return update(RunConfig(), settings, str(file))
 
 
-def check_same_settings(config: RunConfig, previous: RunConfig, journal: Journal) -> None:
-    """Raise UsageError where a setting of the run may not differ from `previous`; log changes that matter."""
+def check_same_settings(config: RunConfig, previous: RunConfig) -> list[str]:
+    """Raise UsageError where a setting of the run may not differ from `previous`; return the changes to log."""
     old, new = flatten(as_dict(previous)), flatten(as_dict(config))
     fixed = {"max_steps"} if config.training.schedule in ENDING_SCHEDULES else set()
-    for name in sorted({*old, *new}):
+    changes: list[str] = []
+    for name in sorted({*old, *new}, key=lambda name: ("." in name, name)):  # preset and init_from explain the others
         setting = name.rsplit(".", 1)[-1]
         if old.get(name) == new.get(name):
             continue
         if setting in MAY_CHANGE_LOGGED:
-            journal.log(f"from now on, {name} is {new.get(name)} instead of {old.get(name)}")
+            changes.append(f"from now on, {name} is {new.get(name)} instead of {old.get(name)}")
         elif setting not in MAY_CHANGE - fixed:
             raise UsageError(
                 f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
                 "choose another --out, or the same settings to resume it"
             )
+    return changes
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

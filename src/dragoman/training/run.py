@@ -1,7 +1,8 @@
 """Hold everything that a training run works on, and save it."""
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Run:
     journal: Journal
     terms: SourceTerms | None = None
     "what writes terms into sources; None: nothing does"
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    "records of the model that the run started from, by name, which its checkpoints keep"
     saved: tuple[int, int] = (-1, -1)
 
     @property
@@ -67,6 +70,7 @@ class Run:
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
+            records |= self.inherited
             if self.config.languages:
                 records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
             if alignment:

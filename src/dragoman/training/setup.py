@@ -19,10 +19,12 @@ from dragoman.data.spec import CorpusSpec, check_present, parse_corpora
 from dragoman.data.tokenizer import PAD, SAMPLE_LENGTH, TERM_MARKS, Tokenizer
 from dragoman.data.tokenizers import JOINT, SIDES, Tokenizers
 from dragoman.errors import DragomanError, UsageError, plural
-from dragoman.files import fingerprint, read_json, refuse_links_out, replace_file, replace_link
+from dragoman.files import fingerprint, read_json, read_listed, refuse_links_out, replace_file, replace_link
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, outline, parameter_count
 from dragoman.model_folder import find_model, read_model, read_parts
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
 from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
@@ -80,7 +82,10 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
     if len(set(group.gather((progress.step, pairs.fingerprint)))) > 1:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
     terms = SourceTerms.load(folder / DATA, tokenizers, config.training.terms)
-    run = Run(config, group, pairs, dev, dev_corpus, tokenizers, learner, progress, journal, terms)
+    start = start_folder(config, checkpoint)
+    kept = {name: read_listed(start / name) for name in (DefaultTags.RECORD, Origin.RECORD)} if start else {}
+    inherited = {name: record for name, record in kept.items() if record is not None}
+    run = Run(config, group, pairs, dev, dev_corpus, tokenizers, learner, progress, journal, terms, inherited)
     if checkpoint:
         run.saved = progress.step, progress.validated
         if group.first:
@@ -93,6 +98,22 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         )
         journal.log(f"engines for this model: {describe_engines(config.model)}")
     return run
+
+
+def start_folder(config: RunConfig, checkpoint: Checkpoint | None) -> Path | None:
+    """Return the model folder that a run goes on from: a checkpoint, or that of `init_from`; None for a new model."""
+    if checkpoint:
+        return checkpoint.folder
+    return find_model(Path(config.init_from)) if config.init_from else None
+
+
+def with_default_tags(words: tuple[str, ...], tags: DefaultTags) -> tuple[str, ...]:
+    """Return the words that name corpora, with the tags that a model has by default for those without any."""
+    specs = (
+        replace(spec, tag=spec.tag or tags.source, target_tag=spec.target_tag or tags.target)
+        for spec in parse_corpora(words)
+    )
+    return tuple(word for spec in specs for word in spec.words())
 
 
 def refuse_links(folder: Path) -> None:
@@ -113,12 +134,16 @@ def prepare_data(
     folder = Path(config.out)
     previous = previous_config(folder)
     config = replace(config, training=resolve_settings(config.training, previous, group))
+    if previous and not config.init_from:  # it may be left out
+        config = replace(config, init_from=previous.init_from)
     if config.init_from:
-        start = start_config(config.init_from, previous)
-        config = replace(config, model=check_shape(config.model, start, config.init_from))
-    if previous:
-        check_same_settings(config, previous, journal)
-    config = replace(config, languages=languages_of_run(config, checkpoint, journal))
+        its_model = start_config(config.init_from, previous)
+        config = replace(config, model=check_shape(config.model, its_model, config.init_from))
+    changes = check_same_settings(config, previous) if previous else []
+    if (start := start_folder(config, checkpoint)) and (default := DefaultTags.load(start)) != DefaultTags():
+        config = replace(
+            config, train=with_default_tags(config.train, default), dev=with_default_tags(config.dev, default)
+        )
     settings, data = config.training, folder / DATA
     train, dev = parse_corpora(config.train), parse_corpora(config.dev)
     check_present(file for spec in (*train, *dev) for file in spec.files)
@@ -142,9 +167,12 @@ def prepare_data(
     if settings.terms:
         journal.log(f"{plural(mine_terms(pairs, tokenizers, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
-        for note in (*direction_notes(pairs, dev_pairs), *repetition_notes(pairs, dev_pairs)):
+        same_ids = tokenizers.source.pieces == tokenizers.target.pieces  # else sides cannot be compared by their ids
+        for note in (*(direction_notes(pairs, dev_pairs) if same_ids else ()), *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
-    return config, pairs, dev_pairs
+    for change in changes:  # once nothing can refuse the run any more
+        journal.log(change)
+    return replace(config, languages=languages_of_run(config, checkpoint, journal)), pairs, dev_pairs
 
 
 def resolve_settings(settings: TrainingConfig, previous: RunConfig | None, group: ProcessGroup) -> TrainingConfig:
@@ -216,7 +244,8 @@ def tokenizers_of_run(
             yield from (row.source, row.target)
 
     texts = training_texts()
-    tags, terms = tuple(dict.fromkeys(spec.tag for spec in (*train, *dev) if spec.tag)), bool(config.training.terms)
+    every = (tag for spec in (*train, *dev) for tag in (spec.tag, spec.target_tag) if tag)
+    tags, terms = tuple(dict.fromkeys(every)), bool(config.training.terms)
     if config.init_from:
         _, tokenizers = read_parts(find_model(Path(config.init_from)))
         reader = tokenizers.source
@@ -263,7 +292,10 @@ def cached_dataset(
     """
     made_of = {
         "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
-        "settings": [[*spec.files, spec.weight, spec.share, spec.tag, spec.columns] for spec in specs],
+        "settings": [
+            [*spec.files, spec.weight, spec.share, spec.tag, spec.columns, *filter(None, [spec.target_tag])]
+            for spec in specs
+        ],
         "tokenizer": hashlib.sha256("".join(tokenizers.as_files().values()).encode()).hexdigest(),
         "longest": max_tokens,
         "joined": concatenate,

@@ -86,9 +86,9 @@ def translate_all(
     for block in blocks[group.rank :: group.size]:
         if stop:
             break
-        tags = [corpus.tags[index] for index in block]
+        tags, target_tags = ([own[index] for index in block] for own in (corpus.tags, corpus.target_tags))
         with contextlib.suppress(Stopped):
-            translations = translator.translate([sources[index] for index in block], tags)
+            translations = translator.translate([sources[index] for index in block], tags, target_tags=target_tags)
             own.append([translation.text for translation in translations])
     texts = [""] * len(sources)
     for rank, rank_blocks in enumerate(group.gather(own)):

@@ -44,6 +44,10 @@ class Annotator:
     tokenizers: Tokenizers
     alignment: AlignmentHead | None
     "layer and head that alignments are taken from; None for a model without attention over its source"
+    tag: str = ""
+    "that of sources for which no tag is given"
+    target_tag: str = ""
+    "what every translation begins with, and is no part of it"
 
     def word_scores(
         self,
@@ -131,12 +135,15 @@ class Annotator:
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
         scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
+        given = len(self.tokenizers.target.tag_ids(self.target_tag))
         for index, likelihood in zip(pairs.fitting, likelihoods, strict=True):
             target_words = words(self.tokenizers.target, pairs.targets[index])
             owners = {position: n for n, word in enumerate(target_words) for position in word.tokens}
             sums = [0.0] * len(target_words)
             for position, log_p in enumerate(likelihood.log_p[:-1]):
-                if sums:  # what belongs to no word, white space, counts for the first one: the sums give the total
+                if (
+                    sums and position >= given
+                ):  # what belongs to no word, white space, counts for the first one: the sums give the total
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             if pair := bare[index]:
@@ -222,16 +229,16 @@ class Annotator:
         where a tag was not learned.
         """
         source_ids = self.tokenizers.source.encode_sources(sources)
-        target_ids = self.tokenizers.target.encode_all(outputs)
+        target_ids = self.tokenizers.target.encode_all(outputs, self.target_tag)
         for index, ids in enumerate(found or ()):
             if self.tokenizers.target.decode(ids).rstrip() == outputs[index]:
                 target_ids[index] = list(ids)
-        tag_ids = [self.tokenizers.source.tag_ids(tag) for tag in tags]
-        max_length = max_positions(self.model)
+        tag_ids = [self.tokenizers.source.tag_ids(tag or self.tag) for tag in tags]
+        max_length, given = max_positions(self.model), len(self.tokenizers.target.tag_ids(self.target_tag))
         fitting = [
             index
             for index, (source, target, tag) in enumerate(zip(source_ids, target_ids, tag_ids, strict=True))
-            if source and target and max(len(tag) + len(source), len(target)) < max_length
+            if source and len(target) > given and max(len(tag) + len(source), len(target)) < max_length
         ]
         return Encoded(source_ids, target_ids, tag_ids, fitting)
 

@@ -52,7 +52,9 @@ def torch_engine(
 
     tokenizer: that of the target.
     """
-    return TorchEngine(*models, boundaries=token_boundaries(tokenizer), compute_type=compute_type)
+    return TorchEngine(
+        *models, boundaries=token_boundaries(tokenizer), suppressed=tokenizer.suppressed, compute_type=compute_type
+    )
 
 
 def open_engine(
@@ -91,6 +93,6 @@ def open_engine(
 
     check_model(models[0].config)  # before a package is asked for that would not help
     threads = min(threads or torch.get_num_threads(), granted_cores())
-    engine = open_ctranslate2(folder, compute_type, threads, replicas=replicas)
+    engine = open_ctranslate2(folder, compute_type, threads, replicas=replicas, suppressed=tokenizer.suppressed)
     engine.check([], search, [])
     return engine

@@ -35,9 +35,12 @@ Span = tuple[int, int]  # start and end of tokens, as for a slice
 class TermPlacer:
     """Finds the words that translations have for terms, and replaces them."""
 
-    def __init__(self, model: Model, tokenizers: Tokenizers, head: AlignmentHead):
-        """Take the model that attends and decides between the forms of a term; head: its layer and head for that."""
-        self.model, self.tokenizers, self.head = model, tokenizers, head
+    def __init__(self, model: Model, tokenizers: Tokenizers, head: AlignmentHead, tag: int = 0):
+        """Take the model that attends and decides between the forms of a term.
+
+        head: its layer and head for that; tag: how many tokens all translations begin with that are given.
+        """
+        self.model, self.tokenizers, self.head, self.tag = model, tokenizers, head, tag
         self.boundaries = token_boundaries(tokenizers.target)
 
     def place(
@@ -64,7 +67,7 @@ class TermPlacer:
         scored: dict[int, list[Hypothesis]] = defaultdict(list)
         likelihoods = score(self.model, [sources[row] for row, _ in drafts], [draft for _, draft in drafts])
         for (row, draft), likelihood in zip(drafts, likelihoods, strict=True):
-            value = likelihood.total / length_penalty(len(draft) + 1, alpha)
+            value = likelihood.after(self.tag).total / length_penalty(len(draft) + 1, alpha)
             scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
         return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
 
@@ -107,7 +110,7 @@ class TermPlacer:
         for term, loss in losses.items():
             source = self._columns(segment, term)
             place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-            if place is None or place in replaced or place[0] < len(segment.prefix_ids):
+            if place is None or place in replaced or place[0] < self.tag + len(segment.prefix_ids):
                 continue
             if not depends(loss, place) or not self._is_word(tokens, place):
                 continue

@@ -29,9 +29,7 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: SideTokenizer) -> t
 
 def target_tokens(target: str, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens of a target term after a space, and those after another character, such as a bracket."""
-    newline = "\n"  # a word of its own for the tokenizer, so that what follows is a word without a space before it
-    skipped = len(tokenizer.encode(newline))
-    return tuple(tokenizer.encode(target)), tuple(tokenizer.encode(newline + target)[skipped:])
+    return tuple(tokenizer.encode(target)), tuple(tokenizer.encode_inside(target))
 
 
 def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: SideTokenizer) -> Ids:

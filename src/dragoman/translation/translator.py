@@ -25,8 +25,10 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, parameter_count
 from dragoman.model_folder import find_model
+from dragoman.text.glossary import TermMatch
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
@@ -70,6 +72,8 @@ class Translator:
         alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
+        tag: str = "",
+        target_tag: str = "",
         **unknown: Never,
     ):
         """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
@@ -77,7 +81,8 @@ class Translator:
         model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
         both sides, or those of source and target; alignment: its layer
         and head for word alignments, None where they were not measured; scripts: in which the target language is
-        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence.
+        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence;
+        tag, target_tag: those of texts for which `translate` is given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
@@ -95,6 +100,8 @@ class Translator:
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
+        self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
+        self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
         self.forbidden = forbidden_sequences(safeguards.forbidden_words, self.tokenizers.target)
 
     @classmethod
@@ -110,6 +117,7 @@ class Translator:
         compute_type: ComputeType = "float32",
         threads: int | None = None,
         replicas: int = 1,
+        target_tag: str = "",
         **unknown: Never,
     ) -> "Translator":
         """Open a model folder or run folder.
@@ -120,6 +128,8 @@ class Translator:
         'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
         PyTorch uses. PyTorch has one number for the whole process, which the native engine sets. replicas: how many
         threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.
+        target_tag: what every translation begins with, such as its language, for models trained with such tags; '' for
+        the one that the folder records, if any.
 
         Raise DragomanError naming the file where a model folder is missing or damaged, and the folder where a model has
         other tokenizers than the first; UsageError for settings that the engine lacks, and for unknown arguments.
@@ -128,7 +138,7 @@ class Translator:
             refuse_unknown(cls.load, unknown)
         check_argument("folder", folder, str | Path)
         folder = find_model(Path(folder))
-        models, tokenizers = read_models(folder, ensemble, device)
+        (models, tokenizers), tags = read_models(folder, ensemble, device), DefaultTags.load(folder)
         return cls(
             models[0],
             tokenizers,
@@ -147,6 +157,8 @@ class Translator:
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(folder),
             extent=SourceExtent.load(folder),
+            tag=tags.source,
+            target_tag=target_tag or tags.target,
         )
 
     def __repr__(self) -> str:
@@ -162,6 +174,8 @@ class Translator:
         search: SearchConfig | None = None,
         safeguards: Safeguards | None = None,
         engine: Engine | None = None,
+        tag: str | None = None,
+        target_tag: str | None = None,
         **unknown: Never,
     ) -> "Translator":
         """Return a translator with the same model and these parts in the place of its own.
@@ -179,6 +193,8 @@ class Translator:
             alignment=self.measured_alignment,
             scripts=self.scripts,
             extent=self.extent,
+            tag=self.tag if tag is None else tag,
+            target_tag=self.target_tag if target_tag is None else target_tag,
         )
 
     @property
@@ -201,7 +217,7 @@ class Translator:
     @cached_property
     def annotator(self) -> Annotator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
-        return Annotator(self.model, self.tokenizers, self.alignment)
+        return Annotator(self.model, self.tokenizers, self.alignment, self.tag, self.target_tag)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
@@ -213,6 +229,7 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> Translation: ...
 
     @overload
@@ -225,6 +242,7 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> list[Translation]: ...
 
     def translate(
@@ -236,16 +254,20 @@ class Translator:
         beam: int | None = None,
         n_best: int | None = None,
         alignments: bool = False,
+        target_tags: str | Sequence[str] = "",
     ) -> Translation | list[Translation]:
         """Return the translation of a text; of several texts a list, in order.
 
         White space around a text is left out, so that lines of a file may be passed as they are read; blank text stays
         as it is, without its line end. Line feeds in a text become spaces.
 
-        tags: those that the model was trained with, one for each text, or one for all; '' for none.
+        tags: those that the model was trained with, one for each text, or one for all; '' for that of the translator,
+        which is none unless the model folder records one.
         prefixes: how the translations begin, one for each text, or one for all.
         beam, n_best: in place of those of `search`; n_best: how many translations, see `Translation.alternatives`.
         alignments: also align the words, see `Translation.alignment`.
+        target_tags: tags that the translations begin with, such as the language that they are in, one for each text, or
+        one for all; '' for that of the translator. They are not part of a translation, and do not count for its score.
 
         Raise DragomanError for an unknown tag, naming those that there are, and UsageError for texts that are not
         strings.
@@ -253,10 +275,24 @@ class Translator:
         beam, n_best = (self.search.beam if beam is None else beam), (self.search.n_best if n_best is None else n_best)
         search = replace(self.search, beam=beam, n_best=n_best)
         if search != self.search:
-            return self.replace(search=search).translate(texts, tags, prefixes, alignments=alignments)
+            return self.replace(search=search).translate(
+                texts, tags, prefixes, alignments=alignments, target_tags=target_tags
+            )
         single = isinstance(texts, str)
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
+        target_tags = [tag or self.target_tag for tag in for_each("target_tags", target_tags, texts)]
+        by_tag: dict[str, list[int]] = {}
+        for index, target_tag in enumerate(target_tags):
+            by_tag.setdefault(target_tag, []).append(index)
+        if {*by_tag} - {self.target_tag}:
+            found: dict[int, Translation] = {}
+            for target_tag, rows in by_tag.items():
+                given = ([own[row] for row in rows] for own in (texts, tags, prefixes))
+                found |= zip(
+                    rows, self.replace(target_tag=target_tag).translate(*given, alignments=alignments), strict=True
+                )
+            return found[0] if single else [found[row] for row in range(len(texts))]
         inner = [text.strip() for text in texts]  # no training source has white space around it
         ids = self.tokenizers.source.encode_sources(inner)
         segments = [self._segments(*text) for text in zip(inner, ids, tags, prefixes, strict=True)]
@@ -289,7 +325,9 @@ class Translator:
         if place is None or (prefix.strip() and not segments[place].prefix):
             return []
         source = self._source_ids(segments[place])
-        starts = likely_starts(self.model, self.tokenizers.target, source, prefix, 2 * count)
+        starts = likely_starts(
+            self.model, self.tokenizers.target, source, prefix, 2 * count, target_tag=self.target_tag_ids
+        )
         begun = [replace(segments[place], prefix_ids=start.tokens) for start in starts]
         others = [segment for index, segment in enumerate(segments) if index != place]
         every = self.replace(search=replace(self.search, n_best=min(2, self.search.beam)))
@@ -342,7 +380,7 @@ class Translator:
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
         """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
-        tag_ids = self.tokenizers.source.tag_ids(tag)
+        tag_ids = self.tokenizers.source.tag_ids(tag or self.tag)
         segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
         with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
         return [
@@ -351,10 +389,20 @@ class Translator:
                 tag_ids=tag_ids,
                 prefix=prefix if index == with_words else "",
                 prefix_ids=self.tokenizers.target.encode(prefix) if prefix and index == with_words else [],
-                terms=self.safeguards.find_terms(self.tokenizers.source.plain_spaces(segment.text)),
+                terms=self._find_terms(segment),
             )
             for index, segment in enumerate(segments)
         ]
+
+    def _find_terms(self, segment: Segment) -> tuple[TermMatch, ...]:
+        """Return what the glossary demands of a segment; where it has unknown words, without positions in the source.
+
+        An unknown word is one token, whatever its length.
+        """
+        terms = tuple(self.safeguards.find_terms(self.tokenizers.source.plain_spaces(segment.text)))
+        if terms and self.tokenizers.source.unknown in segment.ids:
+            return tuple(replace(term, start=0, end=0) for term in terms)
+        return terms
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
@@ -422,7 +470,7 @@ class Translator:
         place of the model's own words for them, which removes these words if they are forbidden. Other forbidden words
         are avoided by a second search. Where terms have no place, a third one has to say them.
         """
-        free = [Constraints(prefix=tuple(segment.prefix_ids)) for segment in segments]
+        free = [self._constraints(segment) for segment in segments]
         plain = self._search([self._source_ids(segment) for segment in segments], search, free)
         results = self._place_terms(segments, plain, search)
         rows = [row for row, own in enumerate(results) if self.forbidden and any(map(self._has_forbidden, own))]
@@ -440,6 +488,10 @@ class Translator:
             for row, own in zip(rows, self._search_with_terms(chosen, before, search), strict=True):
                 results[row] = self._merge(segments[row], results[row], own, search.n_best)
         return results
+
+    def _constraints(self, segment: Segment) -> Constraints:
+        """Return what the translation of a segment has to begin with."""
+        return Constraints(tuple(segment.prefix_ids), tag=tuple(self.target_tag_ids))
 
     def _source_ids(self, segment: Segment) -> Ids:
         """Return the tokens that the model reads for a segment: its tag, its text, and its terms if it was trained so.
@@ -462,8 +514,10 @@ class Translator:
         """
         sources = [self._source_ids(segment) for segment in segments]
         bound = [
-            Constraints(
-                tuple(segment.prefix_ids), token_sequences(segment.terms, self.tokenizers.target), self.forbidden
+            replace(
+                self._constraints(segment),
+                terms=token_sequences(segment.terms, self.tokenizers.target),
+                forbidden=self.forbidden,
             )
             for segment in segments
         ]
@@ -472,7 +526,9 @@ class Translator:
         nonsense = far_less_probable(self.model, sources, plain, best, terms)
         stand = [True] * len(segments)
         if self.alignment is not None:
-            stand = TermPlacer(self.model, self.tokenizers, self.alignment).stand(segments, best)
+            stand = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids)).stand(
+                segments, best
+            )
         return [
             own if stands and not senseless else []
             for own, stands, senseless in zip(found, stand, nonsense, strict=True)
@@ -497,7 +553,7 @@ class Translator:
         ]
         if not missing or self.alignment is None:
             return placed
-        placer = TermPlacer(self.model, self.tokenizers, self.alignment)
+        placer = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids))
         drafts = placer.place(
             [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
         )
@@ -534,7 +590,9 @@ class Translator:
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """Return the best hypothesis for each source (token ids without EOS), in order, without any safeguards."""
-        return [hypotheses[0] for hypotheses in self._search(sources, self.search)]
+        tag = Constraints(tag=tuple(self.target_tag_ids))
+        constraints = [tag] * len(sources) if self.target_tag_ids else None
+        return [hypotheses[0] for hypotheses in self._search(sources, self.search, constraints)]
 
 
 def checked_texts(texts: str | Iterable[str]) -> list[str]:

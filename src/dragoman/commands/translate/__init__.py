@@ -65,8 +65,10 @@ class Options:
     "read --input line by line, even if its suffix is that of a document (docs/documents.md)"
     tag: str = ""
     "tag to put in front of every text, for models trained with tags"
+    target_tag: str = ""
+    "tag that every translation begins with, such as its language, for models trained with such tags; it is not printed"
     prefix: str = ""
-    "text that every translation begins with"
+    "text that every translation begins with; its last word may go on, unless a space follows it"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
@@ -271,4 +273,5 @@ def open_translator(options: Options) -> "Translator":
         engine=options.engine,
         compute_type=options.compute_type,
         threads=options.threads,
+        target_tag=options.target_tag,
     )

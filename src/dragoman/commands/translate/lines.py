@@ -228,8 +228,8 @@ def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str |
             if damaged <= SHOWN:
                 log(f"line {number}: not UTF-8; undecodable bytes are replaced")
         yield number, text.removeprefix("\ufeff") if number == 1 else text
-    if damaged > SHOWN:
-        log(f"{damaged:,} lines are not UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8")
+    if damaged:
+        log(f"{plural(damaged, 'line')} not in UTF-8; a file in Latin-1 is converted by: iconv -f latin1 -t utf-8")
 
 
 def parse_object(number: int, text: str, text_key: str) -> Line:
@@ -340,7 +340,7 @@ def output_rows(
     could not be read it has 'line' and 'error'.
     """
     if form == "text":
-        yield translation.text
+        yield keep_margins(line.text, translation.text)
     elif form == "tsv":
         yield "\t".join([as_column(line.text), as_column(translation.text), f"{translation.score:.4f}", *line.columns])
     elif form == "nbest":
@@ -350,6 +350,15 @@ def output_rows(
         yield as_json({"line": line.number, "error": line.error})
     else:
         yield as_json({**(line.fields or {text_key: line.text}), **translation_fields(translation), **annotations})
+
+
+def keep_margins(source: str, translation: str) -> str:
+    """Return a translation with the white space that is around its source, such as an indentation."""
+    text = source.strip()
+    if not text or not translation:
+        return translation
+    before, after = source.split(text, 1)
+    return f"{before}{translation}{after}"
 
 
 def translation_fields(translation: Translation) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 // The page of `dragoman insight`: cross-attention at each checkpoint of a run; the tables are in the document.
 
 import { at, decoded, language, make, read, speak, t, themed, variable } from "./elements.js";
+import { setUpPlayer } from "./player.js";
 
 const data = read("data");
 const weights = new DataView(decoded(data.weights).buffer); // 16 bits each
 const [, layers, heads, rows, columns] = data.shape;
-const [step, layer, head, play] = ["#step", "#layer", "#head", "#play"].map((selector) => at(selector));
+const [step, layer, head] = ["#step", "#layer", "#head"].map((selector) => at(selector));
 const cells = [...document.querySelectorAll("#map tbody td")];
 const stepText = (number) => data.steps[number].toLocaleString("en");
 
@@ -64,29 +65,7 @@ function render() {
   show();
 }
 
-let timer = 0;
-
-function stop() {
-  clearInterval(timer);
-  timer = 0;
-  play.setAttribute("aria-pressed", "false");
-}
-
-play.addEventListener("click", () => {
-  if (timer) return stop();
-  if (+step.value === data.steps.length - 1) step.value = 0;
-  show();
-  play.setAttribute("aria-pressed", "true");
-  timer = setInterval(() => {
-    step.value = +step.value + 1;
-    show();
-    if (+step.value === data.steps.length - 1) stop();
-  }, 900);
-});
-step.addEventListener("input", () => {
-  stop();
-  show();
-});
+const stop = setUpPlayer(at("#play"), step, show);
 for (const choice of [layer, head]) choice.addEventListener("change", render);
 for (const button of document.querySelectorAll("[data-language]")) {
   button.addEventListener("click", () => {

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.batches import Ids
-from dragoman.decoding.products import supported_types
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
+from dragoman.inference.products import supported_types
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import SHARED, SIDES, CTranslate2Engine
 from dragoman.interop.ctranslate2.verification import verify_copy
@@ -28,13 +28,14 @@ def open_ctranslate2(
     threads: int = 1,
     sample: Sequence[Ids] = (),
     replicas: int = 1,
+    suppressed: Sequence[int] = (),
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
     compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; sample: sources
     with which `verify_copy` compares a new copy with the model; replicas: how many searches may go on at the same
-    time, each with `threads` threads. Raise UsageError where this processor cannot compute in that type, DragomanError
-    where the folder is damaged or CTranslate2 cannot represent the model.
+    time, each with `threads` threads; suppressed: tokens that no output has. Raise UsageError where this processor
+    cannot compute in that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type == "auto":
@@ -42,7 +43,7 @@ def open_ctranslate2(
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
     folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)
-    return CTranslate2Engine(folder, compute_type, threads, replicas)
+    return CTranslate2Engine(folder, compute_type, threads, replicas, suppressed)
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:

@@ -31,7 +31,7 @@ IMPOSSIBLE = -1e9  # nats: the score of the hypotheses with which CTranslate2 fi
 # Settings that this engine honours, and those that matter only with others that it refuses.
 HONOURED = {"beam", "length_penalty", "extra_length", "min_length", "n_best", "patience", "no_repeat_ngram"}
 IDLE = {"diversity_penalty", "top_k", "top_p", "seed"}
-HONOURED_CONSTRAINTS = {"prefix", "forbidden"}
+HONOURED_CONSTRAINTS = {"prefix", "forbidden", "tag"}
 
 # Tokens with padding in a batch, as many as are fastest: of sources in a search, and of outputs that are scored.
 SEARCHED, SCORED = 2048, 256
@@ -48,9 +48,19 @@ class CTranslate2Engine:
 
     forces_terms = False
 
-    def __init__(self, folder: Path, compute_type: str = "float32", threads: int = 1, replicas: int = 1):
-        """Load a copy that `convert` wrote for this `compute_type`; replicas: how many threads may search at a time."""
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        compute_type: str = "float32",
+        threads: int = 1,
+        replicas: int = 1,
+        suppressed: Sequence[int] = (),
+    ):
+        """Load a copy that `convert` wrote for this `compute_type`.
+
+        replicas: how many threads may search at a time; suppressed: tokens that no output has.
+        """
+        self.folder, self.suppressed = folder, [[id] for id in suppressed]
         self.translator = import_ctranslate2().Translator(
             str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas, intra_threads=threads
         )
@@ -111,15 +121,20 @@ class CTranslate2Engine:
         within_limit: dict[int, list[Hypothesis]] = {}
         if too_long and config.beam == 1:
             shortened = [[truncate(hypothesis, limits[row]) for hypothesis in found[row]] for row in too_long]
-            within_limit |= zip(too_long, self._rescore([sources[row] for row in too_long], shortened), strict=True)
+            within_limit |= zip(
+                too_long,
+                self._rescore([sources[row] for row in too_long], shortened, [constraints[row] for row in too_long]),
+                strict=True,
+            )
         else:
             for limit in sorted({limits[row] for row in too_long}):
                 rows = [row for row in too_long if limits[row] == limit]
                 batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
                 within_limit |= zip(rows, self._collect(batch, config, own, limit), strict=True)
         found = [within_limit.get(row, hypotheses) for row, hypotheses in enumerate(found)]
-        if config.min_length or config.no_repeat_ngram or any(own != UNCONSTRAINED for own in constraints):
-            found = self._rescore(sources, found)
+        redistributed = config.min_length or config.no_repeat_ngram or self.suppressed
+        if redistributed or any(own != UNCONSTRAINED for own in constraints):
+            found = self._rescore(sources, found, constraints)
         return [rank(hypotheses, config) for hypotheses in found]
 
     def _collect(
@@ -131,11 +146,11 @@ class CTranslate2Engine:
         """
         patience = 1.0 if config.beam == 1 else config.patience or PATIENCE
         count = math.ceil(patience * config.beam)
-        prefixes = [self.spell(own.prefix) for own in constraints]
+        prefixes = [self.spell((*own.tag, *own.prefix)) for own in constraints]
         results = self.translator.translate_batch(
             [self.spell_source(ids) for ids in sources],
             target_prefix=prefixes if any(prefixes) else None,
-            suppress_sequences=[self.spell(ids) for ids in constraints[0].forbidden] or None,
+            suppress_sequences=[self.spell(ids) for ids in (*constraints[0].forbidden, *self.suppressed)] or None,
             beam_size=config.beam,
             patience=count / config.beam,
             num_hypotheses=count,
@@ -156,11 +171,13 @@ class CTranslate2Engine:
             for result in results
         ]
 
-    def _rescore(self, sources: list[Ids], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+    def _rescore(
+        self, sources: list[Ids], found: list[list[Hypothesis]], constraints: list[Constraints]
+    ) -> list[list[Hypothesis]]:
         """Return the same hypotheses, each with its log-probability under the model as its score, in nats.
 
-        It is summed over tokens, EOS included. That of a search is higher where CTranslate2 excluded tokens, because it
-        gives their probability to others.
+        It is summed over tokens, EOS included, but not those of the tag in the constraints. That of a search is higher
+        where CTranslate2 excluded tokens, because it gives their probability to others.
         """
         owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
         flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
@@ -173,7 +190,7 @@ class CTranslate2Engine:
         )
         rescored: list[list[Hypothesis]] = [[] for _ in sources]
         for row, hypothesis, result in zip(owners, flat, results, strict=True):
-            score = sum(result.log_probs[: token_count(hypothesis)])
+            score = sum(result.log_probs[len(constraints[row].tag) : token_count(hypothesis)])
             rescored[row].append(dataclasses.replace(hypothesis, score=score))
         return rescored
 
@@ -199,7 +216,7 @@ def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:
     """
 
     def kind(row: int) -> tuple:
-        return constraints[row].forbidden, bool(constraints[row].prefix)
+        return constraints[row].forbidden, bool(constraints[row].tag or constraints[row].prefix)
 
     return [list(group) for _, group in itertools.groupby(sorted(range(len(constraints)), key=kind), kind)]
 

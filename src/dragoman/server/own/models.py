@@ -49,8 +49,11 @@ class ModelCard(Struct):
     pairs: list[TaggedPair]
     parameters: int
     vocabulary: int
+    target_vocabulary: int
     config: dict[str, Any]
     tags: list[str]
+    default_tags: dict[str, str]  # of sources and targets for which none are given
+    origin: dict[str, str] | None  # of weights that were imported, and their licence
     languages: dict[str, str] | None  # that the model records
     scripts: list[str]
     extent: dict[str, Any] | None

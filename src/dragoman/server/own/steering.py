@@ -43,7 +43,7 @@ class AlternativesAnswer(Struct):
     target: str
 
 
-class WordsRequest(Struct, kw_only=True):
+class WordsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Texts with their translations, whoever wrote them."""
 
     texts: Annotated[list[str], Meta(min_length=1)]
@@ -82,10 +82,10 @@ def alternatives(call: Call) -> AlternativesAnswer:
     request: AlternativesRequest = call.request
     target, source = languages_of(call, request)
     source = source or detect_sources(call.service, [request.text], target)[0][0]
+    task = task_of(call, request, source, target)
     if source == target:
         return AlternativesAnswer([], source, target)
     text = request.text
-    task = task_of(call, request, source, target)
     task = replace(task, beam=task.beam or min(BEAM, call.service.config.beam))
     *before, (translator, tag) = translators_of(call, source, task)
     for first, first_tag in before:

@@ -240,6 +240,7 @@ def add_words(call: Call, request: TranslateRequest, one: Translated, answer: Tr
 
 def detect(call: Call) -> DetectAnswer:
     """Say which languages texts are in, among those that are served."""
+    check_size(call.service, call.request.texts, 0)
     detector = call.service.need_detector()
     return DetectAnswer([[DetectedLanguage(*one) for one in detector.rank(text)] for text in call.request.texts])
 

@@ -3,12 +3,12 @@
 import { ask } from "./api.js";
 import { at, decoded, fixed, language, make, t } from "./elements.js";
 import { HeatMap } from "./map.js";
+import { setUpPlayer } from "./player.js";
 
-const FRAME = 900; // milliseconds
-const [moment, layer, head, play] = ["#moment", "#film-layer", "#film-head", "#play"].map((selector) => at(selector));
+const [moment, layer, head] = ["#moment", "#film-layer", "#film-head"].map((selector) => at(selector));
+const stop = setUpPlayer(at("#play"), moment, drawFilm);
 let film = null;
 let map = null;
-let timer = 0;
 
 // Asks for the film of a sentence, counted from 1, and shows it.
 export async function openFilm(path, name, sentence) {
@@ -58,22 +58,4 @@ export function drawFilm() {
   });
 }
 
-function stop() {
-  clearInterval(timer);
-  timer = 0;
-  play.setAttribute("aria-pressed", "false");
-}
-
-play.addEventListener("click", () => {
-  if (timer) return stop();
-  if (moment.value === moment.max) moment.value = 0;
-  drawFilm();
-  play.setAttribute("aria-pressed", "true");
-  timer = setInterval(() => {
-    moment.value = Number(moment.value) + 1;
-    drawFilm();
-    if (moment.value === moment.max) stop();
-  }, FRAME);
-});
-moment.addEventListener("input", () => (stop(), drawFilm()));
 for (const choice of [layer, head]) choice.addEventListener("change", drawFilm);

@@ -75,7 +75,7 @@ function settle(lines, wish) {
   drawTarget(lines, found, languages.pair());
   if (!wish) languages.forget();
   at("#output").lang = languages.target();
-  source.lang = languages.source() ?? "";
+  source.lang = at("#mirror").lang = languages.source() ?? "";
   drawState();
   drawSteering();
 }
@@ -137,7 +137,7 @@ const glossaryPart = () => {
 function announce() {
   if (!last) return;
   const text = translated();
-  const notes = at("#notes").textContent.trim();
+  const notes = [...at("#notes").children].map((note) => note.textContent).join(" ");
   const said = text.length > READ_OUT ? t("announce.long", last.lines.length) : text;
   at("#announcement").textContent = `${t("announce", languages.nameOf(last.wish.target))} ${said} ${notes}`;
 }

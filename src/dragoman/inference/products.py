@@ -5,7 +5,6 @@ Where numbers are rounded to a few bits in between, they do: one in some hundred
 bfloat16 and int8, products and attention are the same to the last bit whatever is beside a row.
 """
 
-import copy
 from typing import Any, get_args
 
 import torch
@@ -15,7 +14,7 @@ from dragoman.config import ComputeType
 from dragoman.errors import UsageError
 from dragoman.model import Model
 from dragoman.model.attention import explicit_attention, fused_attention
-from dragoman.model.capture import attention_layers
+from dragoman.model.capture import attention_layers, share_weights
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
@@ -23,18 +22,18 @@ SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear with two more copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
+    """An nn.Linear with two copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.bias = linear.bias
         with torch.no_grad():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_ROWS)
             self.transposed = linear.weight.detach().T.contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        if x.dim() == 2 and len(x) == 1:  # one row is bound by memory, and reads this order fastest
+        if x.size(0) == 1 and x.dim() == 2:  # one row is bound by memory, and reads this order fastest
             return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
@@ -146,18 +145,22 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
         if compute_type != "float32":
             raise UsageError(f"compute_type {compute_type!r} needs a model with weights in float32 on the CPU")
         return model
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
-    packed = copy.deepcopy(model, shared)
+    packed = share_weights(model)
     for module in list(packed.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Linear:
-                setattr(module, name, PRODUCTS[compute_type](child))
+                setattr(module, name, pack_linear(child, compute_type))
     if compute_type != "float32":
         layers = attention_layers(packed)
         for layer in [*layers["encoder"], *layers["cross"]]:  # whose keys may be padding
             if layer.kernel is fused_attention:
                 layer.kernel = steady_attention
     return packed
+
+
+def pack_linear(linear: nn.Linear, compute_type: str) -> nn.Module:
+    """Return a linear map with the same weights that multiplies in `compute_type`."""
+    return PRODUCTS[compute_type](linear)
 
 
 def can_pack(model: nn.Module) -> bool:

@@ -1,0 +1,298 @@
+"""Take the steps of a search over a Transformer in as few tensor operations as possible.
+
+`Transformer.step` serves training, forced decoding and inspection alike. Where it computes one token for each
+hypothesis, calling its many small operations takes longer than their arithmetic. Here the equations of the decoder are
+written out once more for this case:
+
+- query, key and value of a layer are one matmul, and one multiplication in place rotates queries and keys;
+- views of the keys and values are made when their memory is, and not at each step;
+- what the steps have in common is computed once: the keys and values of the source, and its mask.
+
+Shapes: B sources with n hypotheses each, R = B * n, H heads, K = d_k, V = d_v, M = d_model, S source tokens, T target
+tokens with the new one, W words of the target vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.inference.products import FEWEST_QUERIES, can_pack, pack_linear, pack_weights
+from dragoman.model import Model, Seq2Seq
+from dragoman.model.attention import fused_attention
+from dragoman.model.capture import share_weights
+from dragoman.model.packing import Packing
+from dragoman.model.positions import Positions, Rotary, RotaryAcross
+from dragoman.model.transformer import DecoderLayer, Residual, Transformer
+
+FIRST_CAPACITY = 32  # target tokens that there is room for at first
+
+Linear = Callable[[Tensor], Tensor]
+
+
+def can_step(model: Model) -> TypeGuard[Transformer]:
+    """Return whether `IncrementalTransformer` computes what a model does.
+
+    It does for Transformers, except where attention is not the scaled dot product, or positions rotate in another way
+    than `Rotary` does.
+    """
+    if not isinstance(model, Transformer):
+        return False
+    layers: list[Any] = [attention for layer in model.decoder for attention in (layer.attention, layer.cross_attention)]
+    positions = type(model.decoder_positions)
+    return (
+        all(layer.kernel is fused_attention for layer in layers)
+        and all(layer.value.out_features % 2 == 0 for layer in layers)  # pairs are read beside the values
+        and positions.rotate in (Positions.rotate, Rotary.rotate)
+        and positions.rotate_across in (Positions.rotate_across, RotaryAcross.rotate_across)
+    )
+
+
+def prepare(model: Model, compute_type: str) -> Seq2Seq:
+    """Return what a search steps: an `IncrementalTransformer` where it can, else the model with packed weights.
+
+    compute_type: what matrices are multiplied in, as for `pack_weights`; UsageError is raised as there.
+    """
+    if can_pack(model) and can_step(model):
+        return IncrementalTransformer(model, compute_type)
+    return pack_weights(model, compute_type)
+
+
+def merge(*linears: nn.Linear) -> nn.Linear:
+    """Return one linear map whose outputs are those of several, one after the other."""
+    weight, bias = torch.cat([linear.weight.detach() for linear in linears]), linears[0].bias is not None
+    merged = nn.utils.skip_init(nn.Linear, weight.size(1), len(weight), bias=bias)  # draws no random numbers
+    merged.weight = nn.Parameter(weight, requires_grad=False)
+    if bias:
+        merged.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]), requires_grad=False)
+    return merged
+
+
+def rotate(x: Tensor, turn: Tensor | None) -> None:
+    """Multiply each pair of numbers of the heads in x (R, heads * K) by its complex number in turn (K / 2,), in place.
+
+    None: do nothing.
+    """
+    if turn is not None:
+        torch.view_as_complex(x.unflatten(1, (-1, turn.size(0), 2))).mul_(turn)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the position of the new token means to all layers."""
+
+    turn: Tensor | None  # (K / 2,), complex: rotates queries and keys of self-attention
+    turn_across: Tensor | None  # the same for queries of attention over the source
+    bias: Tensor | None  # (H, 1, T): scores that are added in self-attention
+
+
+@dataclass
+class SourceKeyValues:
+    """What the cross-attention of one layer reads of the sources; heads are rows of their own."""
+
+    key: Tensor  # B*H K S
+    value: Tensor  # B*H S V
+
+    def select(self, sources: Tensor, heads: int) -> None:
+        """Keep the sources (n,), in that order, in place; one may be chosen several times."""
+        self.key = self.key.unflatten(0, (-1, heads))[sources].flatten(0, 1)
+        self.value = self.value.unflatten(0, (-1, heads))[sources].flatten(0, 1)
+
+
+class TargetKeyValues:
+    """The keys and values of one layer for the target tokens so far, in memory with room for more.
+
+    There are two such memories, which hypotheses move between when they are reordered: new memory costs more than the
+    copy.
+    """
+
+    def __init__(self, heads: int, d_k: int, d_v: int):
+        self.heads, self.sizes, self.length = heads, [heads * d_k, heads * d_v], 0
+        self.memory, self.spare = torch.empty(0, 0, sum(self.sizes)), torch.empty(0, 0, sum(self.sizes))
+        self.key = self.value = self.memory
+
+    def use(self, memory: Tensor) -> None:
+        """Keep tokens in memory (R, capacity, H * (K + V)) from now on, and make the views of it."""
+        self.memory = memory
+        self.key, self.value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in memory.split(self.sizes, -1)
+        )  # R H capacity K, R H capacity V
+
+    def append(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the keys and values (R, H * (K + V)) of a new token; return those of all: (R, H, T, K), (R, H, T, V)."""
+        capacity = self.memory.size(1)
+        if self.length == capacity:
+            longer = new.new_empty(len(new), max(2 * capacity, FIRST_CAPACITY), new.size(1))
+            if self.length:
+                longer[:, : self.length] = self.memory
+            self.use(longer)
+            self.spare = new.new_empty(0, 0, new.size(1))
+        self.memory.select(1, self.length).copy_(new)
+        self.length += 1
+        return self.key.narrow(2, 0, self.length), self.value.narrow(2, 0, self.length)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
+        before = self.memory
+        if len(self.spare) < len(rows):
+            self.spare = before.new_empty(len(rows), *before.shape[1:])
+        chosen = self.spare.narrow(0, 0, len(rows))
+        torch.index_select(before.narrow(1, 0, self.length), 0, rows, out=chosen.narrow(1, 0, self.length))
+        self.use(chosen)
+        self.spare = before
+
+
+class IncrementalLayer:
+    """A decoder layer that computes one token for each hypothesis."""
+
+    def __init__(self, layer: DecoderLayer, compute_type: str):
+        own, across = layer.attention, layer.cross_attention
+        self.residuals = layer.around_attention, layer.around_cross_attention, layer.around_feed_forward
+        self.across, self.steady = across, compute_type != "float32"
+        self.heads, self.keys = own.heads, own.key.out_features
+        self.scale = 1 / math.sqrt(own.key.out_features // own.heads)
+
+        def pack(*linears: nn.Linear) -> Linear:
+            return pack_linear(merge(*linears) if len(linears) > 1 else linears[0], compute_type).forward
+
+        self.query_key_value, self.out = pack(own.query, own.key, own.value), pack(own.out)
+        self.query_across, self.key_value_across = pack(across.query), pack(across.key, across.value)
+        self.out_across = pack(across.out)
+        self.hidden, self.activation = pack(layer.feed_forward.hidden), layer.feed_forward.activation
+        self.out_feed_forward = pack(layer.feed_forward.out)
+
+    def read_source(self, memory: Tensor, source: Packing, positions: Positions) -> SourceKeyValues:
+        """Return the keys and values for the encoder's output `memory` (N, M) of packed sources."""
+        sizes = [self.across.key.out_features, self.across.value.out_features]
+        key, value = (
+            self.across.split_heads(part, source) for part in self.key_value_across(memory).split(sizes, -1)
+        )  # B H S K, B H S V
+        key = positions.rotate_across(key, 0)
+        return SourceKeyValues(key.transpose(2, 3).flatten(0, 1).contiguous(), value.flatten(0, 1).contiguous())
+
+    def step(self, x: Tensor, target: TargetKeyValues, source: SourceKeyValues, mask: Tensor, place: Place) -> Tensor:
+        """Return the layer's output (R, M) for the new tokens x (R, M); add their keys and values to `target`.
+
+        mask (B*H, 1, S): what is added to the scores of the source, -inf for padding.
+        """
+        around_attention, around_cross_attention, around_feed_forward = self.residuals
+        x = add_sublayer(around_attention, x, self.attend_to_target, target, place)
+        x = add_sublayer(around_cross_attention, x, self.attend_to_source, source, mask, place)
+        return add_sublayer(around_feed_forward, x, self.feed_forward)
+
+    def attend_to_target(self, x: Tensor, target: TargetKeyValues, place: Place) -> Tensor:
+        """Return self-attention's output (R, M) for the new tokens x (R, M), which are then part of `target`."""
+        projected = self.query_key_value(x)  # R H*(2K + V)
+        rotate(projected.narrow(1, 0, 2 * self.keys), place.turn)
+        key, value = target.append(projected.narrow(1, self.keys, projected.size(1) - self.keys))
+        query = projected.narrow(1, 0, self.keys).unflatten(1, (self.heads, 1, -1))  # R H 1 K
+        y = F.scaled_dot_product_attention(query, key, value, attn_mask=place.bias, scale=self.scale)
+        return self.out(y.flatten(1))
+
+    def attend_to_source(self, x: Tensor, source: SourceKeyValues, mask: Tensor, place: Place) -> Tensor:
+        """Return the output (R, M) of attention over the source for the new tokens x (R, M)."""
+        query = self.query_across(x)
+        rotate(query, place.turn_across)
+        heads, sources = self.heads, mask.size(0) // self.heads
+        n = x.size(0) // sources
+        query = query.view(sources, n, heads, -1).transpose(1, 2).reshape(sources * heads, n, -1)
+        if self.steady and n < FEWEST_QUERIES:  # see `steady_attention`
+            query = query.repeat(1, -(-FEWEST_QUERIES // n), 1)
+        weights = torch.baddbmm(mask, query, source.key, alpha=self.scale).softmax(-1)
+        y = weights.bmm(source.value).narrow(1, 0, n)  # B*H n V
+        return self.out_across(y.unflatten(0, (sources, heads)).transpose(1, 2).reshape(x.size(0), -1))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """Return the feed-forward network's output (R, M) for x (R, M)."""
+        return self.out_feed_forward(self.activation(self.hidden(x)))
+
+
+def add_sublayer(residual: Residual, x: Tensor, sublayer: Callable[..., Tensor], *arguments: object) -> Tensor:
+    """Return x (R, M) plus `sublayer` of x and the arguments, normalised where `residual` normalises."""
+    norm = residual.norm.forward  # without hooks, of which there are none
+    if residual.norm_first:
+        return sublayer(norm(x), *arguments).add_(x)
+    return norm(sublayer(x, *arguments).add_(x))
+
+
+class IncrementalState:
+    """All that the next step needs for R hypotheses.
+
+    Those of one source are neighbours, and share its keys and values.
+    """
+
+    def __init__(self, sources: list[SourceKeyValues], targets: list[TargetKeyValues], mask: Tensor, heads: int):
+        self.sources, self.targets, self.mask, self.heads = sources, targets, mask, heads
+        self.length = 0  # target tokens so far
+        self.own = torch.arange(len(mask) // heads, device=mask.device)  # (R,): the source of each hypothesis
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
+        if self.length:
+            for target in self.targets:
+                target.select(rows)
+        own = self.own[rows]
+        if torch.equal(own, self.own):
+            return
+        kept, counts = own.unique_consecutive(return_counts=True)
+        if not len(rows) or not bool((counts == counts[0]).all()):
+            kept, counts = own, torch.ones_like(own)
+        self.own = torch.arange(len(kept), device=rows.device).repeat_interleave(counts)
+        if not torch.equal(kept, torch.arange(len(self.mask) // self.heads, device=rows.device)):
+            self.mask = self.mask.unflatten(0, (-1, self.heads))[kept].flatten(0, 1)
+            for source in self.sources:
+                source.select(kept, self.heads)
+
+
+class IncrementalTransformer:
+    """A Transformer for searches: it takes one token for each hypothesis at a time. Its weights are packed copies."""
+
+    def __init__(self, model: Transformer, compute_type: str):
+        """Take a model for which `can_pack` and `can_step` are true; compute_type: as for `pack_weights`."""
+        encoder: Any = share_weights(model)
+        encoder.decoder, encoder.output = nn.ModuleList(), nn.Identity()  # which nobody needs packed
+        self.encoder: Any = pack_weights(encoder, compute_type)
+        self.config, self.heads = model.config, model.config.attention.heads
+        self.words, self.positions = model.target_embedding.weight, model.decoder_positions
+        self.sizes = model.config.attention.head_sizes(model.config.d_model)
+        self.layers = [IncrementalLayer(layer, compute_type) for layer in model.decoder]  # type: ignore[arg-type]
+        self.norm, self.output = model.decoder_norm, pack_linear(model.output, compute_type).forward
+
+    def start(self, source: Tensor) -> IncrementalState:
+        """Encode the source ids (B, S); return the state before the first target token."""
+        encoded = self.encoder.start(source)
+        sources = [layer.read_source(encoded.memory, encoded.source, self.positions) for layer in self.layers]
+        targets = [TargetKeyValues(self.heads, *self.sizes) for _ in self.layers]
+        hidden = encoded.source.real.logical_not()[:, None, None]  # B 1 1 S
+        mask = torch.zeros_like(hidden, dtype=encoded.memory.dtype).masked_fill_(hidden, -math.inf)
+        return IncrementalState(sources, targets, mask.expand(-1, self.heads, -1, -1).flatten(0, 1), self.heads)
+
+    def step(self, tokens: Tensor, state: IncrementalState) -> Tensor:
+        """Return logits (R, 1, W) after the tokens (R, 1), which are then part of the state.
+
+        Raise ValueError for more than one token for each hypothesis.
+        """
+        if tokens.size(1) != 1:
+            raise ValueError(f"a step takes one token for each hypothesis, not {tokens.size(1)}")
+        place = self.place(state.length)
+        x = F.embedding(tokens, self.words)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(self.config.d_model)
+        x = self.positions.embed(x, self.config.first_position + state.length).flatten(0, 1)
+        for layer, target, source in zip(self.layers, state.targets, state.sources, strict=True):
+            x = layer.step(x, target, source, state.mask, place)
+        state.length += 1
+        return self.output(self.norm(x)).unsqueeze(1)
+
+    def place(self, position: int) -> Place:
+        """Return what the token at a position, counted from 0, needs to know of it."""
+        positions, turn = self.positions, None
+        if isinstance(positions, Rotary):
+            sin, cos = positions.rows(position, position + 1)[0].unflatten(-1, (-1, 2)).unbind(-1)
+            turn = torch.complex(cos, sin)
+        across = turn if isinstance(positions, RotaryAcross) else None
+        return Place(turn, across, positions.bias(position, 1, position + 1))

@@ -1,0 +1,42 @@
+"""Read where a model's weights come from and under which licence, where its folder records it."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dragoman.errors import DragomanError
+from dragoman.files import read_listed
+
+MAX_TEXT = 1000  # characters
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The name or address of the model that was imported, and its licence, such as 'apache-2.0'; '' if unknown."""
+
+    RECORD: ClassVar = "origin.json"  # in a model folder
+
+    origin: str
+    licence: str = ""
+
+    def as_json(self) -> str:
+        """Return the record as a line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, folder: Path) -> "Origin | None":
+        """Read the record of a model folder; None where there is none.
+
+        Raise DragomanError where the file is not such a record.
+        """
+        file = folder / cls.RECORD
+        if (text := read_listed(file)) is None:
+            return None
+        try:
+            found = cls(**json.loads(text))
+            if not all(isinstance(value, str) and len(value) <= MAX_TEXT for value in (found.origin, found.licence)):
+                raise ValueError
+            return found
+        except (ValueError, TypeError, RecursionError):
+            raise DragomanError(f"{file}: not a record of an origin and a licence") from None

@@ -1,0 +1,181 @@
+"""The decoder that is written out for searches computes what the model computes, whatever a search does with it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY, TINY_RECURRENT
+from torch import Tensor
+
+from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig
+from dragoman.data.tokenizer import PAD
+from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.inference.incremental import IncrementalTransformer, can_step, prepare
+from dragoman.model import Seq2Seq, build
+from dragoman.model.positions import POSITIONS, Positions, Rotary, RotaryAcross
+from dragoman.model.transformer import Transformer
+
+WORDS, STEPS = 90, 40  # more steps than there is room for at first
+BASE = TransformerConfig(
+    d_model=12,
+    encoder_layers=1,
+    decoder_layers=2,
+    attention=AttentionConfig(heads=2),
+    feed_forward=FeedForwardConfig(d_ff=20, dropout=0.0),
+    dropout=0.0,
+    max_length=64,
+)
+CONFIGS = {
+    **{scheme: replace(BASE, positions=scheme) for scheme in POSITIONS},
+    "pre-norm": replace(BASE, positions="rotary", norm_first=True, scale_embedding=False, output_bias=True),
+    "biases": replace(BASE, attention=AttentionConfig(heads=3, d_k=6, d_v=2, bias=True), positions="rotary-across"),
+    "values wider than keys": replace(BASE, attention=AttentionConfig(heads=2, d_k=2, d_v=8), share="none"),
+    "gelu": replace(BASE, feed_forward=FeedForwardConfig(d_ff=20, dropout=0.0, activation="gelu"), norm_epsilon=0.1),
+    "no layers": replace(BASE, decoder_layers=0),
+    "third position": replace(BASE, positions="sinusoidal-halves", first_position=2),
+}
+
+
+def model_of(config: TransformerConfig) -> Transformer:
+    torch.manual_seed(3)
+    model = build(config, WORDS, pad=PAD).eval()
+    assert isinstance(model, Transformer)
+    for parameter in model.parameters():  # also what starts as zeros or ones: biases, norms, scores of distances
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def sources(rows: int) -> Tensor:
+    source = torch.randint(3, WORDS, (rows, 9))
+    source[: rows // 2, 6:] = PAD
+    return source
+
+
+@torch.inference_mode()
+def decode(model: Seq2Seq, source: Tensor, moves: Sequence[Tensor | None], tokens: Tensor) -> list[Tensor]:
+    """Return the logits of each step; before a step, the rows of its move are selected, where it has one."""
+    state: Any = model.start(source)
+    logits = []
+    for step, rows in enumerate(moves):
+        if rows is not None:
+            state.select(rows)
+        count = logits[-1].size(0) if rows is None and logits else len(source) if rows is None else len(rows)
+        logits.append(model.step(tokens[:count, step : step + 1], state))
+    return logits
+
+
+def farthest(found: list[Tensor], expected: list[Tensor]) -> float:
+    """Return the largest difference, as a share of the largest logit."""
+    assert [own.shape for own in found] == [own.shape for own in expected]
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, expected, strict=True))
+
+
+def greedy(rows: int) -> list[Tensor | None]:
+    """No source leaves, then all but the second and the last, then one."""
+    moves: list[Tensor | None] = [None] * STEPS
+    moves[5], moves[33] = torch.tensor([0, 2, 3]), torch.tensor([1])
+    return moves
+
+
+def beams(rows: int) -> list[Tensor | None]:
+    """Three hypotheses each, reordered at every step; sources leave, and one keeps fewer hypotheses than the others."""
+    moves: list[Tensor | None] = [torch.arange(rows).repeat_interleave(3)]
+    live = rows
+    for step in range(1, STEPS):
+        order = torch.stack([3 * source + torch.randint(0, 3, (3,)) for source in range(live)])
+        if step in (7, 30):
+            live -= 1
+            order = order[1:]
+        moves.append(order.flatten())
+    last = moves[-1]
+    assert last is not None
+    moves[-1] = last[1:]  # the sources' shares differ from now on
+    return moves
+
+
+@pytest.mark.parametrize("moves", [greedy, beams], ids=lambda moves: moves.__name__)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_each_step_has_the_logits_of_the_model(name: str, moves: Callable[[int], list[Tensor | None]]):
+    model, source = model_of(CONFIGS[name]), sources(5)
+    made, tokens = moves(5), torch.randint(3, WORDS, (15, STEPS))
+    stepped = prepare(model, "float32")
+    assert isinstance(stepped, IncrementalTransformer)
+    expected = decode(model, source, made, tokens)
+    assert farthest(decode(stepped, source, made, tokens), expected) < 1e-5
+    assert farthest(decode(stepped, source, made, tokens.flip(0)), expected) > 1e-3  # the control
+
+
+def test_rows_that_are_reordered_wrongly_are_seen():
+    """The control for the moves: another order of the hypotheses of one source, in one step."""
+    model, source, tokens = model_of(CONFIGS["rotary-across"]), sources(5), torch.randint(3, WORDS, (15, STEPS))
+    right = beams(5)
+    wrong = [rows if step != 20 or rows is None else rows.flip(0) for step, rows in enumerate(right)]
+    assert (
+        farthest(decode(prepare(model, "float32"), source, wrong, tokens), decode(model, source, right, tokens)) > 1e-3
+    )
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("scheme", ["rotary-across", "relative", "sinusoidal"])
+def test_a_search_finds_the_translations_and_scores_that_it_finds_with_the_model(scheme: str, beam: int):
+    model = model_of(CONFIGS[scheme])
+    engine, plain = TorchEngine(model), TorchEngine(model)
+    plain.model = model
+    texts = [[*range(3, 4 + length), 2] for length in range(1, 30, 3)]
+    config = SearchConfig(beam=beam, n_best=beam, extra_length=40)
+    found, expected = engine.search(texts, config), plain.search(texts, config)
+    assert [[h.tokens for h in own] for own in found] == [[h.tokens for h in own] for own in expected]
+    assert [h.score for own in found for h in own] == pytest.approx(
+        [h.score for own in expected for h in own], abs=1e-4
+    )
+
+
+class Mirrored(Rotary):
+    """Rotates in another way than the schemes that are written out."""
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        return super().rotate(x, start).flip(-1)
+
+
+class Across(RotaryAcross):
+    """Rotates queries of attention over the source in another way."""
+
+    def rotate_across(self, x: Tensor, start: int) -> Tensor:
+        return super().rotate_across(x, start).flip(-1)
+
+
+@pytest.mark.parametrize("scheme", [Mirrored, Across])
+def test_a_scheme_that_rotates_in_another_way_is_left_to_the_model(scheme: type[Positions], monkeypatch):
+    monkeypatch.setitem(POSITIONS, "rotary", scheme)
+    assert not can_step(model_of(CONFIGS["rotary"]))
+    monkeypatch.undo()
+    assert can_step(model_of(CONFIGS["rotary"]))
+
+
+@pytest.mark.parametrize("score", ["additive", "unscaled"])
+def test_another_kernel_is_left_to_the_model(score: Any):
+    model = model_of(replace(BASE, attention=AttentionConfig(heads=2, score=score)))
+    assert not can_step(model)
+    assert not isinstance(prepare(model, "float32"), IncrementalTransformer)
+    assert TorchEngine(model).search([[3, 4, 2]], SearchConfig(extra_length=3))
+
+
+def test_a_recurrent_model_and_other_dtypes_are_left_to_the_model():
+    assert not can_step(build(TINY_RECURRENT, WORDS, pad=PAD))
+    assert not isinstance(prepare(model_of(BASE).double(), "float32"), IncrementalTransformer)
+
+
+def test_making_it_draws_no_random_numbers_and_leaves_the_model_as_it_is():
+    model = build(TINY, WORDS, pad=PAD).eval()
+    before, modules = torch.get_rng_state(), [type(module) for module in model.modules()]
+    prepare(model, "float32")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [type(module) for module in model.modules()] == modules
+
+
+def test_one_token_at_a_time():
+    stepped = prepare(model_of(BASE), "float32")
+    with pytest.raises(ValueError, match="one token for each hypothesis, not 2"):
+        stepped.step(torch.ones(3, 2, dtype=torch.long), stepped.start(sources(3)))
