@@ -74,9 +74,15 @@ def compressed() -> bytes:
 
 def twice() -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive, pytest.warns(UserWarning):
-        for _ in range(2):
-            archive.writestr("Wemb.npy", b"x")
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("Wemb.npy", "Wemc.npy"):
+            archive.writestr(name, saved_array())
+    return file.getvalue().replace(b"Wemc", b"Wemb")
+
+
+def saved_array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(2, np.float32))
     return file.getvalue()
 
 
@@ -136,7 +142,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "marian",
         write("pytorch_model.bin", pickled({"a": torch.eye(3).to_sparse()})),
         "pytorch_model.bin",
-        "",
+        "not weights",
     ),
     "nothing in it": ("marian", write("pytorch_model.bin", b""), "pytorch_model.bin", "not weights"),
     "half of it": (
@@ -201,7 +207,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     "a shape of 2^80": ("npz", write("model.npz", array_file(F4 % (b"9" * 24 + b","))), "model.npz", "do not fit"),
     "a negative shape": ("npz", write("model.npz", array_file(F4 % b"-1,")), "model.npz", "is no array"),
     "a bomb of zeros": ("npz", write("model.npz", compressed()), "model.npz", "is compressed"),
-    "a name that is there twice": ("npz", write("model.npz", twice()), "model.npz", "is no array|there twice"),
+    "a name that is there twice": ("npz", write("model.npz", twice()), "model.npz", "there twice"),
     "many arrays": ("npz", write("model.npz", long_directory()), "model.npz", "list of files is too long"),
     "no archive": ("npz", write("model.npz", b"PK\x03\x04" + bytes(50)), "model.npz", "not a sound .npz"),
     "no settings": ("npz", write("model.npz", saved(Wemb=np.zeros((3, 2), np.float32))), "model.npz", "not a model of"),
@@ -397,7 +403,7 @@ def test_the_process_for_pickles_has_limits(sources: dict[str, Path], tmp_path: 
     value = torch.zeros(1).expand(1 << 33)
     torch.save({"a": value}, folder / "pytorch_model.bin")
     began = time.monotonic()
-    with pytest.raises(DragomanError, match="pytorch_model.bin: not weights that can be read"):
+    with pytest.raises(DragomanError, match=r"pytorch_model\.bin: not weights that can be read"):
         import_model(folder, tmp_path / "out")
     assert time.monotonic() - began < 60
 

@@ -22,18 +22,23 @@ from dragoman.interop.sources import Foreign, source_file
 from dragoman.interop.weights import build_model
 from dragoman.interop.yml import read_text
 from dragoman.model_folder import write_model
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
 
 ImportedPositions = Literal["own", "marian"]
 LICENCE = re.compile(r"^licen[sc]e: *['\"]?([\w. +-]{1,60})['\"]?$", re.MULTILINE)
 MAX_README = 1 << 20  # bytes
 
 
-def import_model(source: str | Path, out: str | Path, positions: ImportedPositions = "own") -> Path:
+def import_model(
+    source: str | Path, out: str | Path, positions: ImportedPositions = "own", tag: str = "", target_tag: str = ""
+) -> Path:
     """Import a model of others as the new model folder `out`, and return that.
 
     source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian; positions: 'own'
-    for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with. Raise
-    DragomanError with all reasons where it cannot be imported, and UsageError where `out` exists.
+    for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with; tag,
+    target_tag: what sources and targets begin with where nobody says so. Raise DragomanError with all reasons where it
+    cannot be imported or has no such tag, and UsageError where `out` exists.
     """
     check_argument("source", source, str | Path)
     check_argument("out", out, str | Path)
@@ -50,9 +55,16 @@ def import_model(source: str | Path, out: str | Path, positions: ImportedPositio
         foreign = read_foreign(folder, checker, positions == "marian", Path(scratch))
         model = build_model(foreign.original)
         tokenizers = tokenizers_of(foreign)
-        card = card_of_import(out.name, foreign, checker, read_licence(folder))
+        tokenizers.source.tag_ids(tag)
+        tokenizers.target.tag_ids(target_tag)
+        origin = Origin(source.name, read_licence(folder))
+        card = card_of_import(out.name, foreign, checker, origin.licence)
         with new_folder(out) as draft:
             write_model(draft, model, tokenizers, card)
+            if tag or target_tag:
+                tags = DefaultTags(tag, target_tag).as_json()
+                (draft / DefaultTags.RECORD).write_text(tags, encoding="utf-8")
+            (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
             if foreign.aligned:
                 layer, head = foreign.aligned
                 AlignmentHead(layer + 1, head + 1).save(draft)
