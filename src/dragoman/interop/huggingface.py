@@ -1,0 +1,368 @@
+"""Read models as Hugging Face's `transformers` has them: MarianMT (OPUS-MT), M2M100, NLLB-200 and SMaLL-100.
+
+They compute what `transformers` does. What shapes the model is read from config.json, with the defaults of its class
+where a setting is missing; which matrices are tied is read from the tensors. Sources: modeling_marian.py,
+tokenization_marian.py, modeling_m2m_100.py, tokenization_m2m_100.py and tokenization_nllb.py of
+huggingface/transformers 5.23.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
+from dragoman.config.fields import MAX_LAYERS, MAX_SIZE
+from dragoman.data.spm import Kind, read_spm
+from dragoman.errors import DragomanError
+from dragoman.files import MAX_RECORD_SIZE
+from dragoman.interop.checker import Checker, Settings
+from dragoman.interop.names import hugging_face_names
+from dragoman.interop.pickled import convert_pickles
+from dragoman.interop.sources import (
+    MAX_LIST,
+    MAX_WORDS,
+    Foreign,
+    Vocabulary,
+    arrange,
+    language_tags,
+    read_object,
+    read_words,
+    source_file,
+)
+from dragoman.interop.tensors import SafeTensors, Tensors
+from dragoman.interop.weights import MISSING, Original, check_tensors, columns_in_pairs, rows_of
+from dragoman.model.positions import sinusoids, sinusoids_in_halves
+
+LANGUAGE = re.compile(r"__([\w.-]{1,40})__|([a-z]{2,3}_[A-Z][a-z]{3})")  # of M2M100 and of NLLB
+
+# What a missing setting means: configuration_marian.py and configuration_m2m_100.py.
+SHARED_DEFAULTS: dict[str, Any] = {
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_ffn_dim": 4096,
+    "decoder_ffn_dim": 4096,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "d_model": 1024,
+    "dropout": 0.1,
+    "activation_dropout": 0.0,
+    "is_encoder_decoder": True,
+    "is_decoder": False,
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "marian": SHARED_DEFAULTS
+    | {
+        "vocab_size": 58101,
+        "activation_function": "gelu",
+        "attention_dropout": 0.0,
+        "scale_embedding": False,
+        "pad_token_id": 58100,
+        "decoder_start_token_id": 58100,
+        "eos_token_id": 0,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "static_position_embeddings": True,
+    },
+    "m2m_100": SHARED_DEFAULTS
+    | {
+        "vocab_size": 128112,
+        "activation_function": "relu",
+        "attention_dropout": 0.1,
+        "scale_embedding": True,
+        "pad_token_id": 1,
+        "decoder_start_token_id": 2,
+        "eos_token_id": 2,
+        "normalize_before": True,
+        "normalize_embedding": False,
+        "add_final_layer_norm": True,
+        "static_position_embeddings": True,
+    },
+}
+ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "swish": "silu",
+    "silu": "silu",
+}
+
+# Kinds of models that cannot be imported, by model_type.
+REFUSED = {
+    "bart": "learned positions and a norm of the embeddings (BART)",
+    "mbart": "learned positions and a norm of the embeddings (mBART)",
+    "pegasus": "positions and norms of Pegasus",
+    "blenderbot": "learned positions (Blenderbot)",
+    "t5": "relative positions, RMS norms and attention that is not scaled (T5, MADLAD)",
+    "mt5": "relative positions, RMS norms and gated layers (mT5)",
+    "umt5": "relative positions, RMS norms and gated layers (UMT5)",
+    "fsmt": "text that is cut by Moses and BPE with '@@' (FSMT)",
+    "nllb-moe": "a mixture of experts (NLLB-MoE)",
+    "switch_transformers": "a mixture of experts (Switch Transformers)",
+    "encoder-decoder": "two models of other kinds in one (encoder-decoder)",
+}
+
+# Settings that do not shape the model: of training, of generate(), of other tasks, and notes.
+HARMLESS = set(
+    """
+    _name_or_path architectures transformers_version torch_dtype dtype model_type tokenizer_class task_specific_params
+    return_dict return_dict_in_generate output_attentions output_hidden_states output_scores output_past use_cache
+    torchscript use_bfloat16 chunk_size_feed_forward pruned_heads prefix problem_type finetuning_task id2label label2id
+    num_labels num_hidden_layers max_position_embeddings init_std encoder_layerdrop decoder_layerdrop layerdrop
+    classif_dropout classifier_dropout gradient_checkpointing extra_pos_embeddings force_bos_token_to_be_generated
+    add_bias_logits share_encoder_decoder_embeddings tie_word_embeddings tie_encoder_decoder add_cross_attention
+    cross_attention_hidden_size bos_token_id sep_token_id forced_eos_token_id forced_bos_token_id unk_token_id
+    bad_words_ids num_beams num_beam_groups num_return_sequences max_length min_length max_new_tokens do_sample
+    early_stopping length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty
+    diversity_penalty temperature top_k top_p typical_p remove_invalid_values exponential_decay_length_penalty
+    suppress_tokens begin_suppress_tokens renormalize_logits _num_labels language_codes num_madeup_words
+    tf_legacy_loss attn_implementation _attn_implementation _commit_hash is_encoder_decoder save_step
+    """.split()
+)
+
+
+def is_hugging_face(folder: Path) -> bool:
+    """Return whether a folder looks like one of `transformers`: it has a config.json that is not ours."""
+    return (folder / "config.json").exists() and not (folder / "manifest.json").exists()
+
+
+def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
+    """Return the model in a folder of `transformers`. Raise DragomanError with all that speaks against it.
+
+    marian_positions: whether a MarianMT gets the positions that Marian trained it with, not those of `transformers`;
+    scratch: a folder for copies of weights.
+    """
+    values = read_object(source_file(folder, "config.json"))
+    kind = str(values.get("model_type"))
+    refuse_other_files(folder, checker)
+    if kind not in DEFAULTS:
+        why = REFUSED.get(kind, "only marian and m2m_100 (M2M100, NLLB-200, SMaLL-100) can be imported")
+        checker.refuse(f"config.json has model_type = {kind!r:.100}: {why}")
+        checker.finish()
+    settings = Settings("config.json", values, DEFAULTS[kind], checker)
+    config = read_architecture(settings, kind)
+    pad, start, end = (settings.integer(f"{name}_token_id", 0, MAX_WORDS) for name in ("pad", "decoder_start", "eos"))
+    size = target_size = settings.integer("vocab_size", 4, MAX_WORDS)
+    if settings.get("decoder_vocab_size") is not None:
+        target_size = settings.integer("decoder_vocab_size", 4, MAX_WORDS)
+    refuse_unknown(settings)
+    for name, id in (("pad_token_id", pad), ("decoder_start_token_id", start), ("eos_token_id", end)):
+        checker.expect(id < target_size, f"config.json has {name} = {id:,}, but {target_size:,} words")
+    checker.expect(kind == "marian" or not marian_positions, "the positions of Marian are for MarianMT alone")
+    vocabularies = (read_marian_words if kind == "marian" else read_m2m100_words)(folder, checker, end)
+    for vocabulary, words in zip(vocabularies, (size, target_size), strict=False):
+        most = max(vocabulary.words.values())
+        checker.expect(most < words, f"config.json has {words:,} words, but {vocabulary.file} {most + 1:,}")
+    checker.finish()
+    source, target = vocabularies
+    rows = source_rows = rows_of(target_size, pad, start, end)
+    if source.words != target.words:
+        source_rows = rows_of(size, source.words.get("<pad>", MISSING), MISSING, source.words["</s>"])
+    tensors = open_weights(folder, checker, scratch)
+    columns = None
+    if kind == "marian" and not marian_positions and not has_positions_of_marian(tensors, config, checker):
+        columns = columns_in_pairs(config.d_model)
+    elif kind == "marian":
+        config = replace(config, positions="sinusoidal-halves")
+    sides = arrange(source, source_rows), arrange(target, rows)
+    original = Original(tensors, hugging_face_names, config, source_rows, rows, sides[1].unsayable, columns)
+    check_tensors(original, checker, POSITION_TABLES)
+    checker.finish()
+    return Foreign(FORMS[kind], original, *sides)
+
+
+FORMS = {"marian": "MarianMT of Hugging Face", "m2m_100": "M2M100 of Hugging Face"}
+POSITION_ERROR = 2e-3  # 16 bits are as coarse as that
+POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def refuse_other_files(folder: Path, checker: Checker) -> None:
+    """Add reasons for files that say that the folder holds something else; note code, which is ignored."""
+    names = sorted(file.name for file in folder.iterdir())
+    if "adapter_config.json" in names:
+        checker.refuse("adapter_config.json: adapters such as LoRA; merge them into the model first")
+    if found := [name for name in names if name.endswith(".gguf")]:
+        checker.refuse(f"{found[0]}: GGUF has quantized weights")
+    if found := [name for name in names if name.endswith(".py")]:
+        checker.note(f"code in the folder was ignored: {', '.join(found)[:200]}")
+
+
+def read_architecture(settings: Settings, kind: str) -> TransformerConfig:
+    """Return the architecture that a config.json describes; what we have not got is a reason to refuse."""
+    expect, refuse = settings.only, settings.refuse
+    pre_norm = kind == "m2m_100"
+    expect("is_encoder_decoder", True, why="only encoders with a decoder can be imported")
+    expect("is_decoder", False, why="only encoders with a decoder can be imported")
+    expect("normalize_before", pre_norm, why=f"the norms of {kind} stand elsewhere")
+    expect("normalize_embedding", False, why="a norm of the embeddings")
+    expect("add_final_layer_norm", pre_norm, why=f"the norms of {kind} stand elsewhere")
+    expect("static_position_embeddings", True, why="learned positions")
+    if settings.get("quantization_config") is not None:
+        refuse("quantization_config", "8-bit or 4-bit weights; import the model that they were made of")
+    if settings.get("auto_map") is not None:
+        settings.checker.note("auto_map in config.json, which names code, was ignored")
+    heads = settings.integer("encoder_attention_heads", 1, MAX_SIZE)
+    d_model = settings.integer("d_model", 1, MAX_SIZE)
+    d_ff = settings.integer("encoder_ffn_dim", 1, MAX_SIZE)
+    expect("decoder_attention_heads", heads, why=f"decoders with other heads than the encoder's {heads}")
+    expect("decoder_ffn_dim", d_ff, why=f"decoders with another feed-forward size than the encoder's {d_ff}")
+    if d_model % heads:
+        refuse("d_model", f"it is no multiple of the {heads} heads")
+        heads = 1
+    return TransformerConfig(
+        d_model=d_model,
+        encoder_layers=settings.integer("encoder_layers", 1, MAX_LAYERS),
+        decoder_layers=settings.integer("decoder_layers", 1, MAX_LAYERS),
+        attention=AttentionConfig(heads=heads, bias=True, dropout=settings.fraction("attention_dropout")),
+        feed_forward=FeedForwardConfig(
+            d_ff,
+            activation=settings.choice("activation_function", ACTIVATIONS),
+            dropout=settings.fraction("activation_dropout"),
+        ),
+        dropout=settings.fraction("dropout"),
+        positions="sinusoidal-halves" if pre_norm else "sinusoidal",
+        first_position=settings.integer("pad_token_id", 0, MAX_WORDS) + 1 if pre_norm else 0,
+        norm_first=pre_norm,
+        norm_epsilon=1e-5,
+        scale_embedding=settings.flag("scale_embedding"),
+        output_bias=True,
+    )
+
+
+def refuse_unknown(settings: Settings) -> None:
+    """Add a reason for each setting that nobody has read, may shape the model and is not switched off."""
+    for name, value in settings.values.items():
+        if name not in settings.read | HARMLESS and value not in (None, False, 0, "", [], {}):
+            settings.refuse(name[:100], "an unknown setting, which may shape the model")
+
+
+def read_marian_words(folder: Path, checker: Checker, end: int) -> Sequence[Vocabulary]:
+    """Return the words of MarianMT, source and target; none where something is missing, which is then a reason."""
+    names = {file.name for file in folder.iterdir()}
+    missing = [name for name in ("vocab.json", "source.spm", "target.spm") if name not in names]
+    if missing:
+        moses = any(re.search(r"\.bpe$|bpe\.codes|\.bpe\d+", name) for name in names)
+        why = ": text that is cut by Moses and BPE with '@@'" if moses else ""
+        checker.refuse(f"{', '.join(missing)} missing{why}")
+        return ()
+    options = read_object(source_file(folder, "tokenizer_config.json")) if "tokenizer_config.json" in names else {}
+    separate = bool(options.get("separate_vocabs"))
+    if separate and "target_vocab.json" not in names:
+        checker.refuse("target_vocab.json missing, though tokenizer_config.json has separate_vocabs = true")
+        return ()
+    found = []
+    for side, spm in (("vocab.json", "source.spm"), ("target_vocab.json" if separate else "vocab.json", "target.spm")):
+        words = read_words(source_file(folder, side))
+        for special in ("<unk>", "</s>"):
+            checker.expect(special in words, f"{side} has no '{special}'")
+        found.append(Vocabulary(side, read_spm(source_file(folder, spm)), words, language_tags(words)))
+    expect_end(found[1], end, checker)
+    return found
+
+
+def read_m2m100_words(folder: Path, checker: Checker, end: int) -> Sequence[Vocabulary]:
+    """Return the words of M2M100, NLLB or SMaLL-100, for both sides the same; none if something is missing."""
+    names = {file.name for file in folder.iterdir()}
+    if "sentencepiece.bpe.model" not in names:
+        checker.refuse("sentencepiece.bpe.model missing: tokenizer.json does not give the same subwords")
+        return ()
+    model = read_spm(source_file(folder, "sentencepiece.bpe.model"))
+    if "vocab.json" in names:  # M2M100 and SMaLL-100 have a list
+        file, words = "vocab.json", read_words(source_file(folder, "vocab.json"))
+    else:  # NLLB has the ids of SentencePiece after four words of its own: <s>, <pad>, </s>, <unk>
+        file = "sentencepiece.bpe.model"
+        words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
+        own = {piece.text for piece in model.pieces if piece.kind in (Kind.UNKNOWN, Kind.CONTROL)}
+        words |= {piece.text: id + 1 for id, piece in enumerate(model.pieces) if piece.text not in own}
+        if len(own) != 3 or max(words.values()) != len(words) - 1:
+            checker.refuse(f"{file}: its first three pieces are not those for unknown, start and end")
+            return ()
+    words = {**words, **read_added_words(folder, names, words, checker)}
+    tags = {tag[1] or tag[2]: id for word, id in words.items() if (tag := LANGUAGE.fullmatch(word))}
+    checker.expect("<unk>" in words, f"{file} has no '<unk>'")
+    checker.expect(bool(tags), "no word names a language: special_tokens_map.json or tokenizer_config.json is needed")
+    both = Vocabulary(file, model, words, tags)
+    expect_end(both, end, checker)
+    return both, both
+
+
+def expect_end(vocabulary: Vocabulary, end: int, checker: Checker) -> None:
+    """Add a reason where the end of config.json is not the end of the words."""
+    if (own := vocabulary.words.get("</s>")) != end:
+        checker.refuse(f"config.json has eos_token_id = {end}, but '</s>' has {own} in {vocabulary.file}")
+
+
+def read_added_words(folder: Path, names: set[str], words: Mapping[str, int], checker: Checker) -> dict[str, int]:
+    """Return the words that a tokenizer of `transformers` adds to its list, such as languages, with their ids.
+
+    Some files have the ids; others list the words, which then follow the list in their order.
+    """
+    added: dict[Any, Any] = {}
+    listed: list[Any] = []
+    for name in ("added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if name not in names:
+            continue
+        content = read_object(file := source_file(folder, name), MAX_RECORD_SIZE)
+        try:
+            if name == "added_tokens.json":
+                added |= content
+            added |= {token["content"]: int(id) for id, token in content.get("added_tokens_decoder", {}).items()}
+            for key in ("additional_special_tokens", "extra_special_tokens"):
+                tokens = content.get(key) or []
+                listed += [token["content"] if isinstance(token, dict) else token for token in tokens]
+            new = [token for token in dict.fromkeys(listed) if token not in words]
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise DragomanError(f"{file}: its special tokens are not a list of words") from None
+    if not added and listed:
+        added = {token: len(words) + index for index, token in enumerate(new)}
+    taken = {id: word for word, id in words.items()}
+    for word, id in added.items():
+        if not isinstance(word, str) or type(id) is not int or not 0 <= id < MAX_WORDS:
+            checker.refuse(f"the added word {word!r:.100} has the id {id!r:.100}")
+        elif taken.setdefault(id, word) != word or words.get(word, id) != id:
+            checker.refuse(f"the added word {word!r:.100} has the id {id}, which is not its own")
+    return {word: id for word, id in added.items() if word not in words}
+
+
+def open_weights(folder: Path, checker: Checker, scratch: Path) -> Tensors:
+    """Return the tensors of a folder: safetensors if it has them, else pickles, which another process rewrites.
+
+    scratch: a folder for what is rewritten. Raise DragomanError where there are none, or a file is damaged.
+    """
+    for name, pickled in (("model.safetensors", False), ("pytorch_model.bin", True)):
+        if (folder / name).exists():
+            files = [source_file(folder, name)]
+        elif (folder / f"{name}.index.json").exists():
+            index = source_file(folder, f"{name}.index.json")
+            parts = read_object(index, MAX_LIST).get("weight_map")
+            if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+                raise DragomanError(f"{index}: it has no weight_map")
+            files = [source_file(folder, part) for part in sorted(set(parts.values()))]
+        else:
+            continue
+        checker.note(f"weights read from {', '.join(file.name for file in files)[:200]}")
+        return convert_pickles(files, scratch) if pickled else SafeTensors(files)
+    others = sorted(file.name for file in folder.iterdir() if file.suffix in (".h5", ".msgpack", ".ot", ".onnx"))
+    raise DragomanError(
+        f"{folder}: cannot be imported: no model.safetensors and no pytorch_model.bin"
+        f"{', only ' + ', '.join(others)[:200] if others else ''}"
+    )
+
+
+def has_positions_of_marian(tensors: Tensors, config: TransformerConfig, checker: Checker) -> bool:
+    """Return whether a MarianMT has the positions that Marian computes, in a table of its own; add a reason for others.
+
+    Without a table, `transformers` computes its own positions.
+    """
+    tables = {name: tensors.read(name) for name in POSITION_TABLES if name in tensors.shapes}
+    own = columns_in_pairs(config.d_model).argsort()
+    kinds = set()
+    for name, table in tables.items():
+        formulas = {False: sinusoids(len(table), config.d_model)[:, own], True: sinusoids_in_halves(*table.shape)}
+        near = [kind for kind, formula in formulas.items() if table.shape == formula.shape]
+        kinds |= {kind for kind in near if (formulas[kind] - table).abs().max() < POSITION_ERROR}
+        if not any((formulas[kind] - table).abs().max() < POSITION_ERROR for kind in near):
+            checker.refuse(f"the tensor '{name}' has positions that follow no formula: learned positions")
+    checker.expect(len(kinds) < 2, "the encoder and the decoder have different positions")
+    return kinds == {True}

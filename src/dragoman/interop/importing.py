@@ -1,0 +1,127 @@
+"""Import models of others: find out what a folder or zip file holds, read it, write a model folder of ours.
+
+Nothing is written before everything was checked, and the new folder is there as a whole or not at all.
+"""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from dragoman.alignment.heads import AlignmentHead
+from dragoman.config.fields import check_argument, check_choice
+from dragoman.data.sentencepiece import SentencePieceTokenizer
+from dragoman.data.tokenizers import Tokenizers
+from dragoman.errors import DragomanError, UsageError
+from dragoman.files import MANIFEST, new_folder, require_folder
+from dragoman.interop.archive import unpack
+from dragoman.interop.checker import Checker
+from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
+from dragoman.interop.marian import is_marian, read_marian
+from dragoman.interop.sources import Foreign, source_file
+from dragoman.interop.weights import build_model
+from dragoman.interop.yml import read_text
+from dragoman.model_folder import write_model
+from dragoman.text.origin import Origin
+from dragoman.text.tags import DefaultTags
+
+ImportedPositions = Literal["own", "marian"]
+LICENCE = re.compile(r"^licen[sc]e: *['\"]?([\w. +-]{1,60})['\"]?$", re.MULTILINE)
+MAX_README = 1 << 20  # bytes
+
+
+def import_model(
+    source: str | Path, out: str | Path, positions: ImportedPositions = "own", tag: str = "", target_tag: str = ""
+) -> Path:
+    """Import a model of others as the new model folder `out`, and return that.
+
+    source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian; positions: 'own'
+    for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with; tag,
+    target_tag: what sources and targets begin with where nobody says so. Raise DragomanError with all reasons where it
+    cannot be imported or has no such tag, and UsageError where `out` exists.
+    """
+    check_argument("source", source, str | Path)
+    check_argument("out", out, str | Path)
+    check_choice("positions", positions, ("own", "marian"))
+    source, out = Path(source), Path(out)
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"{out}: exists already")
+    require_folder(out)
+    if not source.exists():
+        raise DragomanError(f"{source}: no such file or folder")
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
+        checker = Checker(source)
+        foreign = read_foreign(folder, checker, positions == "marian", Path(scratch))
+        model = build_model(foreign.original)
+        tokenizers = tokenizers_of(foreign)
+        tokenizers.source.tag_ids(tag)
+        tokenizers.target.tag_ids(target_tag)
+        origin = Origin(source.name, read_licence(folder))
+        card = card_of_import(out.name, foreign, checker, origin.licence)
+        with new_folder(out) as draft:
+            write_model(draft, model, tokenizers, card)
+            if tag or target_tag:
+                tags = DefaultTags(tag, target_tag).as_json()
+                (draft / DefaultTags.RECORD).write_text(tags, encoding="utf-8")
+            (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
+            if foreign.aligned:
+                layer, head = foreign.aligned
+                AlignmentHead(layer + 1, head + 1).save(draft)
+    return out
+
+
+def tokenizers_of(foreign: Foreign) -> Tokenizers:
+    """Return the tokenizers of the two sides, one and the same where both cut and number texts alike."""
+    source, target = (
+        SentencePieceTokenizer(side.model, side.pieces, side.unknown, side.tags)
+        for side in (foreign.source, foreign.target)
+    )
+    return Tokenizers.of(source) if foreign.source == foreign.target else Tokenizers(source, target)
+
+
+def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
+    """Return the model of others in a folder. Raise DragomanError with all that speaks against it."""
+    if (folder / MANIFEST).exists():
+        raise UsageError(f"{folder}: a model folder of dragoman already")
+    if is_hugging_face(folder):
+        return read_hugging_face(folder, checker, marian_positions, scratch)
+    if marian_positions:
+        checker.refuse("the positions of Marian are for MarianMT alone; a .npz file has them anyway")
+    if is_marian(folder):
+        return read_marian(folder, checker)
+    for pattern, why in (
+        ("adapter_config.json", "an adapter such as LoRA; merge it into its model first"),
+        ("*.gguf", "GGUF, which has quantized weights"),
+        ("*.pt", "a checkpoint of fairseq or PyTorch; convert it to a folder of Hugging Face first"),
+        ("*.bin", "weights without a config.json; those of Firefox and Bergamot have 8-bit weights and SSRU decoders"),
+    ):
+        if found := sorted(folder.glob(pattern)):
+            checker.refuse(f"{found[0].name}: {why}")
+    checker.refuse("neither a folder of Hugging Face (config.json) nor one of Marian (a .npz file)")
+    checker.finish()
+    raise AssertionError
+
+
+def read_licence(folder: Path) -> str:
+    """Return the licence that the README.md of a folder names in its first lines; '' where it names none."""
+    if not (folder / "README.md").exists():
+        return ""
+    text = read_text(source_file(folder, "README.md"), MAX_README)
+    front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    found = LICENCE.search(front[1]) if front else None
+    return found[1] if found else ""
+
+
+def card_of_import(name: str, foreign: Foreign, checker: Checker, licence: str) -> str:
+    """Return the card of an imported model in Markdown: where it comes from, its licence, what was read and assumed."""
+    original = foreign.original
+    rows = [
+        f"Imported from {checker.source.name} ({foreign.form}): {original.config}.",
+        f"Licence: {licence or 'not stated in the folder; look at where it comes from'}.",
+        *(f"{note[0].upper()}{note[1:]}." for note in checker.notes),
+        f"Positions: {original.config.positions}, the first at {original.config.first_position}; "
+        f"norms with epsilon {original.config.norm_epsilon:g}.",
+        "Padding, start and end became the words 0, 1 and 2. What has no text is never said.",
+    ]
+    return f"# {name}\n\n" + "".join(f"- {row}\n" for row in rows)

@@ -1,0 +1,37 @@
+"""Read weights that are pickles, such as pytorch_model.bin, without letting them run: see `pickled_process`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.errors import DragomanError
+from dragoman.interop import pickled_process
+from dragoman.interop.tensors import SafeTensors
+
+MAX_ANSWER = 1 << 20  # bytes
+
+
+def convert_pickles(files: Sequence[Path], scratch: Path) -> SafeTensors:
+    """Return the tensors of pickles, each of which a process of its own rewrites as safetensors in `scratch`.
+
+    Raise DragomanError, naming the file, where one is not only tensors, or is damaged.
+    """
+    copies: list[Path] = []
+    aliases: dict[str, str] = {}
+    for number, file in enumerate(files):
+        copy = scratch / f"{number}.safetensors"
+        # Isolated, so that nothing in the working directory or the environment is imported.
+        command = [sys.executable, "-I", pickled_process.__file__, str(file.resolve()), str(copy.resolve())]
+        ended = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        if ended.returncode:
+            said = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise DragomanError(f"{file}: not weights that can be read: {said[:300] or f'exit {ended.returncode}'}")
+        try:
+            found = json.loads(ended.stdout[:MAX_ANSWER])
+        except ValueError:
+            raise DragomanError(f"{file}: not weights that can be read: no answer") from None
+        copies.append(copy)
+        aliases |= found
+    return SafeTensors(copies, aliases)

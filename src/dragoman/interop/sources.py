@@ -1,0 +1,133 @@
+"""Open the files of a model of others: names, sizes and links are checked before anything is read."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.spm import Kind, SentencePieceModel
+from dragoman.data.tokenizer import SPECIAL
+from dragoman.errors import DragomanError
+from dragoman.files import MAX_RECORD_SIZE, name_errors, read_json
+from dragoman.interop.weights import Original
+
+MAX_LIST = 32 << 20  # bytes of a list of words; that of M2M100, the largest known, has 4 MB
+MAX_WORDS = 1_000_000
+TAG = re.compile(r">>([\w.-]{1,40})<<")
+PLAIN_NAME = re.compile(r"\w[\w.@+ -]{0,200}")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of one side by their ids in the original, and how texts become them.
+
+    file: the list, for messages; model: what cuts texts into pieces, which are looked up in the list by their text;
+    tags: ids of the words that name a language, by its name.
+    """
+
+    file: str
+    model: SentencePieceModel
+    words: dict[str, int]
+    tags: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """The words of one side by our ids: those of `Vocabulary` in another order, with the first three ours.
+
+    unsayable: ids that have no text.
+    """
+
+    model: SentencePieceModel
+    pieces: list[str]
+    tags: dict[str, int]
+    unknown: int
+    unsayable: list[int]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model of others, read and checked: what it is, its weights, and the subwords of its two sides.
+
+    aligned: layer and head, from 0, that were trained to align words; None where none was.
+    """
+
+    form: str
+    original: Original
+    source: Subwords
+    target: Subwords
+    aligned: tuple[int, int] | None = None
+
+
+def arrange(vocabulary: Vocabulary, rows: Sequence[int]) -> Subwords:
+    """Return the words of one side by our ids. rows: the id in the original for each of ours, see `rows_of`.
+
+    The start, row 1, is a row of its own even where it is a copy. Rows that no word has are named and never said, as
+    are the unknown word and the control words of SentencePiece.
+    """
+    names = {id: word for word, id in vocabulary.words.items()}
+    pieces = [*SPECIAL, *(names.get(row, f"<row:{row}>") for row in rows[len(SPECIAL) :])]
+    ids = {row: id for id, row in enumerate(rows) if id >= len(SPECIAL)}
+    control = {piece.text for piece in vocabulary.model.pieces if piece.kind is Kind.CONTROL}
+    unknown = ids[vocabulary.words["<unk>"]]
+    silent = [id for row, id in ids.items() if row not in names or names[row] in control]
+    tags = {name: ids[row] for name, row in vocabulary.tags.items()}
+    return Subwords(vocabulary.model, pieces, tags, unknown, [unknown, *silent])
+
+
+def language_tags(words: Mapping[str, int]) -> dict[str, int]:
+    """Return the words of OPUS-MT that name a language, such as '>>deu<<', by its name, with their ids."""
+    return {tag[1]: id for word, id in words.items() if (tag := TAG.fullmatch(word))}
+
+
+def source_file(folder: Path, name: str) -> Path:
+    """Return a file that others name, in a folder. Raise DragomanError where it is missing, a device or leads out.
+
+    Files in the cache of the Hugging Face Hub are links into its folder `blobs`, which are followed.
+    """
+    file = folder / name
+    if not PLAIN_NAME.fullmatch(name):
+        raise DragomanError(f"{folder}: {name[:100]!r} is not the name of a file in it")
+    real, inside = file.resolve(), [folder.resolve()]
+    if folder.resolve().parent.name == "snapshots":
+        inside.append(folder.resolve().parents[1] / "blobs")
+    if file.is_symlink() and not any(real.is_relative_to(place) for place in inside):
+        raise DragomanError(f"{file}: a symbolic link that leads out of the folder; put the file itself there")
+    if not real.is_file():
+        raise DragomanError(f"{file}: {'not a file' if real.exists() else 'missing'}")
+    return file
+
+
+def read_object(file: Path, max_size: int = MAX_RECORD_SIZE, max_values: int | None = None) -> dict[str, Any]:
+    """Return the object in a JSON file. Raise DragomanError where it is too large or is none."""
+    try:
+        with name_errors(file):
+            content = read_json(file, max_size, max_values)
+    except ValueError as error:
+        raise DragomanError(f"{file}: not JSON that can be read: {error}") from None
+    if not isinstance(content, dict):
+        raise DragomanError(f"{file}: not an object with settings")
+    return content
+
+
+def read_words(file: Path) -> dict[str, int]:
+    """Return the ids of the words in a JSON file such as vocab.json. Raise DragomanError as `check_words` does."""
+    return check_words(file, read_object(file, MAX_LIST, 2 * MAX_WORDS))
+
+
+def check_words(file: Path, words: Mapping[str, Any]) -> dict[str, int]:
+    """Return words with their ids. Raise DragomanError where these are not 0, 1, 2, ... each once."""
+    for word, id in words.items():
+        if type(id) is not int or not 0 <= id < len(words):
+            raise DragomanError(
+                f"{file}: the id of {word[:100]!r} is {id!r:.100}; {len(words):,} words have 0, 1, 2, ..."
+            )
+    if len(set(words.values())) != len(words):
+        seen: dict[int, str] = {}
+        one, other = next((seen[id], word) for word, id in words.items() if seen.setdefault(id, word) != word)
+        raise DragomanError(f"{file}: {one[:100]!r} and {other[:100]!r} have the same id, {words[one]}")
+    for word in words:
+        if not word or "\ud800" <= max(word) <= "\udfff" or len(word) > 1000:
+            raise DragomanError(f"{file}: {word[:100]!r} is no word")
+    return dict(words)

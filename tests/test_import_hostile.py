@@ -1,0 +1,426 @@
+"""Folders and archives of strangers: nothing in them runs, and what is wrong is refused with the name of the file."""
+
+import io
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foreign import SOURCE_SPM, copy_of, marian_folder, npz_folder, word_list
+from safetensors.torch import load_file
+
+from dragoman.data.spm import MAX_SIZE
+from dragoman.errors import DragomanError
+from dragoman.interop.importing import import_model
+from dragoman.interop.tensors import Npz
+
+MARK = "ran"  # a file that code in a source would write, in the working directory
+
+
+class Runs:
+    """A pickle of it writes a file when it is loaded."""
+
+    def __reduce__(self) -> tuple:
+        return os.system, (f"touch {MARK}",)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("sources")
+    marian_folder(place / "marian", pickled="new")
+    npz_folder(place / "npz")
+    npz_folder(place / "lists", spm=False)
+    return {name: place / name for name in ("marian", "npz", "lists")}
+
+
+def write(name: str, data: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink(missing_ok=True) or ((folder / name).write_bytes(data) and None)  # type: ignore[func-returns-value]
+
+
+def pickled(content: object, zipped: bool = True) -> bytes:
+    file = io.BytesIO()
+    torch.save(content, file, _use_new_zipfile_serialization=zipped)
+    return file.getvalue()
+
+
+def array_file(header: bytes, data: bytes = b"") -> bytes:
+    """A .npz with one array whose header is any bytes."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("Wemb.npy", b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data)
+    return file.getvalue()
+
+
+def saved(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def compressed() -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, Wemb=np.zeros((1000, 1000), np.float32))
+    return file.getvalue()
+
+
+def twice() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("Wemb.npy", "Wemc.npy"):
+            archive.writestr(name, saved_array())
+    return file.getvalue().replace(b"Wemc", b"Wemb")
+
+
+def saved_array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(2, np.float32))
+    return file.getvalue()
+
+
+def long_directory() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(15_000):
+            archive.writestr(f"{number:0100}.npy", b"")
+    return file.getvalue()
+
+
+def tensors(**entries: object) -> bytes:
+    header = json.dumps(entries).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+def link(name: str, to: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink() or (folder / name).symlink_to(to)  # type: ignore[func-returns-value]
+
+
+def pipe(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+
+
+def index(parts: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "pytorch_model.bin").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+
+    return change
+
+
+SPM_BOMB = b"\x0a\x00" * 10_000_000
+F4 = b"{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }\n"
+
+# In which folder, what a stranger does, the file that is named, and why it is refused.
+HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
+    "a pickle that runs": ("marian", write("pytorch_model.bin", pickled(Runs())), "pytorch_model.bin", "Unpickling"),
+    "an old one": ("marian", write("pytorch_model.bin", pickled(Runs(), False)), "pytorch_model.bin", "Unpickling"),
+    "a bare one": ("marian", write("pytorch_model.bin", pickle.dumps(Runs())), "pytorch_model.bin", "Unpickling"),
+    "one among tensors": (
+        "marian",
+        write("pytorch_model.bin", pickled({"a": torch.zeros(2), "b": Runs()})),
+        "pytorch_model.bin",
+        "Unpickling",
+    ),
+    "numbers that are not there": (
+        "marian",
+        write("pytorch_model.bin", pickled({"a": torch.zeros(1).expand(1 << 40)})),
+        "pytorch_model.bin",
+        "more numbers than bytes",
+    ),
+    "no tensors": ("marian", write("pytorch_model.bin", pickled({"a": [1, 2]})), "pytorch_model.bin", "no tensor"),
+    "a list": ("marian", write("pytorch_model.bin", pickled([torch.zeros(2)])), "pytorch_model.bin", "no dictionary"),
+    "a sparse tensor": (
+        "marian",
+        write("pytorch_model.bin", pickled({"a": torch.eye(3).to_sparse()})),
+        "pytorch_model.bin",
+        "not weights",
+    ),
+    "nothing in it": ("marian", write("pytorch_model.bin", b""), "pytorch_model.bin", "not weights"),
+    "half of it": (
+        "marian",
+        write("pytorch_model.bin", pickled({"a": torch.zeros(1000)})[:2000]),
+        "pytorch_model.bin",
+        "not weights",
+    ),
+    "a part elsewhere": ("marian", index({"a": "../../../etc/passwd"}), "marian", "not the name of a file"),
+    "a part that is missing": ("marian", index({"a": "no.safetensors"}), "no.safetensors", "missing"),
+    "parts that are no names": ("marian", index({"a": 1}), "index.json", "no weight_map"),
+    "a long header": ("marian", write("model.safetensors", b"\xff" * 8 + b"{}"), "model.safetensors", "its header has"),
+    "no header": (
+        "marian",
+        write("model.safetensors", b"\x02"),
+        "model.safetensors",
+        "its header has|not a safetensors",
+    ),
+    "a tensor of 2^60 numbers": (
+        "marian",
+        write("model.safetensors", tensors(a={"dtype": "F32", "shape": [1 << 60], "data_offsets": [0, 4]})),
+        "model.safetensors",
+        "not a safetensors file",
+    ),
+    "tensors beyond the end": (
+        "marian",
+        write("model.safetensors", tensors(a={"dtype": "F32", "shape": [9], "data_offsets": [0, 36]})),
+        "model.safetensors",
+        "not a safetensors file",
+    ),
+    "no JSON": ("marian", write("config.json", b"{"), "config.json", "not JSON"),
+    "deep JSON": ("marian", write("config.json", b"[" * 100_000), "config.json", "not JSON"),
+    "a list of settings": ("marian", write("config.json", b"[]"), "config.json", "not an object"),
+    "settings of 2 MB": ("marian", write("config.json", b" " * (2 << 20) + b"{}"), "config.json", "1,048,576 bytes"),
+    "settings that are no UTF-8": ("marian", write("config.json", b'{"a": "\xff"}'), "config.json", "not JSON"),
+    "a link to another file": ("marian", link("config.json", "/etc/passwd"), "config.json", "symbolic link"),
+    "a link to a device": ("marian", link("vocab.json", "/dev/zero"), "vocab.json", "symbolic link"),
+    "a pipe": ("marian", pipe, "config.json", "not a file"),
+    "a folder": (
+        "marian",
+        lambda f: ((f / "vocab.json").unlink(), (f / "vocab.json").mkdir()),
+        "vocab.json",
+        "not a file",
+    ),  # type: ignore[dict-item,return-value]
+    "words in words": ("marian", write("vocab.json", b'{"a": {"b": 1}}'), "vocab.json", "the id of 'a'"),
+    "a million words": (
+        "marian",
+        write("vocab.json", json.dumps({str(id): id for id in range(2_100_000)}).encode()),
+        "vocab.json",
+        "more than",
+    ),
+    "a surrogate": ("marian", write("vocab.json", b'{"\\ud800": 0}'), "vocab.json", "is no word"),
+    "10 million pieces": ("marian", write("source.spm", SPM_BOMB), "source.spm", f"more than {MAX_SIZE:,} bytes"),
+    "a pickle in an array": (
+        "npz",
+        write("model.npz", saved(Wemb=np.array([Runs()], object))),
+        "model.npz",
+        "has no numbers but '|O'",
+    ),
+    "an array without numbers": ("npz", write("model.npz", saved(Wemb=np.array(["a"]))), "model.npz", "no numbers but"),
+    "a header that is code": ("npz", write("model.npz", array_file(b"__import__('os')\n")), "model.npz", "is no array"),
+    "a shape of 2^80": ("npz", write("model.npz", array_file(F4 % (b"9" * 24 + b","))), "model.npz", "do not fit"),
+    "a negative shape": ("npz", write("model.npz", array_file(F4 % b"-1,")), "model.npz", "is no array"),
+    "a bomb of zeros": ("npz", write("model.npz", compressed()), "model.npz", "is compressed"),
+    "a name that is there twice": ("npz", write("model.npz", twice()), "model.npz", "there twice"),
+    "many arrays": ("npz", write("model.npz", long_directory()), "model.npz", "list of files is too long"),
+    "no archive": ("npz", write("model.npz", b"PK\x03\x04" + bytes(50)), "model.npz", "not a sound .npz"),
+    "no settings": ("npz", write("model.npz", saved(Wemb=np.zeros((3, 2), np.float32))), "model.npz", "not a model of"),
+    "nested settings": (
+        "npz",
+        write("model.npz", saved(**{"special:model.yml": np.frombuffer(b"a:\n  b: 1\n", np.int8)})),
+        "model.npz",
+        "line 2",
+    ),
+    "an alias in YAML": ("npz", write("decoder.yml", b"models: &a [x]\nvocabs: *a\n"), "decoder.yml", "does not write"),
+    "a tag in YAML": (
+        "npz",
+        write("decoder.yml", b"models: !!python/object:os.system [x]\n"),
+        "decoder.yml",
+        "not write",
+    ),
+    "a vocabulary elsewhere": ("npz", write("decoder.yml", b"vocabs:\n  - /etc/passwd\n"), "npz", "passwd are missing"),
+    "a hole in a list": (
+        "lists",
+        write("opus.vocab.yml", b'"</s>": 0\n<unk>: 1\na: 3\n'),
+        "opus.vocab.yml",
+        "'a' is 3",
+    ),
+    "a negative id": ("lists", write("opus.vocab.yml", b'"</s>": 0\n<unk>: -1\n'), "opus.vocab.yml", "'<unk>' is -1"),
+    "a double id": (
+        "lists",
+        write("opus.vocab.yml", b'"</s>": 0\n<unk>: 1\na: 1\n'),
+        "opus.vocab.yml",
+        "the same id, 1",
+    ),
+    "a double word": (
+        "lists",
+        write("opus.vocab.yml", b"a: 0\na: 1\n"),
+        "opus.vocab.yml",
+        "line 2: 'a: 1' is there twice",
+    ),
+    "no id": ("lists", write("opus.vocab.yml", b"a: b: c\n"), "opus.vocab.yml", "line 1"),
+    "a list that is no UTF-8": ("lists", write("opus.vocab.yml", b"\xff: 0\n"), "opus.vocab.yml", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_source(name: str, sources: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kind, change, file, words = HOSTILE[name]
+    monkeypatch.chdir(tmp_path)
+    folder = copy_of(sources[kind], tmp_path / kind)
+    change(folder)
+    with pytest.raises(DragomanError, match=words) as refused:
+        import_model(folder, tmp_path / "out")
+    assert file in str(refused.value)
+    assert len(str(refused.value)) < 700
+    assert [path.name for path in tmp_path.iterdir()] == [kind]
+
+
+def test_a_pickle_that_runs_would_leave_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The control for the test above."""
+    monkeypatch.chdir(tmp_path)
+    pickle.loads(pickle.dumps(Runs()))
+    assert (tmp_path / MARK).exists()
+
+
+def archive(tmp_path: Path, folder: Path, inside: str = "", **more: bytes) -> Path:
+    with zipfile.ZipFile(tmp_path / "their.zip", "w", zipfile.ZIP_DEFLATED) as found:
+        for file in folder.iterdir():
+            found.write(file, inside + file.name)
+        for name, data in more.items():
+            found.writestr(name, data)
+    return tmp_path / "their.zip"
+
+
+@pytest.mark.parametrize("inside", ["", "opus-2020/"])
+def test_a_zip_file_is_imported(inside: str, sources: dict[str, Path], tmp_path: Path):
+    import_model(archive(tmp_path, sources["lists"], inside), tmp_path / "out")
+    import_model(sources["lists"], tmp_path / "other")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "other"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+ARCHIVES = {
+    "escaping names": ({"../evil": b"x"}, "leads elsewhere"),
+    "absolute names": ({"/tmp/evil": b"x"}, "leads elsewhere"),
+    "folders in folders": ({"a/b/c": b"x"}, "leads elsewhere"),
+    "two folders": ({"a/b": b"x"}, "in 2 folders"),
+    "a bomb": ({"big": bytes(300 << 20)}, "would take"),
+    "many files": ({f"f{number}": b"" for number in range(1001)}, "has 1,0"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_hostile_archive(name: str, sources: dict[str, Path], tmp_path: Path):
+    more, words = ARCHIVES[name]
+    file = archive(tmp_path, sources["npz"], **more)
+    with pytest.raises(DragomanError, match=words) as refused:
+        import_model(file, tmp_path / "out")
+    assert str(file) in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["their.zip"]
+
+
+def test_a_link_in_an_archive(tmp_path: Path):
+    entry = zipfile.ZipInfo("config.json")
+    entry.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "their.zip", "w") as found:
+        found.writestr(entry, "/etc/passwd")
+    with pytest.raises(DragomanError, match="is a link or a device"):
+        import_model(tmp_path / "their.zip", tmp_path / "out")
+    (tmp_path / "their.zip").write_bytes(b"no zip")
+    with pytest.raises(DragomanError, match="not a zip file"):
+        import_model(tmp_path / "their.zip", tmp_path / "out")
+
+
+def test_links_into_the_cache_of_the_hub_are_followed(sources: dict[str, Path], tmp_path: Path):
+    """There a folder of `snapshots` has links into the folder `blobs`."""
+    snapshot, blobs = tmp_path / "models--x" / "snapshots" / "abc", tmp_path / "models--x" / "blobs"
+    snapshot.mkdir(parents=True)
+    copy_of(sources["npz"], blobs)
+    for file in blobs.iterdir():
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+    assert import_model(snapshot, tmp_path / "out") == tmp_path / "out"
+
+
+def test_changed_bits_are_refused(sources: dict[str, Path], tmp_path: Path):
+    """Of arrays, whatever is let through has the sizes that it says."""
+    from random import Random
+
+    from dragoman.model_folder import read_model
+
+    import_model(sources["npz"], tmp_path / "out")
+    random = Random(0)
+    files = [file for file in (tmp_path / "out").iterdir() if file.name != "card.md"]
+    for _ in range(100):
+        file = random.choice(files)
+        data = bytearray(before := file.read_bytes())
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        file.write_bytes(data)
+        with pytest.raises(DragomanError):
+            read_model(tmp_path / "out")
+        file.write_bytes(before)
+    read_model(tmp_path / "out")
+
+
+def test_arrays_are_those_of_numpy(tmp_path: Path):
+    """Of every kind and order that others write."""
+    arrays = {
+        "a": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "b": np.asfortranarray(np.arange(12, dtype=np.float16).reshape(3, 4)),
+        "c": np.arange(5, dtype=np.int8),
+        "d": np.float64(3.5),
+        "e": np.zeros((0, 4), np.float32),
+        "f": np.arange(24, dtype=np.float64).reshape(2, 3, 4).transpose(2, 0, 1),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    found = Npz(tmp_path / "a.npz")
+    assert found.shapes == {name: np.shape(value) for name, value in arrays.items()}
+    for name, value in arrays.items():
+        assert np.array_equal(found.array(name), value)
+        assert found.array(name).dtype == np.asarray(value).dtype
+
+
+MEASURE = """
+import resource, sys, time
+from pathlib import Path
+from dragoman.errors import DragomanError
+from dragoman.interop.importing import import_model
+def peak(): return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1])
+before, began = peak(), time.process_time()
+try:
+    import_model(Path(sys.argv[1]), Path(sys.argv[2]))
+except DragomanError:
+    print(time.process_time() - began, (peak() - before) / 1024)
+"""
+IN_A_PROCESS_OF_ITS_OWN = "pytorch_model.bin"  # whose start takes seconds; it has limits of its own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, found in HOSTILE.items() if found[2] != IN_A_PROCESS_OF_ITS_OWN])
+def test_a_hostile_source_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
+    kind, change, _, _ = HOSTILE[name]
+    folder = copy_of(sources[kind], tmp_path / kind)
+    change(folder)
+    command = [sys.executable, "-c", MEASURE, str(folder), str(tmp_path / "out")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, megabytes = map(float, ran.stdout.split())
+    print(f"{name}: {seconds:.2f} s, {megabytes:.0f} MB")
+    assert seconds < 1
+    assert megabytes < 50
+
+
+@pytest.mark.slow
+def test_the_process_for_pickles_has_limits(sources: dict[str, Path], tmp_path: Path):
+    """A pickle whose tensors would need more memory than its file is worth is refused within seconds."""
+    folder = copy_of(sources["marian"], tmp_path / "marian")
+    value = torch.zeros(1).expand(1 << 33)
+    torch.save({"a": value}, folder / "pytorch_model.bin")
+    began = time.monotonic()
+    with pytest.raises(DragomanError, match=r"pytorch_model\.bin: not weights that can be read"):
+        import_model(folder, tmp_path / "out")
+    assert time.monotonic() - began < 60
+
+
+def test_the_list_of_words_of_marian_is_read_as_it_was_written(tmp_path: Path):
+    from dragoman.interop.yml import parse_words
+
+    words = word_list(SOURCE_SPM)
+    odd = ['"', "'", ":", "a: b", "#", "- x", "?", "\\", "\x85", "\u2028", "☺", "true", "1", "[x]", "{", "x: 5", "\t"]
+    words |= {word: len(words) + number for number, word in enumerate(odd)}
+    text = "".join(f"{json.dumps(word)}: {id}\n" for word, id in words.items())
+    assert parse_words(text) == words
+    assert parse_words("it's: 0\n'a''b': 1\n? \"long\"\n: 2\nwo:rd: 3\n\"\\x85\": 4\n? x\n: 5\n") == {
+        "it's": 0,
+        "a'b": 1,
+        "long": 2,
+        "wo:rd": 3,
+        "\x85": 4,
+        "x": 5,
+    }
