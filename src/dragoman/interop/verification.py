@@ -13,8 +13,9 @@ from torch import Tensor
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS
+from dragoman.decoding.engine import Engine
 from dragoman.decoding.forced import score
-from dragoman.decoding.search import BeamStep, Hypothesis
+from dragoman.decoding.search import BeamStep
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, plural
 from dragoman.model import Model
@@ -27,15 +28,11 @@ GREEDY = SearchConfig(beam=1, extra_length=LONGEST, length_penalty=0)
 BEAM_4 = SearchConfig(beam=4, extra_length=LONGEST, length_penalty=0, patience=1.5)
 
 
-class Copy(Protocol):
-    """A model in another format, as the check uses it; ids have neither BOS nor EOS."""
-
-    def search(self, sources: Sequence[Ids], config: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the best hypotheses for each source, the best first."""
-        ...
+class Copy(Engine, Protocol):
+    """An engine with a model in another format, which also tells what it finds probable."""
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of EOS after it, in nats."""
+        """Return the log-probability of each token of each target, and of EOS after it, in nats; ids without either."""
         ...
 
 
