@@ -268,6 +268,15 @@ def test_the_narrowest_choice_is_that_of_the_model():
     assert verification.narrowest_choice(model, [5, 6], beams) == pytest.approx(0, abs=1e-4)
 
 
+def test_outputs_as_long_as_learned_positions_allow_are_compared(tmp_path: Path):
+    model = make(tiny_transformer(positions="learned", max_length=12))
+    engine = OnnxEngine(opened(model, tmp_path), 12)
+    sources = made_up(WORDS, 6, 12)
+    ours = TorchEngine(model).search(sources, verification.GREEDY)
+    assert max(len(found.tokens) for (found,) in ours) == 12  # cut off
+    assert verify(model, engine, sources, (dealt(WORDS, 12), dealt(WORDS, 12, 1))).gap < 1e-4
+
+
 def test_dealt_texts_have_every_word_once():
     for longest in (None, 10):
         texts = dealt(500, longest)

@@ -27,7 +27,7 @@ COMMANDS = {
     "insight": "show how a model learned: gradients, updates, attention over its checkpoints",
     "distill": "train a small, fast student on a model's translations",
     "backtranslate": "make sentence pairs from text in the target language",
-    "export": "write a model for another program, CTranslate2 or ONNX, and prove that it is right",
+    "export": "write a model for CTranslate2, as ONNX or as a web page, and prove that it is right",
     "benchmark": "measure speed and quality, also of other toolkits if they are installed",
 }
 

@@ -19,6 +19,7 @@ class Options:
 
     $ dragoman export runs/en-ko --to ctranslate2 exports/en-ko
     $ dragoman export runs/en-ko --to onnx exports/en-ko-onnx --sample source.txt
+    $ dragoman export runs/en-ko --to web exports/en-ko-page --test test.tsv
     $ dragoman export runs/en-ko --to onnx exports/en-ko-int8 --compute-type int8 --test test.tsv
     """
 
@@ -26,10 +27,10 @@ class Options:
     "model folder or run folder; -m FOLDER is the same"
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new folder"
-    to: Literal["ctranslate2", "onnx"]
-    "for what: ctranslate2, the fastest on CPUs; onnx, for onnxruntime and transformers.js"
+    to: Literal["ctranslate2", "onnx", "web"]
+    "for what: ctranslate2, the fastest on CPUs; onnx, for onnxruntime and transformers.js; web, a page for browsers"
     compute_type: Literal["float32", "float16", "int8"] | None = None
-    "type of the weights; default: float32. float16 is for ctranslate2 alone"
+    "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 alone"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "text to compare the export with the model on, a source in each line; default: made-up sources"
     test: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()

@@ -17,13 +17,14 @@ from dragoman.export.onnx import ONNX
 from dragoman.export.readme import write_readme
 from dragoman.export.target import Target
 from dragoman.export.tokenizer import check_tokenizer
+from dragoman.export.web import WEB
 from dragoman.files import new_folder
 from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
 from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
 
-TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX}
+TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "web": WEB}
 SOURCES = 200  # that are translated to compare an export with its model
 MOST_LOST = 0.5  # BLEU that int8 may cost
 
@@ -68,7 +69,7 @@ def export_model(
 ) -> Report:
     """Write a model for another program into the new folder `out`, and prove that it translates as the model does.
 
-    model: a model folder or run folder; to: 'ctranslate2' or 'onnx'; compute_type: how weights are stored,
+    model: a model folder or run folder; to: 'ctranslate2', 'onnx' or 'web'; compute_type: how weights are stored,
     'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in each line,
     the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs, as words
     that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.

@@ -94,7 +94,8 @@ def verify(
     sources, native = [list(ids) for ids in sources if ids], TorchEngine(model)
     found = {config.beam: native.search(sources, config) for config in (GREEDY, BEAM_4)}
     forced_sources = [*sources, *pairs[0]]
-    targets = [*([hypothesis.tokens for (hypothesis,) in found[1]]), *pairs[1]]
+    room = model.config.max_positions and model.config.max_positions - 1  # the end behind them needs a place, too
+    targets = [*(hypothesis.tokens[:room] for (hypothesis,) in found[1]), *pairs[1]]
     ours = [likelihood.log_p for likelihood in score(model, forced_sources, targets)]
     theirs, gap = copy.log_p(forced_sources, targets), 0.0
     for source, own, its in zip(forced_sources, ours, theirs, strict=True):
