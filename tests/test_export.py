@@ -17,16 +17,19 @@ import torch
 from conftest import TINY_RECURRENT, save_random, tiny_transformer
 from hypothesis import given
 from hypothesis import strategies as st
+from packages import npm_packages
 
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import EOS
 from dragoman.errors import DragomanError, UsageError
 from dragoman.export import run
+from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
 from dragoman.export.tokenizer import check_tokenizer, complete, write_tokenizer
 from dragoman.files import MANIFEST, fingerprint
 from dragoman.interop.verification import TOLERANCE, Mismatch
+from dragoman.model_folder import read_model
 
 for package, extra in (("ctranslate2", "fast"), ("onnx", "onnx"), ("onnxruntime", "onnx")):
     pytest.importorskip(package, reason=f"exports need the extra `{extra}`")
@@ -377,3 +380,23 @@ def test_transformers_reads_the_tokenizer(written, pairs):
     assert (fast.pad_token_id, fast.bos_token_id, fast.eos_token_id) == (0, 1, 2)
     assert fast.model_max_length == 99
     assert fast.decode([1, *tokenizer.encode(texts[0]), 2], skip_special_tokens=True) == texts[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+def test_transformers_js_says_the_same(
+    compute_type: str, trained: Path, corpus, pairs, request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory
+):
+    package = {"private": True, "dependencies": {"@huggingface/transformers": "4.3.1"}}
+    files = {"package.json": json.dumps(package).encode()}
+    packages = npm_packages(files, "install", request.config, tmp_path_factory)
+    folder = tmp_path / "exported"
+    export_model(trained, "onnx", folder, compute_type=compute_type, test=[corpus[1]] if compute_type == "int8" else ())
+    texts = [source for source, _ in pairs[:50]]
+    script = Path(__file__).parent / "npm" / "transformers.js"
+    ran = subprocess.run(["node", script, packages, folder, *texts], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    model, tokenizer = read_model(trained)
+    engine = ONNX.open(folder, model, tokenizer, compute_type)
+    found = engine.search(tokenizer.encode_sources(texts), SearchConfig(beam=1))
+    assert json.loads(ran.stdout) == [tokenizer.decode(one.tokens) for (one,) in found]

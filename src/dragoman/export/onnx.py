@@ -58,7 +58,8 @@ for text in sys.argv[1:]:
     print(translate(text))
 ```
 
-transformers.js reads the folder, too: `pipeline("translation", "FOLDER")`, with `dtype: "{dtype}"`.
+transformers.js reads the folder, too: `pipeline("translation", "FOLDER")`. Give it one text at a time: in a batch, it
+goes on behind the end of a text until all of them have ended.
 """
 
 
@@ -98,7 +99,7 @@ def open_copy(folder: Path, model: Model, tokenizer: Tokenizer, compute_type: st
 def usage(model: Model, compute_type: str) -> str:
     """Return how the folder is used, in Markdown."""
     longest = model.config.max_positions or LONGEST
-    return USAGE.format(bos=BOS, eos=EOS, longest=longest, suffix=SUFFIXES[compute_type], dtype=DTYPES[compute_type])
+    return USAGE.format(bos=BOS, eos=EOS, longest=longest, suffix=SUFFIXES[compute_type])
 
 
 ONNX = Target(
