@@ -25,6 +25,7 @@ from dragoman.cli import main
 from dragoman.config import (
     AttentionConfig,
     FeedForwardConfig,
+    ModelConfig,
     RecurrentConfig,
     RunConfig,
     TrainingConfig,
@@ -33,10 +34,12 @@ from dragoman.config import (
 )
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import PAD, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint
+from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.interop.ctranslate2.conversion import import_ctranslate2
-from dragoman.model import Model
+from dragoman.model import Model, build
+from dragoman.model_folder import write_model
 from dragoman.training.checkpoint import TrainingProgress
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.loop import train
@@ -230,6 +233,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[str, str]) -
     out = tmp_path_factory.mktemp("runs") / "toy"
     run_training(run_config(corpus, out, max_steps=80, validate_every=40))
     return out
+
+
+def save_random(config: ModelConfig, tokenizer: Tokenizer, folder: Path, never: slice = slice(0)) -> Path:
+    """Write a model with random weights, biases included, and return its folder.
+
+    never: ids that it never says, if its output has a bias.
+    """
+    torch.manual_seed(0)
+    model = build(config, len(tokenizer)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.1)
+        if model.output.bias is not None:
+            model.output.bias[never] = -50
+    with new_folder(folder) as draft:
+        write_model(draft, model, Tokenizers.of(tokenizer), "# Random\n")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -33,10 +33,9 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.interop.ctranslate2.cache import MAX_AGE, cache_folder, open_ctranslate2
+from dragoman.interop.ctranslate2.cache import MAX_AGE, cache_folder, check, open_ctranslate2
 from dragoman.interop.ctranslate2.conversion import convert, describe_engines, unknown_settings
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
-from dragoman.interop.ctranslate2.verification import verify_copy
 from dragoman.model import Model, build
 from dragoman.model_folder import find_model, read_model, write_model
 from dragoman.translation.engines import open_engine
@@ -154,14 +153,14 @@ def test_a_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tm
     """The control for the tests above, and for the comparison that every new copy has to pass."""
     name, change = CONTROLS[control]
     model, right = pair(MODELS[name], tokenizer, tmp_path / "right")
-    verify_copy(model, right, [[5, 6, 7]], tmp_path)
+    check(model, right, [[5, 6, 7]], tmp_path)
     other = build(dataclasses.replace(MODELS[name], **change), len(tokenizer)).eval()
     other.load_state_dict(model.state_dict(), strict=False)
     convert(other, (tokenizer.pieces, tokenizer.pieces), tmp_path / "wrong")
     wrong = CTranslate2Engine(tmp_path / "wrong")
     assert farthest(model, wrong) > 1e-2
     with pytest.raises(DragomanError, match="does not translate as the model itself"):
-        verify_copy(model, wrong, [], tmp_path)
+        check(model, wrong, [], tmp_path)
 
 
 def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokenizer, tmp_path: Path):
@@ -176,11 +175,11 @@ def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokeniz
     with torch.no_grad():
         model.output.bias[7], model.output.bias[8] = 0.0, 1e-5
     assert words(engine.search([[5]], GREEDY)) != words(TorchEngine(model).search([[5]], GREEDY))
-    verify_copy(model, engine, [], tmp_path)
+    check(model, engine, [], tmp_path)
     with torch.no_grad():
         model.output.bias[8] = 1.0
     with pytest.raises(DragomanError, match="does not translate as"):
-        verify_copy(model, engine, [], tmp_path)
+        check(model, engine, [], tmp_path)
 
 
 # A model that has learned something

@@ -1,9 +1,6 @@
 """What clients from npm send and get: deepl-node, libretranslate, translate."""
 
-import hashlib
 import json
-import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packages import npm_packages
 from serving import CONFIG, Running, running
 
 from dragoman.server.keys import Key, digest
@@ -18,32 +16,13 @@ from dragoman.server.models import Models
 
 TEXT = "The dog sees 4 red cats."
 CLIENTS = Path(__file__).parent / "npm"
-# What npm says where it reaches no registry.
-NO_NETWORK = re.compile(
-    r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT|E403|E50\d"
-)
 
 
 @pytest.fixture(scope="module")
 def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the packages of the lock, which pytest keeps for the next run."""
-    if not (npm := shutil.which("npm")) or not shutil.which("node"):
-        pytest.skip("no npm on this machine: install the packages nodejs and npm")
-    lock = (CLIENTS / "package-lock.json").read_bytes()
-    cache = getattr(request.config, "cache", None)  # none with -p no:cacheprovider
-    kept = cache.mkdir("npm-clients") if cache else tmp_path_factory.mktemp("npm")
-    folder = Path(kept) / hashlib.sha256(lock).hexdigest()[:16]
-    if not (folder / "installed").exists():
-        folder.mkdir(exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(CLIENTS / name, folder)
-        flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=0"]
-        ran = subprocess.run([npm, "ci", *flags], cwd=folder, capture_output=True, text=True, timeout=120)
-        if ran.returncode and NO_NETWORK.search(ran.stderr):
-            pytest.skip("npm reaches no registry, so its clients are not tested")
-        assert ran.returncode == 0, ran.stderr
-        (folder / "installed").touch()
-    return folder
+    """A folder with the packages of the lock."""
+    files = {name: (CLIENTS / name).read_bytes() for name in ("package.json", "package-lock.json")}
+    return npm_packages(files, "ci", request.config, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -98,10 +98,15 @@ class Visit:
         return [one["texts"] for one in self.asked if "alternatives" not in one and not one.get("alignment")]
 
     def problems(self) -> list[str]:
-        """Return what axe-core finds, each with its place; skip the test where it is not installed."""
-        if not AXE.exists():
-            pytest.skip("axe-core is not installed: npm install --no-save axe-core, or name axe.min.js in AXE_CORE")
-        if not self.tab.evaluate("'axe' in window"):
-            self.tab.evaluate(AXE.read_text(encoding="utf-8"))
-        found = self.tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+        """Return what axe-core finds in the tab."""
+        return axe_problems(self.tab)
+
+
+def axe_problems(tab: Any) -> list[str]:
+    """Return what axe-core finds, each with its place; skip the test where it is not installed."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm install --no-save axe-core, or name axe.min.js in AXE_CORE")
+    if not tab.evaluate("'axe' in window"):
+        tab.evaluate(AXE.read_text(encoding="utf-8"))
+    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]

@@ -29,6 +29,7 @@ __all__ = [
     "Translator",
     "UsageError",
     "evaluate",
+    "export_model",
     "inspect",
 ]
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.data.tokenizer import Tokenizer
     from dragoman.errors import DragomanError, UsageError
     from dragoman.evaluation.metrics import evaluate
+    from dragoman.export.run import export_model
     from dragoman.inspection.inspection import Inspection, inspect
     from dragoman.model.transformer import Transformer
     from dragoman.text.glossary import Glossary
@@ -71,6 +73,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "Translator": "translation.translator",
         "UsageError": "errors",
         "evaluate": "evaluation.metrics",
+        "export_model": "export.run",
         "inspect": "inspection.inspection",
     }
 

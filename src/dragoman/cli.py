@@ -28,6 +28,7 @@ COMMANDS = {
     "import": "make a model of Hugging Face or Marian one of ours",
     "distill": "train a small, fast student on a model's translations",
     "backtranslate": "make sentence pairs from text in the target language",
+    "export": "write a model for CTranslate2, as ONNX or as a web page, and prove that it is right",
     "benchmark": "measure speed and quality, also of other toolkits if they are installed",
 }
 

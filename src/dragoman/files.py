@@ -43,10 +43,12 @@ def new_folder(path: Path) -> Iterator[Path]:
         with name_errors(path, draft):
             draft.mkdir(parents=True)
             yield draft
-            manifest = {file.name: fingerprint(file) for file in sorted(draft.iterdir()) if file.name != CARD}
+            files = {str(file.relative_to(draft)): file for file in sorted(draft.rglob("*")) if file.is_file()}
+            manifest = {name: fingerprint(file) for name, file in files.items() if name != CARD}
             (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-            for file in draft.iterdir():
-                file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; safetensors is for the owner alone
+            for file in draft.rglob("*"):
+                if file.is_file():
+                    file.chmod((draft / MANIFEST).stat().st_mode)  # as the umask says; that of safetensors is narrower
                 sync(file)
             sync(draft)
             try:

@@ -14,11 +14,13 @@ from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_
 from dragoman.inference.products import supported_types
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
 from dragoman.interop.ctranslate2.engine import SHARED, SIDES, CTranslate2Engine
-from dragoman.interop.ctranslate2.verification import verify_copy
+from dragoman.interop.verification import Mismatch, made_up, verify
+from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model, verify_files
 
 FORMAT = 1  # with another number, all models are converted again
 FILES = ("config.json", "model.bin")
+SAMPLES = 16  # made-up sources that a new copy has to translate as the model does
 MAX_AGE = 30 * 86_400  # seconds since a copy was last used
 
 
@@ -33,7 +35,7 @@ def open_ctranslate2(
     """Return the engine for a model folder or run folder, which is converted the first time.
 
     compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; sample: sources
-    with which `verify_copy` compares a new copy with the model; replicas: how many searches may go on at the same
+    with which `check` compares a new copy with the model; replicas: how many searches may go on at the same
     time, each with `threads` threads; suppressed: tokens that no output has. Raise UsageError where this processor
     cannot compute in that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
@@ -105,7 +107,22 @@ def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]
                 delete_folder(old)
         with new_folder(path) as draft:
             convert(model, pieces, draft)
-            verify_copy(model, CTranslate2Engine(draft), sample, folder)
+            check(model, CTranslate2Engine(draft), sample, folder)
             if compute_type != "float32":
                 convert(model, pieces, draft, compute_type)
     return path
+
+
+def check(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], folder: Path) -> None:
+    """Raise DragomanError, naming the model's folder, where an engine in float32 does not translate as `model` does.
+
+    sample: sources to translate; SAMPLES made-up ones are translated, too.
+    """
+    sources = [*made_up(len(engine.source_pieces), SAMPLES, engine.max_positions), *sample]
+    try:
+        verify(model, engine, sources)
+    except Mismatch as error:
+        raise DragomanError(
+            f"{folder}: CTranslate2 {import_ctranslate2().__version__} does not translate as the model itself does: "
+            f"{error}: use the native engine"
+        ) from None

@@ -181,18 +181,23 @@ class CTranslate2Engine:
         """
         owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
         flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
+        results = self.log_p([sources[row] for row in owners], [hypothesis.tokens for hypothesis in flat])
+        rescored: list[list[Hypothesis]] = [[] for _ in sources]
+        for row, hypothesis, log_p in zip(owners, flat, results, strict=True):
+            score = sum(log_p[len(constraints[row].tag) : token_count(hypothesis)])
+            rescored[row].append(dataclasses.replace(hypothesis, score=score))
+        return rescored
+
+    def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """Return the log-probability of each token of each target, and of EOS after it, in nats."""
         results = self.translator.score_batch(
-            [self.spell_source(sources[row]) for row in owners],
-            [self.spell(hypothesis.tokens) for hypothesis in flat],
+            [self.spell_source(ids) for ids in sources],
+            [self.spell(ids) for ids in targets],
             max_batch_size=SCORED,
             batch_type="tokens",
             max_input_length=0,
         )
-        rescored: list[list[Hypothesis]] = [[] for _ in sources]
-        for row, hypothesis, result in zip(owners, flat, results, strict=True):
-            score = sum(result.log_probs[len(constraints[row].tag) : token_count(hypothesis)])
-            rescored[row].append(dataclasses.replace(hypothesis, score=score))
-        return rescored
+        return [result.log_probs for result in results]
 
     def spell_source(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of the token ids of a source, with EOS behind them, which is how CTranslate2 takes them."""

@@ -1,0 +1,171 @@
+"""Export a model: write it for another program, and prove that it translates there as it does here."""
+
+import copy
+import itertools
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.config.fields import check_argument, check_choice
+from dragoman.data.corpus import read_corpus, read_lines
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError, UsageError
+from dragoman.evaluation.metrics import Scores, evaluate
+from dragoman.export.ctranslate2 import CTRANSLATE2
+from dragoman.export.onnx import ONNX
+from dragoman.export.readme import write_readme
+from dragoman.export.target import Target
+from dragoman.export.tokenizer import check_tokenizer
+from dragoman.export.web import WEB
+from dragoman.files import new_folder
+from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
+from dragoman.model import Model
+from dragoman.model_folder import find_model, read_model
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
+
+TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "web": WEB}
+SOURCES = 200  # that are translated to compare an export with its model
+MOST_LOST = 0.5  # BLEU that int8 may cost
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What rounding to int8 costs: BLEU and chrF of the model and of its export on the same pairs."""
+
+    test: str  # the names of the files
+    model: Scores
+    export: Scores
+
+    def __str__(self) -> str:
+        scores = ", ".join(
+            f"{one.name} {one.value:.1f} -> {other.value:.1f}"
+            for one, other in ((self.model.bleu, self.export.bleu), (self.model.chrf, self.export.chrf))
+        )
+        return f"int8 on {self.test}, {self.model.sentences:,} pairs: {scores} ({self.model.bleu.signature})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How an export was checked, and how large it is."""
+
+    agreement: Agreement  # of the weights in float32 with the model; in float16 with the model rounded to it
+    quality: Quality | None  # of int8
+    bytes: int  # of all files
+
+    def __str__(self) -> str:
+        measured = [str(self.quality)] if self.quality else []
+        return "\n".join([str(self.agreement), *measured, f"{self.bytes / 1e6:,.1f} MB"])
+
+
+def export_model(
+    model: str | Path,
+    to: str,
+    out: str | Path,
+    *,
+    compute_type: str | None = None,
+    sample: str | Path | None = None,
+    test: Sequence[str] = (),
+) -> Report:
+    """Write a model for another program into the new folder `out`, and prove that it translates as the model does.
+
+    model: a model folder or run folder; to: 'ctranslate2', 'onnx' or 'web'; compute_type: how weights are stored,
+    'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in each line,
+    the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs, as words
+    that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.
+
+    `out` is whole or not there. Raise UsageError where `out` exists and for wrong arguments; DragomanError where the
+    model is damaged or does not fit the target, a package is missing, or the export does not translate as the model.
+    """
+    for name, value in (("model", model), ("out", out)):
+        check_argument(name, value, str | Path)
+    check_choice("to", to, TARGETS)
+    target, out = TARGETS[to], Path(out)
+    compute_type = compute_type or target.compute_types[0]
+    if compute_type not in target.compute_types:
+        raise UsageError(f"--to {to} stores weights in {' or '.join(target.compute_types)}, not in {compute_type}")
+    if compute_type == "int8" and not test:
+        raise UsageError("int8 rounds the weights, so its quality is measured: give --test with sentence pairs")
+    if test and compute_type != "int8":
+        raise UsageError(f"--test measures what int8 costs; {compute_type} is compared word for word")
+    if out.exists():
+        raise UsageError(f"{out}: exists already; choose another name")
+    folder = find_model(Path(model))
+    ours, tokenizers = read_model(folder)
+    target.check(ours.config)
+    tokenizer = tokenizers.source
+    if not tokenizers.is_one or not isinstance(tokenizer, Tokenizer):
+        raise DragomanError(f"{folder}: its subwords are not dragoman's own, and others cannot be exported yet")
+    sources = (
+        read_sample(sample, ours, tokenizer) if sample else made_up(len(tokenizer), SOURCES, ours.config.max_positions)
+    )
+    try:
+        with new_folder(out) as draft:
+            agreement = write_checked(target, ours, tokenizer, sources, draft, compute_type)
+            quality = None
+            if compute_type == "int8":
+                quality = measure(ours, tokenizer, target, target.open(draft, ours, tokenizer, compute_type), test)
+            size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
+            report = Report(agreement, quality, size)
+            write_readme(draft, out.name, target.title, folder, target.usage(ours, compute_type), str(report))
+    except Mismatch as error:
+        raise DragomanError(f"{out}: not written: the export does not translate as {folder} does: {error}") from None
+    return report
+
+
+def read_sample(file: str | Path, model: Model, tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the ids of the first SOURCES lines with text in a file, long ones cut.
+
+    Raise DragomanError where it cannot be read, or has none.
+    """
+    longest = min(MAX_SOURCE_TOKENS, (model.config.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
+    lines = (line for line in read_lines(str(file)) if line and line.strip())
+    sources = [ids[:longest] for ids in tokenizer.encode_sources(list(itertools.islice(lines, SOURCES)))]
+    if not sources:
+        raise DragomanError(f"{file}: no line with text")
+    return sources
+
+
+def write_checked(
+    target: Target, model: Model, tokenizer: Tokenizer, sources: Sequence[list[int]], draft: Path, compute_type: str
+) -> Agreement:
+    """Write a model into the folder `draft` and return how far it agrees with the model. Raise Mismatch where not.
+
+    Whatever the type of the weights, the model is first written and checked in float32: a wrong weight would drown in
+    what int8 rounds. With float16, the draft is also compared with the model rounded to it.
+    """
+    texts = [tokenizer.decode(ids) for ids in sources]
+    longest = model.config.max_positions
+    pairs = dealt(len(tokenizer), longest), dealt(len(tokenizer), longest, seed=1)
+
+    def check(folder: Path, stored: str, expected: Model) -> Agreement:
+        target.write(model, tokenizer, folder, stored)
+        check_tokenizer(folder, tokenizer, texts)
+        return verify(expected, target.open(folder, model, tokenizer, stored), sources, pairs)
+
+    if compute_type == "float32":
+        return check(draft, compute_type, model)
+    with tempfile.TemporaryDirectory(dir=draft.parent, prefix=f"{draft.name}.") as exact:
+        agreement = check(Path(exact), "float32", model)
+    if compute_type == "float16":
+        return check(draft, compute_type, copy.deepcopy(model).half().float())
+    target.write(model, tokenizer, draft, compute_type)
+    return agreement
+
+
+def measure(model: Model, tokenizer: Tokenizer, target: Target, engine: Copy, test: Sequence[str]) -> Quality:
+    """Return the scores of a model and of its export on the pairs of a corpus.
+
+    Raise Mismatch where the export loses more than MOST_LOST BLEU.
+    """
+    corpus = read_corpus(test)
+    sources, references = zip(*corpus.pairs, strict=True)
+    native = Translator(model, tokenizer, target.search)
+    scores = []
+    for translator in (native, native.replace(engine=engine)):
+        translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
+        scores.append(evaluate(translations, references))
+    quality = Quality(" ".join(test), *scores)
+    if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
+        raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost")
+    return quality

@@ -1,0 +1,91 @@
+"""Write the subwords of a model as other programs read them: tokenizer.json with everything that `Tokenizer` does.
+
+The tokenizer.json of a model folder has the subwords alone, since our code does the rest. This one also replaces white
+space, normalises to Unicode NFC, knows padding, start, end and tags by name, and puts the end behind a source.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers, processors
+
+from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL, WORDS, Tokenizer
+from dragoman.interop.verification import Mismatch
+
+FILE = "tokenizer.json"
+
+# What \s means differs between languages, so it is spelled out. The first is what the library that we use takes for
+# white space; Python has four characters more.
+WHITE_SPACE = r"\t\n\x0B\f\r \x85\xA0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000"
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: Path, longest: int | None) -> None:
+    """Write tokenizer.json and tokenizer_config.json, which Hugging Face's libraries read, into a folder.
+
+    longest: the most tokens of a source, EOS included; None: any number.
+    """
+    (folder / FILE).write_text(complete(tokenizer).to_str(pretty=True), encoding="utf-8")
+    pad, bos, eos = SPECIAL
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": pad,
+        "bos_token": bos,
+        "eos_token": eos,
+        "clean_up_tokenization_spaces": False,
+    }
+    if longest:
+        config["model_max_length"] = longest
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def complete(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """Return a tokenizer of the library that gives text the ids that `Tokenizer.encode_sources` gives it, and EOS."""
+    whole = tokenizers.Tokenizer.from_str(tokenizer.inner.to_str())
+    steps = [
+        normalizers.Replace(Regex(f"[{strange_spaces(tokenizer)}]"), " "),
+        normalizers.Replace(Regex(" {2,}"), " "),
+        normalizers.NFC(),
+        tokenizer.inner.normalizer,
+    ]
+    whole.normalizer = normalizers.Sequence(steps)
+    # Inside of brackets and alone.
+    pattern = WORDS.replace(r"[^\s", f"[^{WHITE_SPACE}").replace(r"\s", f"[{WHITE_SPACE}]")
+    whole.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    whole.add_special_tokens(
+        [
+            AddedToken(tokenizer.pieces[id], rstrip=id not in (PAD, BOS, EOS), normalized=False)
+            for id in sorted(tokenizer.special_ids)
+        ]
+    )
+    end = SPECIAL[EOS]
+    whole.post_processor = processors.TemplateProcessing(f"$A {end}", f"$A {end} $B {end}", [(end, EOS)])
+    return whole
+
+
+def strange_spaces(tokenizer: Tokenizer) -> str:
+    """Return the inside of a class of characters: white space that no subword has, which counts as a space."""
+    learned = {character for piece in tokenizer.pieces for character in piece if character.isspace()}
+    every = (chr(code) for code in range(sys.maxunicode + 1) if re.match(r"\s", chr(code)))
+    return "".join(f"\\u{ord(character):04X}" for character in every if character not in learned)
+
+
+def check_tokenizer(folder: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Raise Mismatch where the tokenizer.json in a folder does not do with texts, or a tag, what `tokenizer` does."""
+    other = tokenizers.Tokenizer.from_file(str(folder / FILE))
+    pieces = [other.id_to_token(id) for id in range(other.get_vocab_size())]
+    if pieces != tokenizer.pieces:
+        raise Mismatch(f"its {FILE} has other subwords")
+    for tag in ("", *tokenizer.tags):
+        front = tokenizer.tag_ids(tag)
+        plain = [text.lstrip() for text in texts] if tag else list(texts)  # a tag takes the spaces behind it away
+        marked, ids = [f"<tag:{tag}> {text}" if tag else text for text in plain], tokenizer.encode_sources(plain)
+        for text, expected, found in zip(marked, ids, other.encode_batch(marked), strict=True):
+            if found.ids != [*front, *expected, EOS]:
+                raise Mismatch(f"its {FILE} does not give the text {text!r} the same ids")
+            if other.decode(found.ids) != tokenizer.decode(expected):
+                raise Mismatch(f"its {FILE} does not give the ids {found.ids} the same text")
