@@ -34,7 +34,7 @@ def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "align -m {model} {pairs}",
         "inspect -m {model} text --html {out}.html",
         "inspect -m {model} text --view heads --out {out}.svg",
-        "inspect -m {model} text --view tree --out {out}.json",
+        "inspect -m {model} text --view tree --out {out}.svg",
     ],
 )
 def test_a_command_works(line: str, model: Path, pairs_file: Path, tmp_path: Path, dragoman: Any):
@@ -69,6 +69,7 @@ def test_ctranslate2_says_the_same(model: Path, dragoman: Any):
     assert dragoman("translate", "-m", model, "--beam", 1, *texts).out != other.out  # the control
 
 
+@pytest.mark.slow
 def test_it_is_fine_tuned_resumed_averaged_and_taught_from(
     model: Path, pairs_file: Path, tmp_path: Path, dragoman: Any
 ):
