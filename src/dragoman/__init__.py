@@ -30,6 +30,7 @@ __all__ = [
     "UsageError",
     "evaluate",
     "export_model",
+    "import_model",
     "inspect",
 ]
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.evaluation.metrics import evaluate
     from dragoman.export.run import export_model
     from dragoman.inspection.inspection import Inspection, inspect
+    from dragoman.interop.importing import import_model
     from dragoman.model.transformer import Transformer
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
@@ -74,6 +76,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "UsageError": "errors",
         "evaluate": "evaluation.metrics",
         "export_model": "export.run",
+        "import_model": "interop.importing",
         "inspect": "inspection.inspection",
     }
 
