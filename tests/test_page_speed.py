@@ -96,6 +96,7 @@ def test_from_a_key_to_a_translation(visit: Any, server: Running):
         firsts.append(page.tab.evaluate("performance.now()"))
     first = report("first translation after the first load", firsts, 1000)
     page = visit(AT_HOME)
+    page.tab.bring_to_front()  # nothing is painted in a tab behind others
     page.type("x")
     page.tab.locator("#output .word").first.wait_for()
     for number in range(20):
@@ -134,7 +135,7 @@ def test_panels_of_128_tokens_on_each_side(visit: Any, large: Running):
     tab = page.tab
     words = "The dog sees 2 red cats and likes 3 black bears".split()
     (one,) = large.service.models.by_pair.values()
-    text, encode = "", one.translator.tokenizer.encode
+    text, encode = "", one.translator.tokenizers.source.encode
     while len(encode(longer := f"{text} {words[len(text.split()) % len(words)]}".strip())) < TOKENS - 1:
         text = longer
     page.type(text)
