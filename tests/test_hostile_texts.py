@@ -109,6 +109,7 @@ def test_in_what_a_server_says_of_a_translation(page: Visit):
     assert notes[-1] == f"Terms used: {', '.join(HOSTILE)}"
 
 
+@pytest.mark.slow
 def test_in_every_panel_and_in_the_name_of_the_model(page: Visit):
     tab = page.tab
     text = f"Text {HOSTILE[2]} and {HOSTILE[4]}."

@@ -160,6 +160,7 @@ def test_info_names_both_sizes(dragoman, run: Path, both: Tokenizers):
     assert (found["vocabulary"], found["target_vocabulary"]) == (len(both.source), len(both.target))
 
 
+@pytest.mark.slow
 def test_it_is_averaged_verified_and_distilled(dragoman, run: Path, start: Path, tmp_path: Path, corpus: Corpus):
     average([start, run / "best"], tmp_path / "mean")
     assert read_model(tmp_path / "mean")[1].as_files() == read_model(start)[1].as_files()
